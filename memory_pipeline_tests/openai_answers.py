@@ -1,4 +1,4 @@
-"""What the server of :mod:`~memory_pipeline_tests.openai_server` answers, as OpenAI writes it, right or wrong."""
+"""Valid and faulty answers in OpenAI's format, for :mod:`~memory_pipeline_tests.openai_server`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EMBEDDING_FAULTS = frozenset({"wrong_dims", "wrong_count", "reorder", "nan", "ze
 OTHER_FAULTS = frozenset(
     "quota context_length policy leak error_200 slow hang reset dribble padded malformed html truncated empty".split()
 )
-#: Faults that are a status with a code and a message of their own.
+#: Faults with their status, code and message.
 ERRORS = {
     "429": (429, "rate_limit_exceeded", "Rate limit reached for requests."),
     "quota": (429, "insufficient_quota", "You exceeded your current quota, please check your plan and billing."),
@@ -34,7 +34,7 @@ DELAYS = {"slow": 1.0, "hang": 3600.0, "dribble": 0.05, "padded": 0.05}
 
 @dataclass(slots=True)
 class Fault:
-    """What goes wrong, and for which requests; the description of the server lists the kinds."""
+    """A fault and the requests that it strikes; :mod:`~memory_pipeline_tests.openai_server` lists the kinds."""
 
     kind: str
     times: int | None = 1
@@ -46,7 +46,7 @@ class Fault:
     retry_after: float | str | None = None
     delay: float | None = None
     dims: int = 7
-    #: How many requests it could have struck, and how many it did.
+    #: Number of matching requests, and of those struck.
     seen: int = field(default=0, init=False)
     struck: int = field(default=0, init=False)
 
@@ -58,7 +58,7 @@ class Fault:
             raise ValueError(f"no fault is called {self.kind!r}")
 
     def strikes(self, path: Route, text: str, chance: float) -> bool:
-        """Tell whether this request is struck, and count it; `chance` is from 0 to 1."""
+        """Count the request and return whether it is struck; `chance` is a random number from 0 to 1."""
         if self.kind in (EMBEDDING_FAULTS if path == "chat" else CHAT_FAULTS) or self.path not in {None, path}:
             return False
         if self.match is not None and not re.search(self.match, text):
@@ -74,7 +74,7 @@ class Fault:
 
 
 def chat_reply(body: Json, answer: str | Json | None, kind: str = "") -> Json:
-    """Return a chat's answer: what is given, an object as JSON; if that is None, the default."""
+    """Return the answer to a chat request; `None` gives the default, an object becomes JSON."""
     answer = default_answer(body) if answer is None else answer
     content: str | None = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
     finish, refusal = "stop", None
@@ -96,7 +96,7 @@ def chat_reply(body: Json, answer: str | Json | None, kind: str = "") -> Json:
 
 
 def embedding_reply(body: Json, dimension: int, kind: str = "") -> Json:
-    """Return the vectors of a request, as numbers or in base64 as it wants them."""
+    """Return the vectors for a request, as numbers or in base64, as requested."""
     given = body["input"] if isinstance(body["input"], list) else [body["input"]]
     texts = [text if isinstance(text, str) else json.dumps(text) for text in given]
     vectors = [embedding(text, dimension) for text in texts]
@@ -118,13 +118,13 @@ def embedding_reply(body: Json, dimension: int, kind: str = "") -> Json:
 
 
 def embedding(text: str, dimension: int) -> NDArray[np.float32]:
-    """Return a vector of unit length that depends on the text alone: a hash, without meaning."""
+    """Return a unit vector hashed from the text."""
     numbers = np.frombuffer(hashlib.shake_256(text.encode()).digest(4 * dimension), "<u4") / 2.0**31 - 1.0
     return np.asarray(numbers / np.linalg.norm(numbers), np.float32)
 
 
 def default_answer(body: Json) -> str | Json:
-    """Return the least instance of the schema that was sent; else the last message, or an empty object for JSON."""
+    """Return the smallest instance of the request's schema; without one, "{}" for JSON, else the last message."""
     wanted = body.get("response_format") or {}
     if wanted.get("type") == "json_schema":
         return json.dumps(least_instance(wanted["json_schema"]["schema"]))
@@ -132,12 +132,12 @@ def default_answer(body: Json) -> str | Json:
 
 
 def least_instance(schema: Json, definitions: Json | None = None) -> Any:  # noqa: PLR0911  # one for each type
-    """Return the least value that a JSON schema accepts: no optional keys, shortest lists and texts, least numbers."""
+    """Return the smallest value that a JSON schema accepts: no optional keys, shortest lists, smallest numbers."""
     definitions = schema.get("$defs", {}) if definitions is None else definitions
     if "$ref" in schema:
         return least_instance(definitions[schema["$ref"].rpartition("/")[2]], definitions)
     for key in ("anyOf", "oneOf"):
-        if key in schema:  # null first, or a record that may hold itself would never end
+        if key in schema:  # null first, since a recursive record would never end
             return least_instance(min(schema[key], key=lambda one: one.get("type") != "null"), definitions)
     if "const" in schema:
         return schema["const"]
@@ -162,7 +162,7 @@ def least_instance(schema: Json, definitions: Json | None = None) -> Any:  # noq
 
 
 def count_tokens(text: str) -> int:
-    """Count a token for 4 bytes."""
+    """Return one token per 4 bytes."""
     return -(-len(text.encode()) // 4)
 
 

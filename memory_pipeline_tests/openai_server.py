@@ -1,48 +1,48 @@
-"""A small real server on loopback that speaks OpenAI's protocol, with faults to order. No network, no model, no key.
+"""A small HTTP server on loopback that speaks OpenAI's protocol and injects faults. No network, no model, no key.
 
 In a test::
 
     with OpenAIServer() as server:                      # POST {server.base_url}/chat/completions and /embeddings
-        server.answer = lambda body: {"facts": []}      # else: the least instance of the schema that was sent
+        server.answer = lambda body: {"facts": []}      # default: the smallest instance of the schema in the request
         server.faults = [Fault("429", retry_after=2), Fault("hang", path="embeddings", match="Porto", times=None)]
         ...
         assert server.counts["fault 429"] == 1
         assert server.requests[0].headers["Authorization"] == "Bearer k"
 
-As a process of its own, which can be killed and does not share the GIL with what is measured::
+As a separate process, which can be killed and does not share the GIL with the code that is measured::
 
     python -m memory_pipeline_tests.openai_server --port 8199 --latency 0.3 --fault 503,probability=0.05,times=none
 
-It prints its address when it listens. ``GET /stats`` tells what ``server.stats()`` does; ``POST /control`` takes
+It prints its address once it listens. ``GET /stats`` returns ``server.stats()``. ``POST /control`` takes
 ``{"reset": true, "faults": [{"kind": "500", "times": null}], "latency": 0.1}`` and other attributes of the server.
 
-A fault strikes requests that fit its `path` and `match` (a regular expression over the body): not the first `after` of
-them, of the rest every `every`-th, or each with `probability`, and `times` times in all (None: for ever). The first of
-the list that strikes is done. Whether chance strikes depends on the seed, on the body, and on how often the server saw
-that body; not on the order in which threads arrive, so two runs see the same faults.
+A fault applies to requests that match its `path` and `match` (a regular expression over the body). It skips the first
+`after` of them and then strikes every `every`-th, or each with `probability`, `times` times in total (None: no limit).
+The first fault of the list that strikes is injected. The random choice depends on the seed, the body, and how often
+the server has seen that body, not on the order in which threads arrive. So two runs see the same faults.
 
 ==================  ================================================================================================
-kind                what happens
+kind                effect
 ==================  ================================================================================================
-``400`` to ``599``  that status, with an error as OpenAI writes it. 429 has Retry-After (`retry_after`, 1 if not given)
+``400`` to ``599``  that status, with an error in OpenAI's format. 429 has Retry-After (`retry_after`, default 1)
 ``quota``           429 with the code insufficient_quota: the account is empty, and waiting does not help
 ``context_length``  400 with the code context_length_exceeded
 ``policy``          400 with the code content_policy_violation
-``leak``            401 whose message repeats the key that was sent, as some providers do
-``error_200``       200 with an error in the body and no answer, as some gateways do when the provider behind them fails
-``slow``            a good answer after `delay` seconds (default 1)
+``leak``            401 with a message that repeats the key, as some providers do
+``error_200``       200 with an error in the body and no answer, as some gateways do when their provider fails
+``slow``            a valid answer after `delay` seconds (default 1)
 ``hang``            nothing for `delay` seconds (default an hour) or until the server stops; then the connection closes
 ``reset``           the connection closes without an answer
-``dribble``         a good answer, a byte each `delay` seconds (default 0.05), headers first
-``padded``          headers at once, then a blank each `delay` seconds (default 0.05) for an hour
-``malformed``       200 with JSON that breaks off; ``html``: 200 with a proxy's page
-``truncated``       the length of the whole is announced, half is sent, and the connection closes
+``dribble``         a valid answer, headers first, one byte per `delay` seconds (default 0.05)
+``padded``          headers at once, then one blank per `delay` seconds (default 0.05) for an hour
+``malformed``       200 with truncated JSON; ``html``: 200 with a proxy's page
+``truncated``       half of the announced length, then the connection closes
 ``empty``           no choices, no data
 ``wrong_dims``      vectors of `dims` numbers (default 7)
-``wrong_count``     a vector too few; for a single text one too many
+``wrong_count``     one vector too few; for a single text one too many
 ``reorder``         vectors in reverse order with the right `index`, which is legal
-``nan``, ``zero``   a number of the first vector is not one; all its numbers are zero
-``bad_content``     prose where JSON was asked for; ``fenced``: JSON in a Markdown fence amid prose
+``nan``, ``zero``   the first vector has a NaN; only zeros
+``bad_content``     prose instead of JSON; ``fenced``: JSON in a Markdown fence within prose
 ``length``          half of the content, with the finish_reason "length"
 ``refusal``         no content, and a refusal; ``filtered``: no content, and the finish_reason "content_filter"
 ==================  ================================================================================================
@@ -70,15 +70,15 @@ __all__ = ["Fault", "OpenAIServer", "Request"]
 
 Answer = Callable[[Json], str | Json]
 
-#: How addresses end; what stands before differs by provider, and Azure has a query behind it.
+#: Endings of request paths. The prefix differs by provider, and Azure adds a query.
 ROUTES: dict[str, Route] = {"/chat/completions": "chat", "/embeddings": "embeddings"}
-#: Requests beyond so many are counted and no longer kept, so that a benchmark does not fill the memory.
+#: Requests beyond this number are only counted, so that a benchmark does not exhaust memory.
 MOST_KEPT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it arrived, at `received_at` seconds since 1970."""
+    """A received request; `received_at` is in seconds since 1970."""
 
     path: Route
     model: str
@@ -88,20 +88,20 @@ class Request:
 
 
 class OpenAIServer:
-    """A server on a port of loopback, from `start` to `stop`. Attributes may be set at any time.
+    """A server on a loopback port. Attributes may be set at any time.
 
     Attributes:
-        answer: makes a chat's answer of the request's body: a text, or an object that becomes JSON.
-        faults: what goes wrong.
-        seed: decides which requests a fault with a probability strikes.
+        answer: returns the answer to a chat request's body: a text, or an object that becomes JSON.
+        faults: the faults to inject.
+        seed: selects the requests that a fault with a probability strikes.
         latency: seconds before each answer.
-        dimension: length of the vectors, where the request does not say.
-        cost_per_call: what an answer says that it cost in dollars, in the manner of OpenRouter; None says nothing.
-        counts_tokens: whether answers say how many tokens they took; servers of one's own often do not.
-        requests: those that arrived, in their order; GET and /control are none.
-        counts: how many of what: ``path chat``, ``status 200``, ``fault reset``.
-        peak: most requests that were being answered at one time.
-        connections: how many were opened.
+        dimension: length of the vectors, if the request has no `dimensions`.
+        cost_per_call: cost in US dollars that answers report, as OpenRouter does; None reports none.
+        counts_tokens: whether answers report their tokens; self-hosted servers often do not.
+        requests: received requests in order, without GET and /control.
+        counts: number of requests by ``path chat``, ``status 200``, ``fault reset``.
+        peak: most requests in flight at one time.
+        connections: number of connections opened.
     """
 
     def __init__(self, port: int = 0, *, dimension: int = 16, latency: float = 0.0) -> None:
@@ -120,16 +120,14 @@ class OpenAIServer:
 
     @property
     def base_url(self) -> str:
-        """The address that clients are given."""
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def start(self) -> Self:
-        """Begin to answer."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """End at once: whoever waits for an answer finds its connection closed."""
+        """Stop at once and close all connections."""
         self.stopping.set()
         if self._thread.is_alive():
             self._http.shutdown()
@@ -143,7 +141,7 @@ class OpenAIServer:
         self.stop()
 
     def reset(self) -> None:
-        """Forget requests, counts and faults; other settings stay."""
+        """Clear requests, counts and faults; keep other settings."""
         with self.lock:
             self.faults = []
             self.requests: list[Request] = []
@@ -152,7 +150,6 @@ class OpenAIServer:
             self._asked: Counter[bytes] = Counter()
 
     def stats(self) -> Json:
-        """Return the counts."""
         with self.lock:
             return {
                 "requests": sum(self.counts[f"path {path}"] for path in ROUTES.values()),
@@ -173,7 +170,7 @@ class OpenAIServer:
                 setattr(self, name, [Fault(**fault) for fault in value] if name == "faults" else value)
 
     def admit(self, request: Request, text: str) -> Fault | None:
-        """Record a request, and return the fault that strikes it."""
+        """Record a request. Return the fault that strikes it, if any."""
         body = hashlib.blake2b(text.encode(), digest_size=16).digest()
         with self.lock:
             self.active += 1
@@ -212,7 +209,7 @@ class _Http(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that hang up; they are what this server is for."""
+        """Ignore clients that hang up."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -229,10 +226,10 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Http
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body leave in one packet
+    wbufsize = -1  # headers and body in one packet
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name in the base class
-        """Say nothing."""
+        """Log nothing."""
 
     def _route(self) -> Route | None:
         address = self.path.partition("?")[0]
@@ -353,7 +350,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _fault(text: str) -> Fault:
-    """Read a fault of the command line: ``KIND,name=value,…``."""
+    """Parse a fault of the command line: ``KIND,name=value,…``."""
     kind, *pairs = text.split(",")
     settings: Json = {}
     for pair in pairs:
@@ -364,11 +361,11 @@ def _fault(text: str) -> Fault:
 
 def main(arguments: list[str] | None = None) -> None:
     """Serve until SIGTERM or SIGINT."""
-    parser = argparse.ArgumentParser(description="A server that speaks OpenAI's protocol, with faults to order.")
-    parser.add_argument("--port", type=int, default=0, help="0: any that is free")
+    parser = argparse.ArgumentParser(description="A server that speaks OpenAI's protocol and injects faults.")
+    parser.add_argument("--port", type=int, default=0, help="0: any free port")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--dimension", type=int, default=16, help="length of the vectors")
-    parser.add_argument("--seed", type=int, default=0, help="of faults with a probability")
+    parser.add_argument("--seed", type=int, default=0, help="for faults with a probability")
     parser.add_argument("--fault", type=_fault, action="append", default=[], help="KIND[,name=value...], repeatable")
     options = parser.parse_args(arguments)
     stopped = threading.Event()

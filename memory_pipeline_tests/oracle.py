@@ -1,4 +1,4 @@
-"""A model that can be foreseen: answers of a real server that depend on the question alone, and a lake that asks it."""
+"""A predictable model: answers that depend on the question alone, and the configuration of a lake that uses it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ defaults:
   completion: {{model: openai/oracle, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
                price: {{input: 1.0, output: 2.0}}}}
 """
-#: With this, readers ask as well: what a prompt asks about, and in which order what was found is of use.
+#: Adds the models of readers: entities and reranking.
 INJECTION = """
   injection: {{rerank: model, entities: model, attempts: 1}}
 """
@@ -43,7 +43,7 @@ EMBEDDING = """
 
 
 def answer(body: Json) -> Json:
-    """Answer as a dutiful model does: a fact of each message, a point of each line, capitals, words in common."""
+    """Return one fact per message, one point per line, capitalized words as names, or an order by common words."""
     text = body["messages"][1]["content"]
     if name_of(body) == "entities":
         said = text.partition("\n")[2].rpartition("\n")[0]
@@ -93,7 +93,7 @@ def answer(body: Json) -> Json:
 
 
 def name_of(body: Json) -> str:
-    """Return what a question is for: extraction, summary, entities or rerank."""
+    """Return the task of a question: extraction, summary, entities or rerank."""
     name: str = body["response_format"]["json_schema"]["name"]
     return name
 
@@ -103,7 +103,7 @@ def _words(text: str) -> set[str]:
 
 
 def asked(requests: Iterable[Request]) -> list[str]:
-    """Return each chat's question, instructions included; a correction has that of what it corrects."""
+    """Return the question of each chat request, with its instructions; a correction has its original question."""
     return [
         "\n".join(message["content"] for message in request.body["messages"][:2])
         for request in requests
@@ -112,11 +112,11 @@ def asked(requests: Iterable[Request]) -> list[str]:
 
 
 def configure(lake: Lake, server: OpenAIServer, *more: str, text: str = CONFIG) -> None:
-    """Set the lake's configuration: the server for all completions, and what else is given."""
+    """Write the lake's configuration: the server for all completions, plus the texts in `more`."""
     lake.ensure()
     lake.storage.write(CONFIGURATION, (text + "".join(more)).format(url=server.base_url).encode())
 
 
 def models_at(lake: Lake, now: datetime = NOW) -> Models:
-    """Return the models that the lake's configuration names, as of a time."""
+    """Return the lake's configured models with the time fixed at `now`."""
     return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: now)

@@ -1,1 +1,1 @@
-"""What turns text into facts, vectors and summaries. The ports it fills are in :mod:`memory_pipeline.domain`."""
+"""Models that make facts, vectors and summaries. They implement the ports of :mod:`memory_pipeline.domain`."""

@@ -1,4 +1,4 @@
-"""Which models a deployment uses: one of each port, chosen together."""
+"""Build the models that a configuration selects, one for each port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 
-def _rules() -> Curator:
+def _rule_curator() -> Curator:
     from memory_pipeline.models.deterministic import RuleCurator
 
     return RuleCurator()
@@ -28,29 +28,32 @@ def _rules() -> Curator:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """What extracts facts, embeds texts, summarizes periods, and helps to keep durable memories in order.
+    """The models of the pipeline.
 
     Attributes:
-        store: where hosted models remember answers and calls; None if there are none.
-        curator: helps the upkeep of durable memories; rules unless another is given.
+        extractor: extracts facts from messages.
+        embedder: turns texts into vectors.
+        summarizer: summarizes periods.
+        store: stores the answers and calls of hosted models; None without hosted models.
+        curator: merges durable memories and judges which are stale; rules by default.
     """
 
     extractor: Extractor
     embedder: Embedder
     summarizer: Summarizer
     store: CallStore | None = None
-    curator: Curator = field(default_factory=_rules)
+    curator: Curator = field(default_factory=_rule_curator)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingModels:
-    """What helps to read an agent's memory; None where rules do it, or nothing does.
+    """The models that assist reads. A field is None where rules are used or the step is off.
 
     Attributes:
-        entity_finder: finds what a prompt asks about.
-        reranker: puts into order what was found.
+        entity_finder: finds the names in a prompt.
+        reranker: reorders search results.
         selector: chooses durable memories by their headers.
-        imaginer: imagines what an agent should look for in its memory.
+        imaginer: proposes queries that a conversation calls for.
     """
 
     entity_finder: EntityFinder | None = None
@@ -60,10 +63,10 @@ class ReadingModels:
 
 
 def default_models(timezone: str = "UTC") -> Models:
-    """Return the deterministic models: no key, no network, the same answer everywhere.
+    """Return the deterministic models. They need no key and no network, and give the same answers on every machine.
 
     Args:
-        timezone: the zone of the lake's days, in which "yesterday" is meant.
+        timezone: IANA name of the lake's time zone; resolves words such as "yesterday".
     """
     from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer, HashingEmbedder
 
@@ -73,13 +76,9 @@ def default_models(timezone: str = "UTC") -> Models:
 def configured_models(
     configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
 ) -> Models:
-    """Return the models that a lake's configuration names; the deterministic ones where it names none.
+    """Return the configured models; deterministic ones where the configuration names no model.
 
-    Args:
-        configuration: of the lake.
-        store: remembers answers and calls; the lake's own.
-        timezone: the zone of the lake's days.
-        clock: tells the time, UTC, to which calls and budgets belong.
+    `clock` returns the current time in UTC; it dates calls and selects the month of a budget.
     """
     if not configuration.uses_models:
         return default_models(timezone)
@@ -91,20 +90,18 @@ def configured_models(
 def rehearsing_models(
     configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
 ) -> tuple[Models, DryRunExecutor]:
-    """Return models that ask nothing, and what counts the questions that they would ask; arguments as above."""
+    """Return models that send no request, and the executor that counts the requests they would send.
+
+    The arguments are those of :func:`configured_models`.
+    """
     from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
 
-    asker = DryRunExecutor(configuration, store, clock)
-    return _hosted(asker, timezone), asker
+    executor = DryRunExecutor(configuration, store, clock)
+    return _hosted(executor, timezone), executor
 
 
 def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]) -> Embedder:
-    """Return the embedder with which the memory of a lake is searched; what a query costs is not remembered.
-
-    Args:
-        configuration: of the lake.
-        clock: tells the time, UTC.
-    """
+    """Return the embedder for search queries. Its calls are neither stored nor budgeted."""
     if configuration.embedding.is_deterministic:
         from memory_pipeline.models.deterministic import HashingEmbedder
 
@@ -115,14 +112,9 @@ def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]
 
 
 def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[], datetime]) -> ReadingModels:
-    """Return the models that help to read an agent's memory; what they are asked is neither remembered nor budgeted.
+    """Return the models that assist reads of one agent's memory. Their calls are neither stored nor budgeted.
 
-    Keep them for as long as the configuration holds: they remember which server is down, and do not wait for it.
-
-    Args:
-        configuration: of the lake.
-        scope: whose memory is read.
-        clock: tells the time, UTC.
+    Reuse them until the configuration changes: they remember which servers are down and skip them.
     """
     settings, memories = configuration.injection(scope), configuration.memories(scope)
     wanted = {*(settings.for_model if settings.enabled else ()), *memories.for_reading}
@@ -136,31 +128,31 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
     )
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-    asker = LlmExecutor(configuration, None, clock)
+    executor = LlmExecutor(configuration, None, clock)
     return ReadingModels(
-        HostedEntityFinder(asker, scope) if "entities" in wanted else None,
-        HostedReranker(asker, scope) if "rerank" in wanted else None,
-        HostedSelector(asker, scope) if "selection" in wanted else None,
-        HostedImaginer(asker, scope) if "imagining" in wanted else None,
+        HostedEntityFinder(executor, scope) if "entities" in wanted else None,
+        HostedReranker(executor, scope) if "rerank" in wanted else None,
+        HostedSelector(executor, scope) if "selection" in wanted else None,
+        HostedImaginer(executor, scope) if "imagining" in wanted else None,
     )
 
 
-def _hosted(asker: LlmExecutor, timezone: str) -> Models:
+def _hosted(executor: LlmExecutor, timezone: str) -> Models:
     from memory_pipeline.models.hosted.curation import HostedCurator
     from memory_pipeline.models.hosted.extraction import HostedExtractor
     from memory_pipeline.models.hosted.summarization import HostedSummarizer
 
     return Models(
-        HostedExtractor(asker, timezone),
-        _embedder(asker),
-        HostedSummarizer(asker, timezone),
-        asker.store,
-        HostedCurator(asker, timezone),
+        HostedExtractor(executor, timezone),
+        _embedder(executor),
+        HostedSummarizer(executor, timezone),
+        executor.store,
+        HostedCurator(executor, timezone),
     )
 
 
-def _embedder(asker: LlmExecutor) -> Embedder:
-    endpoint = asker.configuration.embedding
+def _embedder(executor: LlmExecutor) -> Embedder:
+    endpoint = executor.configuration.embedding
     if endpoint.is_deterministic:
         from memory_pipeline.models.deterministic import HashingEmbedder
 
@@ -171,4 +163,4 @@ def _embedder(asker: LlmExecutor) -> Embedder:
         return LocalEmbedder(endpoint)
     from memory_pipeline.models.hosted.embedding import HostedEmbedder
 
-    return HostedEmbedder(asker)
+    return HostedEmbedder(executor)

@@ -1,8 +1,8 @@
-"""Vectors by a model that runs in this process: the only door to fastembed, which the extra ``local`` installs.
+"""Embeddings from a model that runs in this process. The only adapter of fastembed, which the extra ``local`` installs.
 
-A model is fetched from the network on its first use and kept in fastembed's cache (FASTEMBED_CACHE_PATH, or
-``parameters: {cache_dir: …}``). Without network and cache, memory is made all the same: rows have no vector and are
-found by words, the log says so, and the next run tries again.
+The first use downloads the model into fastembed's cache (FASTEMBED_CACHE_PATH, or ``parameters: {cache_dir: …}``).
+Without network and cache the pipeline still runs: rows have no vector, search finds them by words, a warning is
+logged, and the next run tries again.
 """
 
 from __future__ import annotations
@@ -27,33 +27,35 @@ _log = logging.getLogger(__name__)
 
 
 class TextModel(Protocol):
-    """What fastembed gives for a model."""
+    """The part of fastembed's ``TextEmbedding`` that is used."""
 
     def embed(self, documents: Sequence[str], batch_size: int = 256) -> Iterable[NDArray[Any]]:
-        """Yield a vector for each document, in their order."""
+        """Yield one vector for each document, in the given order."""
         ...
 
 
 class LocalEmbedder:
-    """Embeds texts with fastembed; a :class:`memory_pipeline.domain.ports.Embedder`.
+    """Embed texts with fastembed; a :class:`memory_pipeline.domain.ports.Embedder`.
 
     Args:
-        endpoint: the model, as ``fastembed/NAME``, and its dimension.
-        load: opens a model by its name; fastembed's own if not given.
+        endpoint: the model as ``fastembed/NAME``, and its dimension.
+        load: opens a model by its name without ``fastembed/``; fastembed by default.
     """
 
     def __init__(self, endpoint: Embedding, load: Callable[[str], TextModel] | None = None) -> None:
         if endpoint.dimension is None:
-            raise ConfigurationError(f"embedding.dimension of {endpoint.model} is missing")
+            raise ConfigurationError(
+                f"embedding.dimension of {endpoint.model} is missing; set it to the length of the model's vectors"
+            )
         self._endpoint = endpoint
         self._dimension = endpoint.dimension
-        self._load = load or self._fetched
+        self._load = load or self._fetch
         self._model: TextModel | None = None
         self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
-        """The model, and the length of its vectors."""
+        """The model and its dimension."""
         return f"{self._endpoint.model} ({self._dimension})"
 
     @property
@@ -62,44 +64,44 @@ class LocalEmbedder:
         return self._dimension
 
     def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
-        """Return unit vectors, shape (len(texts), dimension), float32; NaN where there is no model or no vector.
+        """Return unit vectors, shape (len(texts), dimension), float32. Rows are NaN where there is no model or vector.
 
         Raises:
-            ConfigurationError: fastembed is not installed, does not know the model, or the model's vectors have
-                another length.
+            ConfigurationError: fastembed is not installed, does not know the model, or the model has another
+                dimension.
         """
-        del uses  # it costs nobody anything
+        del uses  # local embeddings cost nothing
         vectors = np.full((len(texts), self._dimension), np.nan, np.float32)
-        model = self._opened() if texts else None
+        model = self._open() if texts else None
         if model is None:
             return vectors
-        made = np.array(list(model.embed(list(texts), batch_size=self._endpoint.batch_size)), np.float32)
-        if made.shape != vectors.shape:
+        raw = np.array(list(model.embed(list(texts), batch_size=self._endpoint.batch_size)), np.float32)
+        if raw.shape != vectors.shape:
             raise ConfigurationError(
-                f"{self._endpoint.model} makes vectors of {made.shape[-1]} numbers; set embedding.dimension, which is "
-                f"{self._dimension}, to that"
+                f"embedding.dimension is {self._dimension}, but {self._endpoint.model} returns vectors of "
+                f"{raw.shape[-1]} numbers; set embedding.dimension to {raw.shape[-1]}"
             )
-        lengths = np.linalg.norm(made, axis=1)
-        good = np.isfinite(lengths) & (lengths > 0)
-        vectors[good] = made[good] / lengths[good, None]
+        lengths = np.linalg.norm(raw, axis=1)
+        valid = np.isfinite(lengths) & (lengths > 0)
+        vectors[valid] = raw[valid] / lengths[valid, None]
         return vectors
 
-    def _opened(self) -> TextModel | None:
+    def _open(self) -> TextModel | None:
         with self._lock:
             if self._model is None:
                 try:
                     self._model = self._load(self._endpoint.model.partition("/")[2])
                 except (OSError, RuntimeError, ValueError) as error:
                     _log.warning(
-                        "%s is not in fastembed's cache and could not be fetched (%s): texts have no vectors and are "
-                        "found by words; run it once with network access, or copy the cache and name it with "
-                        "FASTEMBED_CACHE_PATH",
+                        "%s is not in fastembed's cache and could not be downloaded (%s): texts get no vectors and are "
+                        "found by words only; run once with network access, or set FASTEMBED_CACHE_PATH to a copy of "
+                        "the cache",
                         self._endpoint.model,
                         error,
                     )
             return self._model
 
-    def _fetched(self, name: str) -> TextModel:
+    def _fetch(self, name: str) -> TextModel:
         try:
             from fastembed import TextEmbedding
         except ImportError:
@@ -109,11 +111,11 @@ class LocalEmbedder:
         known = [model["model"] for model in TextEmbedding.list_supported_models()]
         if name.lower() not in {model.lower() for model in known}:
             raise ConfigurationError(
-                f"embedding.model fastembed/{name} is unknown to fastembed; it knows {', '.join(sorted(known))}"
+                f"embedding.model fastembed/{name} is unknown to fastembed; expected one of {', '.join(sorted(known))}"
             )
         parameters = self._endpoint.parameters
         try:
-            # What is in the cache is taken without a question to the network.
+            # A cached model is opened without a network request.
             return _typed(TextEmbedding(name, local_files_only=True, **parameters))
         except (OSError, ValueError):
             return _typed(TextEmbedding(name, **parameters))

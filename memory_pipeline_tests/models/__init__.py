@@ -1,1 +1,1 @@
-"""Tests of what turns text into facts, vectors and summaries."""
+"""Tests of the models."""

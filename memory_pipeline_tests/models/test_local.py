@@ -1,4 +1,4 @@
-"""The local embedder at its seam: what it asks of fastembed, and what it makes of what it gets."""
+"""The local embedder, with a replaced fastembed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDPOINT = Embedding(model="fastembed/BAAI/bge-small-en-v1.5", dimension=8, batc
 
 
 class Model:
-    """Gives vectors as fastembed does: one by one, of any length, perhaps in half precision."""
+    """Yields vectors like fastembed: one by one, of any length, perhaps in half precision."""
 
     def __init__(self, rows: Sequence[Sequence[float]]) -> None:
         self.rows = rows
@@ -33,7 +33,7 @@ class Model:
         yield from (np.array(row, np.float16) for row in self.rows)
 
 
-def test_vectors_are_brought_to_unit_length_in_the_order_of_the_texts() -> None:
+def test_vectors_are_normalized_in_the_order_of_the_texts() -> None:
     model = Model([[2, *[0] * 7], [0, 3, *[0] * 6]])
     names: list[str] = []
     embedder = LocalEmbedder(ENDPOINT, lambda name: names.append(name) or model)  # type: ignore[func-returns-value]
@@ -45,19 +45,23 @@ def test_vectors_are_brought_to_unit_length_in_the_order_of_the_texts() -> None:
     assert embedder.embed([]).shape == (0, 8)
 
 
-def test_a_vector_that_is_none_is_missing() -> None:
+def test_an_invalid_vector_is_missing() -> None:
     embedder = LocalEmbedder(ENDPOINT, lambda _: Model([[0.0] * 8, [np.nan] * 8, [1.0] * 8]))
     missing = np.isnan(embedder.embed(["a", "b", "c"]))
     assert missing.all(axis=1).tolist() == [True, True, False]
 
 
-def test_another_dimension_is_refused_with_the_setting_named() -> None:
+def test_a_wrong_dimension_is_an_error_that_names_the_setting() -> None:
     embedder = LocalEmbedder(ENDPOINT, lambda _: Model([[1.0] * 5]))
-    with pytest.raises(ConfigurationError, match=r"vectors of 5 numbers; set embedding\.dimension, which is 8"):
+    with pytest.raises(
+        ConfigurationError, match=r"dimension is 8, .* vectors of 5 numbers; set embedding\.dimension to 5"
+    ):
         embedder.embed(["a"])
 
 
-def test_without_network_and_cache_nothing_fails_and_the_log_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_network_and_cache_vectors_are_missing_and_a_warning_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     tried: list[str] = []
 
     def offline(name: str) -> Model:
@@ -72,7 +76,7 @@ def test_without_network_and_cache_nothing_fails_and_the_log_says_what_to_do(cap
     assert len(tried) == 2  # it is tried again
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: Any, **named: Any) -> Any:

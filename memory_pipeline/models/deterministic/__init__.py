@@ -1,9 +1,8 @@
-"""Models without a model: rules, hashes and arithmetic that run anywhere, offline, and always answer alike.
+"""The default models: rules and hashing. They run offline and give the same answers on every machine.
 
-They are the default, and they are no more than they seem. :class:`DeterministicExtractor` cuts messages into
-sentences and knows some English cue words; :class:`HashingEmbedder` sees shared spelling, not shared meaning;
-:class:`ExtractiveSummarizer` chooses sentences and writes none; :class:`RuleCurator` puts them after one another. Each
-puts its name into every row it makes.
+Their limits: :class:`DeterministicExtractor` splits messages into sentences and knows some English cue words.
+:class:`HashingEmbedder` sees shared spelling, not shared meaning. :class:`ExtractiveSummarizer` chooses sentences and
+writes none. :class:`RuleCurator` concatenates contents. Every row has the name of the model that produced it.
 """
 
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder

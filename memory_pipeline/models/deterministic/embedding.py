@@ -1,10 +1,10 @@
-"""Vectors by feature hashing: texts that share words, or parts of words, are near each other.
+"""Embeddings by feature hashing: texts that share words or parts of words are near each other.
 
-The hashing trick with signs is that of Weinberger et al. (2009), n-grams inside word boundaries are those of fastText
-(Bojanowski et al., 2017). Nothing is learned: "car" and "automobile" are strangers.
+The signed hashing trick is that of Weinberger et al. (2009), the n-grams within word boundaries are those of fastText
+(Bojanowski et al., 2017). Nothing is learned: "car" and "automobile" are unrelated.
 
-All weights are integers and are added as such, so that a vector is the same bits whatever else is in the batch and
-in whatever order; only the last step, dividing by the length, is done in floats.
+Weights are integers and added exactly, so a vector's bits do not depend on the batch or its order. Only the final
+division by the length uses floats.
 """
 
 from __future__ import annotations
@@ -29,43 +29,40 @@ if TYPE_CHECKING:
 
 DEFAULT_DIMENSION: Final = 384
 
-#: Weights of a term's first occurrence in a text; n times weighs 1 + ⌊log2 n⌋ as much.
+#: Weights of a term that occurs once in a text; n occurrences weigh 1 + ⌊log2 n⌋ times as much.
 _WORD: Final = 3
 _STOP_WORD: Final = 1
 _PAIR: Final = 1
 _GRAM: Final = 1
 
 _GRAM_LENGTHS: Final = (3, 4, 5)
-#: From here on scripts write words without blanks between them, and pairs of characters carry meaning.
+#: First code point of scripts without blanks between words, whose character pairs carry meaning.
 _FIRST_UNSPACED: Final = 0x2E80
 
-#: Texts are hashed together until they have so many characters: enough to keep numpy busy, small enough for caches.
+#: Characters of texts hashed together: enough for numpy to be efficient, few enough for CPU caches.
 _CHUNK: Final = 1 << 16
 
 _TOKEN = re.compile(r"[^\W_]++(?:['’][^\W_]++)*+")
-#: Base of the rolling hash, odd and large (2⁶⁴ divided by the golden ratio).
+#: Base of the polynomial hash: odd and large (2⁶⁴ divided by the golden ratio).
 _BASE: Final = 0x9E3779B97F4A7C15
 
 
 class HashingEmbedder:
-    """Turns texts into vectors without a model; a :class:`memory_pipeline.domain.ports.Embedder`.
+    """Embed texts by feature hashing; a :class:`memory_pipeline.domain.ports.Embedder`.
 
-    A text is brought to Unicode form NFKC and case-folded. Its features are its stemmed words, the pairs of words that
-    follow each other without the stop words between them, and the character 3- to 5-grams of its words with their
-    boundaries. Each feature is hashed to one component and a sign.
-
-    Args:
-        dimension: length of the vectors, at least 8.
+    A text is normalized to NFKC and case-folded. Its features are its stemmed words, pairs of adjacent words (stop
+    words skipped), and the character 3- to 5-grams of words with their boundaries. Each feature is hashed to one
+    component and a sign. `dimension` is at least 8.
     """
 
     def __init__(self, dimension: int = DEFAULT_DIMENSION) -> None:
         if dimension < 8:
-            raise ConfigurationError(f"dimension {dimension} of the hashing embedder is too small; at least 8")
+            raise ConfigurationError(f"dimension {dimension} of the hashing embedder is too small; expected at least 8")
         self._dimension = dimension
 
     @property
     def name(self) -> str:
-        """Name and version, and the dimension if it is not the default."""
+        """Name and version, plus the dimension if it is not the default."""
         suffix = "" if self._dimension == DEFAULT_DIMENSION else f"-{self._dimension}"
         return f"hashed-ngrams-1{suffix}"
 
@@ -75,12 +72,12 @@ class HashingEmbedder:
         return self._dimension
 
     def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
-        """Return unit vectors, shape (len(texts), dimension), float32, none of them zero, NaN or dependent on others.
+        """Return unit vectors, shape (len(texts), dimension), float32. A vector depends on its text alone.
 
-        A text without a letter or digit is made of its signs as if they were a word; an empty one, and one whose
-        features cancel out, becomes the first unit vector.
+        In a text without letters and digits, symbols count as words. An empty text, and one with features that cancel
+        out, becomes the first unit vector.
         """
-        del uses  # it costs nobody anything
+        del uses  # hashing costs nothing
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         first = size = 0
         for place, text in enumerate(texts):
@@ -97,7 +94,7 @@ class HashingEmbedder:
             _add_features(row, text, terms, grams)
         features = [terms.whole(), *(grams.grams(length) for length in _GRAM_LENGTHS), grams.grams(2, _FIRST_UNSPACED)]
         rows, hashes, weights = (np.concatenate(column) for column in zip(*features, strict=True))
-        # Multiply and shift: like a remainder, of the upper 32 bits, but without a division.
+        # Multiply and shift maps the upper 32 bits to a component without a division.
         components = ((hashes >> np.uint64(32)) * np.uint64(self._dimension)) >> np.uint64(32)
         signed = np.where(hashes & np.uint64(1), weights, -weights)
         cells = rows * self._dimension + components.astype(np.int64)
@@ -111,7 +108,7 @@ class HashingEmbedder:
 
 
 class _WordColumns:
-    """Words of many texts, joined into one array of code points, each word with its row and weight."""
+    """Words of many texts, joined into one array of code points; each word has a row and a weight."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -124,24 +121,24 @@ class _WordColumns:
         self.weights.append(weight)
 
     def _points(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return all code points, and of each the number of its word."""
+        """Return all code points, and for each the number of its word."""
         encoded = "".join(self.texts).encode("utf-32-le", "surrogatepass")
         points = np.frombuffer(encoded, dtype="<u4").astype(np.uint64)
         lengths = np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))
         return points, np.repeat(np.arange(len(self.texts)), lengths)
 
     def whole(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Return row, hash and weight of each word as a whole."""
+        """Return row, hash and weight of each whole word."""
         points, word_of = self._points()
         starts = np.flatnonzero(np.diff(word_of, prepend=-1))
         offsets = np.arange(len(points)) - starts[word_of]
         powers = np.multiply.accumulate(np.full(int(offsets.max(initial=0)) + 1, _BASE, dtype=np.uint64))
-        # Unsigned integers wrap around, which is what a polynomial hash modulo 2⁶⁴ is.
+        # uint64 wraps around: a polynomial hash modulo 2⁶⁴.
         hashes = np.add.reduceat(points * powers[offsets], starts) if len(starts) else points
         return np.array(self.rows, dtype=np.int64), _mixed(hashes, 0), np.array(self.weights, dtype=np.int64)
 
     def grams(self, length: int, least: int = 0) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Return row, hash and weight of each run of `length` code points within a word, none of them below `least`."""
+        """Return row, hash and weight of each n-gram of `length` code points within a word, all at least `least`."""
         points, word_of = self._points()
         count = max(len(points) - length + 1, 0)
         hashes = np.zeros(count, dtype=np.uint64)
@@ -158,7 +155,7 @@ class _WordColumns:
 
 def _add_features(row: int, text: str, terms: _WordColumns, grams: _WordColumns) -> None:
     text = unicodedata.normalize("NFKC", text).casefold()
-    # Signs alone are a word too, so that an emoji is not nothing.
+    # Without letters and digits, symbols are the words: an emoji has a vector.
     words = _words(text) or text.split()
     content = [word for word in words if word not in STOP_WORDS]
     stems = list(map(stem, content))
@@ -183,7 +180,7 @@ def _words(text: str) -> list[str]:
 
 
 def _mixed(hashes: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Return hashes all of whose bits depend on all bits (the finalizer of SplitMix64; Steele et al., 2014)."""
+    """Mix hashes so that each bit depends on all bits (finalizer of SplitMix64; Steele et al., 2014)."""
     hashes = hashes + np.uint64(seed * 0x632BE59BD9B4E019 % (1 << 64))
     hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""Facts by rules: each sentence that asserts something becomes one, with its dates resolved."""
+"""Facts by rules: each sentence that asserts something becomes a fact, with its dates resolved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.domain.graph.operations import Operation
 
-#: How sure the rules are of each kind; a guess, the same for every fact of a kind. A turn is what was written.
+#: Confidence by kind; estimated, the same for all facts of a kind. A turn is verbatim.
 CONFIDENCE: Final = {
     FactKind.TURN: 1.0,
     FactKind.INSTRUCTION: 0.7,
@@ -41,44 +41,43 @@ CONFIDENCE: Final = {
     FactKind.STATEMENT: 0.6,
 }
 _NAME: Final = "deterministic-4"
-#: Of a message so many sentences are read: more is no conversation. The turn holds the rest, too.
+#: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
 
 
 class DeterministicExtractor:
-    """Finds facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
+    """Extract facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
 
-    Every message of a user or an assistant gives its turn, verbatim; and each sentence that asserts something a fact,
-    once. The turn carries what a user's simple assertions change in the graph; a fact that holds until it is revoked
-    says as what it is to be kept, by :func:`durable.durable_in`. Sentences in a language without a known
-    English word are kept if they are long enough, since no cue applies. Of a message the first 1,000 sentences are read
-    (:data:`MOST_SENTENCES`), so that the work for a message is bounded; what comes after them is in its turn alone.
+    Each message of a user or assistant gives its turn, verbatim, and one fact per distinct sentence that asserts
+    something. The turn has the graph operations of a user's simple assertions. A durable fact has the kind that
+    :func:`memory_rules.durable_in` returns. Sentences without any known English word are kept if they are long enough,
+    since no cue applies. Only the first 1,000 sentences of a message are read (:data:`MOST_SENTENCES`), which bounds
+    the work per message.
 
-    ``importance`` begins at 0.3 and adds:
+    ``importance`` starts at 0.3. These are added:
 
     ===========================================================  =====
     a date                                                       +0.15
     another number                                               +0.1
-    a name, not the speaker's nor of who is spoken to            +0.1
-    a milestone (:data:`cues.MILESTONES`)                        +0.15
-    a danger ("allergic"; :data:`cues.DANGERS`)                  +0.25
-    it is an instruction                                         +0.25
+    a name, other than the speaker's or the addressee's          +0.1
+    a milestone (:data:`lexicon.MILESTONES`)                     +0.15
+    a danger ("allergic"; :data:`lexicon.DANGERS`)               +0.25
+    an instruction                                               +0.25
     … with "always", "never", "every"                            +0.1
-    it is a preference                                           +0.1
-    the speaker speaks of themselves, as "I" or by name (but     +0.1
-    for what an assistant is going to do)
-    it speaks only to "you"                                      −0.1
+    a preference                                                 +0.1
+    speakers mention themselves, as "I" or by name (except an    +0.1
+    assistant's plans)
+    only "you", no "I"                                           −0.1
     a hedge ("maybe")                                            −0.1
-    it begins with "he", "it", "that", and leans on what was     −0.1
-    said before
-    fewer than three words with a meaning, and nothing concrete  −0.1
-    as much politeness and applause as meaning                   −0.1
-    the assistant says it, who mostly repeats                    −0.05
+    it begins with "he", "it", "that", and so needs its context  −0.1
+    fewer than three meaningful words, and nothing concrete      −0.1
+    as many words of politeness and applause as meaningful ones  −0.1
+    said by an assistant, which mostly repeats                   −0.05
     ===========================================================  =====
 
-    kept between 0.05 and 1.0 and rounded to 2 decimals. A turn is as important as its most important fact.
+    The sum is limited to 0.05–1.0 and rounded to 2 decimals. A turn is as important as its most important fact.
     """
 
     def __init__(self, timezone: str = "UTC") -> None:
@@ -86,25 +85,25 @@ class DeterministicExtractor:
 
     @property
     def name(self) -> str:
-        """Name and version, and the zone if it is not UTC."""
+        """Name and version, plus the time zone if it is not UTC."""
         return _NAME if self._zone.key == "UTC" else f"{_NAME} {self._zone.key}"
 
     def method(self, scope: Scope) -> str:
-        """Name the rules; they are the same for everybody."""
+        """Return the name of the rules, the same for all agents."""
         del scope
         return self.name
 
     def extract(
         self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
-        """Return what is found in each of `passages`."""
+        """Return the extraction of each passage."""
         del recall  # a passage's facts depend on its messages alone
         return [Extraction(tuple(self.facts_of(passage.messages))) for passage in passages]
 
     def facts_of(self, messages: Sequence[Message]) -> list[Fact]:
-        """Return the facts of `messages` (users' and assistants' only), in their order, a message's turn first.
+        """Return the facts of users' and assistants' messages, in order, each message's turn first.
 
-        Pure: a message's facts depend on that message alone.
+        Pure: the facts of a message depend on that message alone.
         """
         return [fact for message in messages if message.role.is_memorable for fact in self._facts(message)]
 
@@ -114,17 +113,17 @@ class DeterministicExtractor:
         said_on = message.sent_at.astimezone(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         assertions = Assertions(message, sentences, names)
-        own = set(map(id, assertions.sentences))
+        unquoted = set(map(id, assertions.sentences))
         facts: dict[str, Fact] = {}
         found = zip(sentences, names, dates, strict=True)
         for position, (sentence, sentence_names, mentions) in enumerate(found, start=1):
             meaning = _meaning(sentence)
             durable = None
-            if id(sentence) in own and not _asks(sentence):
+            if id(sentence) in unquoted and not _asks(sentence):
                 durable = durable_in(
                     sentence, message.name or "User", assertions.operations_of, has_date=bool(mentions)
                 )
-            # What is to be kept is remembered, too, where it asserts nothing: "Always be brief."
+            # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):
                 continue
             kind = _kind(sentence, mentions, message, said_on)
@@ -158,7 +157,6 @@ class DeterministicExtractor:
 
 
 def _kept(fact: Fact, durable: Durable | None) -> Fact:
-    """Return a fact with what is durable of it."""
     if durable is None:
         return fact
     subject, predicate, thing = durable.triple or (None, None, None)
@@ -174,7 +172,7 @@ def _kept(fact: Fact, durable: Durable | None) -> Fact:
 
 
 def _meaning(sentence: Sentence) -> list[str]:
-    """Return the words that say something: no stop words, no politeness, nobody addressed; in lower case."""
+    """Return the meaningful words in lower case: no stop words, no politeness, no addressees."""
     words = sentence.words
     meaning: list[str] = []
     for place, word in enumerate(words):
@@ -188,7 +186,7 @@ def _meaning(sentence: Sentence) -> list[str]:
 
 
 def _is_addressed(sentence: Sentence, place: int) -> bool:
-    """Tell whether a word is somebody spoken to: "Thanks, Anna!", "Hey Anna, …"."""
+    """Return whether a word is the addressee: "Thanks, Anna!", "Hey Anna, …"."""
     if not place or not sentence.words[place][0].isupper():
         return False
     before = sentence.text[sentence.starts[place] - 2 : sentence.starts[place]]
@@ -198,22 +196,22 @@ def _is_addressed(sentence: Sentence, place: int) -> bool:
 
 
 def _asks(sentence: Sentence) -> bool:
-    """Tell whether a sentence only asks, offers, consoles or takes leave."""
+    """Return whether a sentence only asks, offers, consoles or says goodbye."""
     return sentence.is_question or lexicon.PROMPT.match(sentence.text) is not None
 
 
 def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool:
-    """Tell whether a sentence asserts something about someone or something.
+    """Return whether a sentence asserts something about someone or something.
 
-    It needs a verb (which follows "always" or "please", too), or else a number or date with three words of meaning
-    ("Country loaf 4.20, croissant 2.10"). One word of meaning is enough where somebody acts or there is a number or
-    date; "it" and "that" need two; what speaks only of "you" needs three, since less is a compliment.
+    It needs a verb (also after "always" or "please"), or a number or date with three meaningful words ("Country loaf
+    4.20, croissant 2.10"). With a verb, one meaningful word is enough if there is a number, a date, or a first- or
+    third-person word. Otherwise it needs two, and three if it mentions "you", since less is a compliment.
     """
     if _asks(sentence):
         return False
     parts = sentence.parts
     if STOP_WORDS.isdisjoint(parts) and lexicon.PHATIC.isdisjoint(parts):
-        # Perhaps not English, then nothing below applies. Scripts without blanks make long "words".
+        # Perhaps not English; then nothing below applies. Scripts without blanks give long "words".
         letters = sum(map(len, meaning))
         if len(meaning) >= 4 or (letters >= 6 and not sentence.text.isascii()):
             return True
@@ -226,7 +224,6 @@ def _asserts(sentence: Sentence, meaning: Sequence[str], has_date: bool) -> bool
 
 
 def _kind(sentence: Sentence, mentions: Sequence[DateMention], message: Message, said_on: date) -> FactKind:
-    """Return what sort of thing a sentence says, by the first cue that fits."""
     text = sentence.text
     if message.role is Role.USER and _instructs(sentence):
         return FactKind.INSTRUCTION
@@ -258,7 +255,6 @@ def _importance(
     others: Sequence[str],
     mentions: Sequence[DateMention],
 ) -> float:
-    """Add up the cues; see :class:`DeterministicExtractor`."""
     parts = sentence.parts
     first_person = not lexicon.FIRST_PERSON.isdisjoint(parts)
     has_number = any(word[0].isdigit() for word in meaning)

@@ -1,22 +1,20 @@
-"""Rules for durable memories: what of a sentence stays true until it is revoked, and how memories are curated.
+"""Rules for durable memories: which sentences are durable and of which kind, and how memories are curated.
 
-The first of these that fits decides; whatever fits none stays working memory:
+The first matching rule decides. A sentence that matches none stays working memory.
 
-1. an *instruction*: what a user asks of an agent for good ("Always quote prices in euros", "call me Annie");
-2. a *rule*: what everybody is to do ("The policy is …", "Every invoice must be signed");
-3. a *decision* ("We have decided to …");
-4. a triple by a predicate that lasts, or that it holds no longer: a *preference* where users say what they like, or
-   else a *fact*;
-5. a *preference* in other words ("My favourite bread is rye");
-6. what names or numbers something ("The alarm code is 4411"), a *fact*;
-7. how things stand at one moment ("We have 40 sacks in stock"), an *observation* that is soon no longer so;
-8. what somebody noticed to come again and again, and a triple that is only supposed ("I think Tom lives in Porto"), an
-   *observation*;
-9. what an agent is told to remember, a *fact*.
+1. *Instruction*: a standing request to an agent ("Always quote prices in euros", "call me Annie").
+2. *Rule*: a duty of everybody ("The policy is …", "Every invoice must be signed").
+3. *Decision* ("We have decided to …").
+4. A triple with a lasting predicate, or its end: a *preference* if users state what they like, else a *fact*.
+5. *Preference* in other words ("My favourite bread is rye").
+6. A name or number of something ("The alarm code is 4411"): a *fact*.
+7. A state at one moment ("We have 40 sacks in stock"): an *observation* that soon becomes stale.
+8. A noticed regularity, or a supposed triple ("I think Tom lives in Porto"): an *observation*.
+9. Anything an agent is told to remember: a *fact*.
 
-What an assistant says is not durable: it mostly repeats, or guesses. What it has learnt it can keep itself.
-What is asked for once ("Remind me tomorrow"), wishes, compliments, guesses ("that must be nice") and events are not
-durable; see :mod:`.language.lexicon`, which holds the words.
+Assistants' messages are not durable: assistants mostly repeat or guess, and can save what they learn themselves.
+Single requests ("Remind me tomorrow"), wishes, compliments, guesses ("that must be nice") and events are not durable
+either. The cue words are in :mod:`.language.lexicon`.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 
-#: How sure the rules are of what is only supposed, or said by an assistant.
+#: Confidence of a supposition.
 SUPPOSED: Final = 0.4
 
 _VOCABULARY: Final = Vocabulary()
@@ -62,13 +60,13 @@ _PARTICIPLES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """As what a sentence is kept.
+    """The durable memory that a sentence becomes.
 
     Attributes:
-        kind: as which kind of memory.
-        is_point_in_time: whether it says how things stand at one moment.
-        triple: subject, predicate and object, where it says one thing of one.
-        is_supposed: whether it is less sure than the rules otherwise are.
+        kind: kind of the memory.
+        is_point_in_time: whether it states something about one moment.
+        triple: subject, predicate and object, if the sentence asserts one triple.
+        is_supposed: whether it is only supposed, with confidence :data:`SUPPOSED`.
     """
 
     kind: MemoryKind
@@ -84,15 +82,13 @@ def durable_in(
     *,
     has_date: bool = False,
 ) -> Durable | None:
-    """Return as what a sentence that asserts something is to be kept; None if it is not.
-
-    Pure.
+    """Return the durable memory that a sentence states, or None. Pure.
 
     Args:
-        sentence: of a user, no question, and in nobody else's words.
-        speaker: as triples name who says it.
-        operations: returns what a sentence of the same message changes in the graph.
-        has_date: whether it names a day.
+        sentence: a user's sentence; not a question, not a quotation.
+        speaker: the speaker's name in triples.
+        operations: returns the graph operations of a sentence of the same message.
+        has_date: whether the sentence mentions a date.
     """
     found = _Judging(sentence, speaker, operations, has_date).found()
     is_meant = (
@@ -102,7 +98,7 @@ def durable_in(
 
 
 class _Judging:
-    """One sentence, and what decides as what it is kept."""
+    """Applies the rules to one sentence."""
 
     def __init__(
         self, sentence: Sentence, speaker: str, operations: Callable[[Sentence], Sequence[Operation]], has_date: bool
@@ -115,7 +111,7 @@ class _Judging:
         self._has_cue = not cues.WORDS.isdisjoint(sentence.parts)
 
     def found(self) -> Durable | None:
-        """Return as what it is kept."""
+        """Return the result of the first rule that matches."""
         if not self._has_cue:
             return self._said_of_one()
         judges = (
@@ -149,7 +145,7 @@ class _Judging:
         return Durable(kind, is_point_in_time=is_now and triple[1] in cues.CHANGING, triple=triple)
 
     def _ended(self) -> Durable | None:
-        """Return that something which lasts has come to an end: "I no longer live in Porto"."""
+        """Return the end of something lasting, as in "I no longer live in Porto"."""
         for one in self._operations(self._sentence):
             if one.verb is Verb.DELETE and _lasts(one) and one.object and not _is_liking(one.predicate):
                 return Durable(MemoryKind.FACT, triple=(one.subject, f"{ENDED}{one.predicate}", one.object))
@@ -184,7 +180,7 @@ class _Judging:
         return _Judging(rest, self._speaker, self._operations, has_date=False).found() or Durable(MemoryKind.FACT)
 
     def _triple(self, sentence: Sentence, is_meant: Callable[[Operation], bool]) -> tuple[str, str, str] | None:
-        """Return the triple that a sentence asserts; of several the first of which there can be one only."""
+        """Return the triple that a sentence asserts. Among several, prefer one whose predicate has a single value."""
         found = [
             (one.subject, one.predicate, one.object)
             for one in self._operations(sentence)
@@ -193,13 +189,13 @@ class _Judging:
         return next((one for one in found if _VOCABULARY.holds_one(one[1])), found[0] if found else None)
 
     def _is_passing(self, operation: Operation) -> bool:
-        """Tell whether somebody likes something in passing, or is said by others to like it."""
+        """Return whether a liking is only momentary, or another person's."""
         is_own = operation.subject == self._speaker and not cues.IN_PASSING.match(operation.object)
         return _is_liking(operation.predicate) and not is_own
 
 
 def _instructs(text: str) -> bool:
-    """Tell whether a user asks an agent for something for good."""
+    """Return whether a user gives an agent a standing instruction."""
     cued = (cues.ORDER.match(text), cues.ORDER_INSIDE.search(text), cues.WHENEVER.match(text))
     if any(cue is not None and _is_task(text, cue) for cue in cued):
         return True
@@ -213,7 +209,7 @@ def _instructs(text: str) -> bool:
 
 
 def _forbids(text: str) -> bool:
-    """Tell whether a user does not want something any more, for good."""
+    """Return whether a user permanently stops something."""
     no_longer = cues.NO_LONGER.match(text)
     if no_longer is None or cues.BOUNDED.search(text):
         return False
@@ -229,7 +225,6 @@ def _is_asked(text: str, *, only_start: bool = False) -> bool:
 
 
 def _is_task(text: str, cue: re.Match[str]) -> bool:
-    """Tell whether the verb of a cue is work for an agent."""
     task = cue["task"].lower()
     if task == "be":
         return text[cue.end("task") :].strip(" .!").partition(" ")[0].lower() in cues.MANNERS
@@ -255,7 +250,7 @@ def _is_policy(text: str, has_date: bool) -> bool:
 
 
 def _is_duty(text: str) -> bool:
-    """Tell whether everybody, or a thing, must do something; not whether something must be so."""
+    """Return whether a sentence states a duty. A guess ("it must be nice") is none."""
     may = cues.MAY.match(text)
     if may is not None or cues.MUST_EVER.search(text):
         return True
@@ -276,7 +271,7 @@ def _decides(text: str) -> bool:
 
 
 def _lasts(operation: Operation) -> bool:
-    """Tell whether what an operation says holds for long: where somebody lives, two daughters, asthma."""
+    """Return whether an operation's triple is lasting: a home, two daughters, asthma."""
     predicate = operation.predicate
     if predicate == "has":
         return operation.object.lower().rpartition(" ")[2] in cues.HELD
@@ -288,35 +283,35 @@ def _is_liking(predicate: str) -> bool:
 
 
 def _assertion_in(text: str) -> Sentence | None:
-    """Return what a sentence only supposes as if it asserted it; None if it supposes nothing."""
+    """Return a supposition as an assertion, without "I think"; None if the sentence supposes nothing."""
     rest = cues.SUPPOSED_START.sub("", text, count=1)
     rest = cues.SUPPOSED_INSIDE.sub("", rest, count=1)
     return Sentence.of(rest[:1].upper() + rest[1:]) if rest != text else None
 
 
-# Upkeep of durable memories by rules: contents are joined sentence by sentence, and age alone makes stale.
-
-
 class RuleCurator:
-    """Helps the upkeep without a model; a :class:`memory_pipeline.domain.memories.draft.Curator`."""
+    """Curate durable memories by rules; a :class:`memory_pipeline.domain.memories.draft.Curator`.
+
+    Contents are joined sentence by sentence. Age alone makes a memory stale.
+    """
 
     def name(self, scope: Scope) -> str:
-        """Return name and version."""
+        """Return name and version of the rules."""
         del scope
         return "rules-1"
 
     def confirms(self, scope: Scope) -> bool:
-        """Tell that no model looks at what may be stale."""
+        """Return False: no model confirms that a memory is stale."""
         del scope
         return False
 
     def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
-        """Return the newer content, and after it those sentences of the older one that it does not have."""
+        """Return the newer content, followed by the older one's sentences that it lacks."""
         del scope, day
         return union(newer, older)
 
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> dict[str, str]:
-        """Return all of them: what is shown to it is old, and was never sure to last."""
+        """Return all memories, each with a reason: the candidates are already old and unconfirmed."""
         del scope, day
         return {memory.id: _reason(memory, at) for memory in memories}
 

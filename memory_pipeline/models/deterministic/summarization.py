@@ -1,12 +1,12 @@
-"""Summaries that choose sentences and write none: within a budget, those that together say the most.
+"""Extractive summaries: choose the sentences that together say the most within a budget of characters.
 
-What a sentence says is counted: its dates, numbers, names and words. Each thing counts in full the first time, and for
-half as much each time after, so that what is new comes before what has been said. Such a sum is a monotone submodular
-function of the chosen sentences, and taking, step by step, the sentence that adds the most for each character that it
-costs comes near the best choice (Lin and Bilmes, "Multi-document summarization via budgeted maximization of submodular
-functions", 2010). What a sentence adds only ever falls, so few are looked at again (Minoux, 1978).
+A sentence is worth the dates, numbers, names and words in it. Each of them counts in full the first time and half as
+much each time after, so new content is preferred to repetition. This sum is a monotone submodular function of the
+chosen sentences. Repeatedly taking the sentence with the largest gain per character is near the optimum (Lin and
+Bilmes, "Multi-document summarization via budgeted maximization of submodular functions", 2010). Gains never increase,
+so few are recomputed (Minoux, 1978).
 
-Worths are integers, so that every machine chooses alike.
+Worths are integers, so that every machine makes the same choice.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.summaries import Assignment
 
-#: Characters that a summary may have. Each point costs its sentence and :data:`POINT_OVERHEAD`.
+#: Most characters of a summary. Each point costs its sentence plus :data:`POINT_OVERHEAD`.
 DEFAULT_BUDGETS: Final[Mapping[Grain, int]] = MappingProxyType(
     {Grain.DAILY: 1600, Grain.WEEKLY: 2400, Grain.MONTHLY: 3200, Grain.QUARTERLY: 4000, Grain.YEARLY: 4800}
 )
-#: Characters that a point takes besides its sentence: its date and a line break.
+#: Characters of a point besides its sentence: its date and a line break.
 POINT_OVERHEAD: Final = 14
-#: A smaller budget could not hold a sentence.
+#: A smaller budget cannot hold a sentence.
 SMALLEST_BUDGET: Final = 100
 
-#: Two texts at least so near (cosine), with the same numbers, names and negations, say the same.
+#: Cosine from which two texts with the same numbers, names and negations are duplicates.
 _SAME: Final = 0.95
-#: So many of the most important texts are compared with each other; with more, time would grow with their square.
+#: Number of the most important texts that are compared pairwise; the time is quadratic.
 _MOST: Final = 5000
 _BLOCK: Final = 1000
 
-#: What a date, a number or a name is worth, in words. It is what people ask for later, and seldom said twice.
+#: Worth of a date, number or name, in words: people ask for them later, and they are seldom repeated.
 _CONCRETE: Final = 8
-#: A point that costs less counts as if it cost this: a fragment needs what stood beside it.
+#: Smallest cost of a point: a fragment is unclear without its context.
 _FRAGMENT: Final = 50
-#: Worths are multiplied by this, so that halving them some times leaves no fraction.
+#: Factor on worths, so that halving them a few times leaves no fraction.
 _HALVES: Final = 64
-#: Added to importance, so that what seems unimportant may still be kept for what it says.
+#: Added to importance, so that an unimportant text with much content may still be chosen.
 _BENEFIT: Final = 0.5
-#: What is at least so important is chosen before all else: no amount of detail replaces a turn in a life.
+#: Texts of at least this importance are chosen first: no amount of detail replaces a turning point.
 _MILESTONE: Final = 0.8
 
 _NUMBER = re.compile(
@@ -76,21 +76,21 @@ _NEGATION = re.compile(r"n['’]t\b|\b(?:no|not|never|none|nobody|nothing|withou
 
 
 class ExtractiveSummarizer:
-    """Keeps the most telling texts, verbatim; a :class:`memory_pipeline.domain.summaries.Summarizer`.
+    """Choose the most informative texts, verbatim; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
-    Texts that say the same are merged into the oldest of them, which then cites all. If the rest fits the budget, it
-    is all kept. Otherwise texts are chosen one by one, each time the one with the greatest gain that still fits:
+    Duplicates are merged into the oldest one, which then cites all sources. If the rest fits the budget, all is kept.
+    Otherwise texts are chosen one by one, each time the one with the largest gain that still fits:
 
-        (importance + 0.5) · worth of what it says / characters
+        (importance + 0.5) · worth / characters
 
-    A word is worth 1; a date, a number, a name, and the day on which it was said, lest one day take all, 8; stop words,
-    politeness and applause nothing. Each counts for half of that once it stands in a chosen text, for a quarter once in
-    two, and so on. Texts whose importance is 0.8 or more come first, the most important before all; those of less than
-    50 characters, date included, count as 50, since fragments lean on what stood beside them.
+    A word is worth 1. A date, a number, a name, and the day of the text (so that no single day takes all) are worth 8.
+    Stop words, politeness and applause are worth 0. Each is worth half once it is in a chosen text, a quarter once it
+    is in two, and so on. Texts with an importance of 0.8 or more are chosen first, by importance. Texts shorter than
+    50 characters, date included, count as 50, since fragments are unclear without their context.
 
     Args:
-        embedder: measures how alike texts are; the hashing embedder by default.
-        budgets: characters per grain, at least 100; grains left out have :data:`DEFAULT_BUDGETS`.
+        embedder: finds duplicates; the hashing embedder by default.
+        budgets: characters per grain, at least 100; other grains use :data:`DEFAULT_BUDGETS`.
     """
 
     def __init__(self, embedder: Embedder | None = None, budgets: Mapping[Grain, int] | None = None) -> None:
@@ -106,23 +106,23 @@ class ExtractiveSummarizer:
 
     @property
     def name(self) -> str:
-        """Name and version, and eight digits of a hash of the settings if they are not the default ones."""
+        """Name and version, plus eight digits of a hash of settings that are not the default."""
         if self._budgets == DEFAULT_BUDGETS and self._embedder.name == HashingEmbedder().name:
             return "extractive-2"
         settings = {grain.value: budget for grain, budget in self._budgets.items()}
         return f"extractive-2-{digest(settings, self._embedder.name)[:8]}"
 
     def method(self, scope: Scope, grain: Grain) -> str:
-        """Name the rules; they are the same for everybody."""
+        """Return the name of the rules, the same for all agents and grains."""
         del scope, grain
         return self.name
 
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
-        """Return what remains of each of `assignments`."""
+        """Return the summary of each assignment."""
         return [self.condense(assignment) for assignment in assignments]
 
     def condense(self, assignment: Assignment) -> Condensation:
-        """Return what remains of one assignment."""
+        """Return the summary of one assignment."""
         points = self.points_of(assignment.period, assignment.material)
         return Condensation(
             points=points,
@@ -132,17 +132,17 @@ class ExtractiveSummarizer:
         )
 
     def points_of(self, period: Period, material: Sequence[Material]) -> tuple[KeyPoint, ...]:
-        """Return the points to keep, oldest first; their order and choice do not depend on the order of `material`.
+        """Return the chosen points, oldest first. The result does not depend on the order of `material`.
 
         A text longer than a third of the budget is cut at a blank and ends with "…".
 
         Raises:
-            InputError: the period is an hour; there are no summaries of hours.
+            InputError: the period is an hour; hours have no summaries.
         """
         if period.grain not in self._budgets:
             raise InputError(f"period {period} is an hour; expected one of: {', '.join(SUMMARY_GRAINS)}")
         budget = self._budgets[period.grain]
-        # By the length of the id first: of what was said at once, point #2 of a finer summary comes before #10.
+        # `position` before `id`: among texts of one instant, point #2 of a finer summary comes before #10.
         points = _merged_texts(sorted(material, key=lambda item: (item.event_at, item.position, item.id)))
         if not points:
             return ()
@@ -170,7 +170,7 @@ def _trimmed(text: str, limit: int) -> str:
 
 
 def _merged_texts(material: Sequence[Material]) -> list[KeyPoint]:
-    """Make points of texts, those with the same words into one, in the order of the oldest."""
+    """Turn texts into points, merging those with the same words, in the order of the oldest."""
     points: dict[str, KeyPoint] = {}
     for item in material:
         key = " ".join(item.text.casefold().split()).rstrip(".!… ")
@@ -189,12 +189,11 @@ def _merged(older: KeyPoint, newer: KeyPoint) -> KeyPoint:
 
 
 def _merged_meanings(points: Sequence[KeyPoint], vectors: NDArray[np.float32]) -> list[KeyPoint]:
-    """Merge points that say the same into the oldest."""
     marks = [_mark(point) for point in points]
     merged: dict[int, KeyPoint] = {}
     for first in range(0, len(points), _BLOCK):
         last = min(first + _BLOCK, len(points))
-        # Rounded, so that another machine's order of additions cannot tip a case.
+        # Rounded, so that the order of additions on another machine changes no decision.
         alike = np.round(vectors[first:last] @ vectors[:last].T, 4) >= _SAME
         for place in range(first, last):
             older = np.flatnonzero(alike[place - first, :place]).tolist()
@@ -207,20 +206,20 @@ def _merged_meanings(points: Sequence[KeyPoint], vectors: NDArray[np.float32]) -
 
 
 def _mark(point: KeyPoint) -> tuple[object, ...]:
-    """Return what must be equal in two texts that say the same, however near they are."""
+    """Return numbers, parity of negations, and names, which must be equal in duplicates."""
     text = point.sentence.casefold()
     names = sorted(name.casefold() for name in point.entities)
     return sorted(_NUMBER.findall(text)), len(_NEGATION.findall(text)) % 2, names
 
 
 def _chosen(points: Sequence[KeyPoint], budget: int) -> list[int]:
-    """Return the places of the points to keep, best first; at least one, if one fits."""
+    """Return the positions of the chosen points, best first; at least one, if one fits."""
     things = [_things(point) for point in points]
     weights = [round(100 * (point.importance + _BENEFIT)) for point in points]
     seen: Counter[_Thing] = Counter()
 
     def rank(place: int) -> tuple[float, float, int]:
-        """Return what sorts the best first; of equals, the oldest."""
+        """Return the sort key: best first, the oldest among equals."""
         added = sum(worth >> seen[thing] for thing, worth in things[place].items())
         importance = points[place].importance
         milestone = importance if importance >= _MILESTONE else 0.0
@@ -234,7 +233,7 @@ def _chosen(points: Sequence[KeyPoint], budget: int) -> list[int]:
         if _cost(points[place]) > budget:
             heappop(heap)
         elif (current := rank(place)) > heap[0]:
-            heapreplace(heap, current)  # some of it has been said since it was ranked, and others may now come first
+            heapreplace(heap, current)  # its gain has fallen since it was ranked
         else:
             heappop(heap)
             chosen.append(place)
@@ -243,12 +242,11 @@ def _chosen(points: Sequence[KeyPoint], budget: int) -> list[int]:
     return chosen
 
 
-#: Something that a sentence says: what sort of thing, and what.
+#: An item of content: its sort (day, word, date or name) and its value.
 _Thing = tuple[str, str]
 
 
 def _things(point: KeyPoint) -> dict[_Thing, int]:
-    """Return what a point says, and what each of it is worth."""
     things: dict[_Thing, int] = {("day", point.event_at.date().isoformat()): _CONCRETE}
     for word in terms(_LABEL.sub(" ", point.sentence)):
         if word not in _PHATIC:

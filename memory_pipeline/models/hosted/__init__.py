@@ -1,1 +1,1 @@
-"""Models behind LiteLLM: any provider, or a server of one's own. See ``transport.litellm_client``."""
+"""Models behind LiteLLM: any provider, or a self-hosted server. See ``transport.litellm_client``."""

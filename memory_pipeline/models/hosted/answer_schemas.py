@@ -1,7 +1,7 @@
-"""The shapes of models' answers: the schemas that they are shown, and the checks that their answers must pass.
+"""JSON schemas of models' answers, and the parsers that check them.
 
-An answer whose frame is broken is invalid, and corrected once. Of one that is sound, items that are not are refused
-one by one; the rest is taken.
+An answer without the expected structure is invalid and gets one correction. In a valid answer, bad items are rejected
+one by one and the rest is used. Field descriptions and the messages of InvalidAnswerError go to the model.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item", bound=BaseModel)
 _Value = TypeVar("_Value")
-#: Most names that are looked up for one prompt.
+#: Most names looked up for one prompt.
 MOST_NAMES = 20
 #: Lines are numbered from 1.
 _Number = Annotated[int, Field(ge=1)]
 
 
 def _one_line(text: str) -> str:
-    """Return a text on one line; refuse one of which nothing would be seen."""
+    """Return a text on one line; reject one without visible characters."""
     if not any(char.isprintable() and not char.isspace() for char in text):
         raise ValueError("it is blank")
     return " ".join(text.split())
@@ -38,24 +38,24 @@ _Text = Annotated[str, AfterValidator(_one_line), Field(min_length=1)]
 
 
 class _Model(BaseModel):
-    # Numbers become strings where a text is wanted: an age is an object of an operation too.
+    # Numbers become strings where a text is expected: the object of an operation may be an age.
     model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True, allow_inf_nan=False)
 
 
-#: No term is a number beyond.
+#: A number of this size or larger is no term.
 _LARGEST = 1e18
-#: As what a model may hold a fact to be durable; the other kinds are agents' own.
+#: Kinds of durable memory that a model may assign; only agents use the others.
 _DURABLE = ("fact", "rule", "instruction", "preference", "decision", "procedure", "observation")
 
 
 def _durable(value: object) -> str | None:
-    """Return a kind; None of what is none, so that a fact is not lost by it."""
+    """Return the kind, or None if it is unknown, so that the fact is not lost."""
     kind = value.strip().lower() if isinstance(value, str) else None
     return kind if kind in _DURABLE else None
 
 
 def _term(value: object) -> str | None:
-    """Return a term, numbers too; None of what is none, so that a fact is not lost by it."""
+    """Return a text or number as a term, or None if it is neither, so that the fact is not lost."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
         return str(value)
     if not isinstance(value, str) or not is_unicode(value):
@@ -68,14 +68,14 @@ _Term = Annotated[str | None, BeforeValidator(_term)]
 
 
 def _all_required(schema: dict[str, Any]) -> None:
-    """Ask for all fields, though an answer without some is taken."""
+    """Require all fields in the schema; answers without optional ones are accepted."""
     schema["required"] = list(schema["properties"])
     for field in schema["properties"].values():
         field.pop("default", None)
 
 
 class FoundFact(_Model):
-    """A fact, as a model found it."""
+    """A fact in a model's answer."""
 
     model_config = ConfigDict(json_schema_extra=_all_required)
 
@@ -86,7 +86,7 @@ class FoundFact(_Model):
     entities: list[str] = Field(description="Names of people, places and things in it.")
     date: str | None = Field(description="The day it speaks of, as 2024-01-14, if it names one.")
     messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
-    # What follows is more than models were once asked for: an answer without it is as good.
+    # Added later: stored answers to older prompts have no such fields.
     durable: Annotated[
         Literal["fact", "rule", "instruction", "preference", "decision", "procedure", "observation"] | None,
         BeforeValidator(_durable),
@@ -100,12 +100,12 @@ class FoundFact(_Model):
 
     @property
     def kept_as(self) -> MemoryKind | None:
-        """As what kind of durable memory it is kept."""
+        """Kind of the durable memory; None if the fact is not durable."""
         return None if self.durable is None else MemoryKind(self.durable)
 
 
 class FoundOperation(_Model):
-    """A change of what is known, as a model found it."""
+    """A graph operation in a model's answer."""
 
     operation: Literal["INSERT", "ADD", "UPDATE", "DELETE"]
     subject: _Text
@@ -116,7 +116,7 @@ class FoundOperation(_Model):
 
 
 class ExtractionAnswer(_Model):
-    """What an extraction is asked for."""
+    """The answer to an extraction."""
 
     summary: str = Field(min_length=1, max_length=2_000)
     facts: list[FoundFact]
@@ -124,7 +124,7 @@ class ExtractionAnswer(_Model):
 
 
 class FoundPoint(_Model):
-    """A point of a summary, as a model wrote it."""
+    """A point of a summary in a model's answer."""
 
     sentence: _Text
     sources: list[_Number] = Field(min_length=1, description="Numbers of the lines that it rests on.")
@@ -132,7 +132,7 @@ class FoundPoint(_Model):
 
 
 class SummaryAnswer(_Model):
-    """What a summary is asked for."""
+    """The answer to a summary."""
 
     points: list[FoundPoint] = Field(min_length=1)
 
@@ -141,19 +141,19 @@ _Name = Annotated[_Text, Field(max_length=MAX_TERM)]
 
 
 class NamesAnswer(_Model):
-    """What is asked for about a prompt: whom and what it names."""
+    """The names in a prompt."""
 
     names: list[_Name] = Field(max_length=MOST_NAMES, description="Names of people, places and things.")
 
 
 class OrderAnswer(_Model):
-    """What is asked for about lines: their order."""
+    """The order of search results."""
 
     order: list[_Number] = Field(description="Numbers of the lines, most useful first.")
 
 
 class ChosenAnswer(_Model):
-    """What is asked for about headers of memories: which to read."""
+    """The headers of the memories to read."""
 
     chosen: list[_Number] = Field(description="Numbers of the lines, most useful first; perhaps none.")
 
@@ -162,26 +162,26 @@ _Query = Annotated[_Text, Field(max_length=500)]
 
 
 class QueriesAnswer(_Model):
-    """What is asked for about a conversation: what to look up."""
+    """The queries that a conversation calls for."""
 
     queries: list[_Query] = Field(description="Short searches, most useful first; perhaps none.")
 
 
 class MergeAnswer(_Model):
-    """What is asked for about two memories that say the same: one text."""
+    """The merged content of two memories."""
 
     content: str = Field(min_length=1, max_length=MAX_CONTENT, description="All that the two say, in one text.")
 
 
 class FoundStale(_Model):
-    """A memory that is stale, as a model found it."""
+    """A stale memory in a model's answer."""
 
     number: _Number = Field(description="Number of the line.")
     reason: _Text = Field(max_length=300, description="Why, in a few words.")
 
 
 class StaleAnswer(_Model):
-    """What is asked for about old memories: which are stale."""
+    """The stale ones among old memories."""
 
     stale: list[FoundStale] = Field(description="Those that are stale; perhaps none.")
 
@@ -192,17 +192,17 @@ _ANY_NUMBER: TypeAdapter[int] = TypeAdapter(int)
 
 
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of an answer, as models are shown it: without pydantic's titles and docstrings."""
+    """Return the JSON schema of an answer for the prompt, without pydantic's titles and docstrings."""
     schema = answer.model_json_schema()
     _strip(schema)
     return schema
 
 
 def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperation], int]:
-    """Return the summary, facts and operations of an answer, and how many items were refused.
+    """Return the summary, facts and operations of an answer, and the number of rejected items.
 
     Raises:
-        InvalidAnswerError: there is no such object, or more of its items are wrong than right.
+        InvalidAnswerError: there is no such object, or more items are invalid than valid.
     """
     answer = object_in(text, "facts")
     summary, listed = answer.get("summary", ""), answer.get("facts")
@@ -212,16 +212,16 @@ def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperatio
     facts, problems = _items(FoundFact, listed)
     changes, more = _items(FoundOperation, [_in_upper_case(item) for item in operations])
     _check([*facts, *changes], problems + more)
-    # No check of pydantic's refuses halves of characters here, which no table can hold.
+    # Pydantic does not check the summary. Lone surrogates cannot be stored.
     summary = summary.encode("utf-8", "replace").decode()
     return " ".join(summary.split())[:2_000], facts, changes, len(problems) + len(more)
 
 
 def read_points(text: str) -> tuple[list[FoundPoint], int]:
-    """Return the points of an answer, and how many were refused.
+    """Return the points of an answer, and the number of rejected ones.
 
     Raises:
-        InvalidAnswerError: there is no such object, no point, or more of them are wrong than right.
+        InvalidAnswerError: there is no such object, it has no point, or more points are invalid than valid.
     """
     listed = object_in(text, "points").get("points")
     if not isinstance(listed, list) or not listed:
@@ -232,10 +232,10 @@ def read_points(text: str) -> tuple[list[FoundPoint], int]:
 
 
 def read_names(text: str) -> list[str]:
-    """Return the names of an answer, each once, the first :data:`MOST_NAMES`.
+    """Return the distinct names of an answer, at most :data:`MOST_NAMES`. Case does not distinguish names.
 
     Raises:
-        InvalidAnswerError: there is no such object, or more of its names are wrong than right.
+        InvalidAnswerError: there is no such object, or more names are invalid than valid.
     """
     listed = object_in(text, "names").get("names")
     if not isinstance(listed, list):
@@ -247,19 +247,19 @@ def read_names(text: str) -> list[str]:
 
 
 def read_order(text: str) -> list[int]:
-    """Return the numbers of an answer as they were written: there may be doubled ones, and such that no line has.
+    """Return the numbers of an answer as given; there may be duplicates and numbers of no line.
 
     Raises:
-        InvalidAnswerError: there is no such object, or there is more in it that is no number than numbers.
+        InvalidAnswerError: there is no such object, or more items are invalid than valid.
     """
     return _numbers_of(text, "order", "a list of numbers of lines")
 
 
 def read_chosen(text: str) -> list[int]:
-    """Return the numbers of an answer as they were written; see :func:`read_order`.
+    """Return the numbers of an answer as given; see :func:`read_order`.
 
     Raises:
-        InvalidAnswerError: there is no such object, or there is more in it that is no number than numbers.
+        InvalidAnswerError: there is no such object, or more items are invalid than valid.
     """
     return _numbers_of(text, "chosen", "a list of numbers of lines, which may be empty")
 
@@ -272,10 +272,10 @@ def _numbers_of(text: str, name: str, expected: str) -> list[int]:
 
 
 def read_queries(text: str) -> list[str]:
-    """Return the queries of an answer, each once.
+    """Return the distinct queries of an answer. Case does not distinguish queries.
 
     Raises:
-        InvalidAnswerError: there is no such object, or more of its queries are wrong than right.
+        InvalidAnswerError: there is no such object, or more queries are invalid than valid.
     """
     listed = object_in(text, "queries").get("queries")
     if not isinstance(listed, list):
@@ -287,7 +287,7 @@ def read_merge(text: str) -> str:
     """Return the content of an answer.
 
     Raises:
-        InvalidAnswerError: there is no such object, or its content is no text, blank, or too long.
+        InvalidAnswerError: there is no such object, or its content is not a text, blank, or too long.
     """
     try:
         content = MergeAnswer.model_validate(object_in(text, "content")).content
@@ -300,10 +300,10 @@ def read_merge(text: str) -> str:
 
 
 def read_stale(text: str) -> dict[int, str]:
-    """Return the numbers of an answer as they were written, each with its reason.
+    """Return the numbers of an answer as given, each with its reason.
 
     Raises:
-        InvalidAnswerError: there is no such object, or more of its items are wrong than right.
+        InvalidAnswerError: there is no such object, or more items are invalid than valid.
     """
     listed = object_in(text, "stale").get("stale")
     if not isinstance(listed, list):
@@ -314,12 +314,12 @@ def read_stale(text: str) -> dict[int, str]:
 
 
 def _values(kind: TypeAdapter[_Value], listed: Sequence[object]) -> list[_Value]:
-    """Return the values of a list that are of a kind, unless most are not."""
+    """Return the valid values of a list; raise if more are invalid."""
     found: list[_Value] = []
     problems: list[str] = []
     for number, value in enumerate(listed):
         try:
-            # To pydantic true is a number, and to nobody else.
+            # Pydantic would take true for the number 1.
             found.append(kind.validate_python(None if isinstance(value, bool) else value))
         except ValidationError as error:
             problems.append(f"item {number + 1}: {error.errors(include_url=False, include_input=False)[0]['msg']}")
@@ -351,7 +351,7 @@ def _in_upper_case(item: object) -> object:
 
 
 def _strip(schema: dict[str, Any]) -> None:
-    """Drop what tells a model nothing."""
+    """Drop titles, and the descriptions that come from docstrings."""
     is_properties = "properties" in schema
     schema.pop("title", None)
     if is_properties:

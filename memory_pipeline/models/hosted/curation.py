@@ -1,6 +1,6 @@
-"""Upkeep of durable memories by a model: it puts two contents into one, and says what is stale.
+"""Consolidation of durable memories by a model: merge two contents, and find stale memories.
 
-Agents whose configuration asks for no model are kept by rules.
+Agents without a configured model use the rules.
 """
 
 from __future__ import annotations
@@ -33,18 +33,16 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-#: A merged content may be so many times as long as the two together.
+#: Most length of a merged content, relative to the sum of both lengths.
 _TOLERANCE = 1.5
-#: Of a content so many characters are shown to tell whether it is stale.
+#: Characters of a content shown to the model that judges staleness.
 _SHOWN = 600
 
 
 class HostedCurator:
-    """Helps the upkeep with the model of `completion`; a :class:`memory_pipeline.domain.memories.draft.Curator`.
+    """Curate with the model of `completion`; a :class:`memory_pipeline.domain.memories.draft.Curator`.
 
-    Args:
-        executor: asks the model.
-        timezone: the zone of the lake's days.
+    Memories are dated in `timezone`, an IANA name.
     """
 
     def __init__(self, executor: LlmExecutor, timezone: str) -> None:
@@ -53,56 +51,62 @@ class HostedCurator:
         self._rules = RuleCurator()
 
     def name(self, scope: Scope) -> str:
-        """Return the model and the prompts that help an agent's upkeep, or the rules that do."""
+        """Return the model and prompt versions of an agent, or the name of the rules."""
         if not self.confirms(scope):
             return self._rules.name(scope)
         model = identity_of(self._executor.configuration.curation(scope))
         return f"{model} ({prompts.MERGE_VERSION}, {prompts.STALENESS_VERSION})"
 
     def confirms(self, scope: Scope) -> bool:
-        """Tell whether the agent's configuration asks for a model."""
+        """Return whether a model is configured for the agent."""
         return not self._executor.configuration.curation(scope).is_deterministic
 
     def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
-        """Return one content that says all that two contents say.
+        """Return one content that says everything in both.
 
         Raises:
-            ModelError: the model did not help, or the two are too long for it.
+            ModelError: the model gave no valid answer, or the two are too long for it.
         """
         if not self.confirms(scope):
             return self._rules.merge(scope, newer, older, day)
-        asking = _Asking(self._executor, scope, day, "merge", prompts.MERGE_VERSION, prompts.MERGE, {}, MergeAnswer)
+        question = _CurationQuestion(
+            self._executor, scope, day, "merge", prompts.MERGE_VERSION, prompts.MERGE, {}, MergeAnswer
+        )
         tag = prompts.tag_for(newer, older)
         text = f"The newer one:\n<{tag}>\n{newer}\n</{tag}>\n\nThe older one:\n<{tag}>\n{older}\n</{tag}>"
-        if count_tokens(text) > asking.room:
-            raise ModelError(Trouble.TOO_LONG, f"two memories are too long for {asking.model.model}")
-        return asking.ask(text, tag, (), partial(_read_merge, newer, older))
+        if count_tokens(text) > question.room:
+            raise ModelError(
+                Trouble.TOO_LONG,
+                f"two memories to merge have {count_tokens(text):,} tokens; {question.model.model} has room for "
+                f"{question.room:,}",
+            )
+        return question.ask(text, tag, (), partial(_read_merge, newer, older))
 
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
-        """Return those that a model finds stale, each with its reason; one question is asked, if they fit into one.
+        """Return the ids of the memories that the model finds stale, each with its reason.
 
         Raises:
-            ModelError: the model did not help with some of them.
+            ModelError: the model gave no valid answer for one of the chunks.
         """
         if not self.confirms(scope):
             return self._rules.stale(scope, memories, at, day)
         words = {"today": day.first_day}
         version, instructions = prompts.STALENESS_VERSION, prompts.STALENESS
-        asking = _Asking(self._executor, scope, day, "staleness", version, instructions, words, StaleAnswer)
+        question = _CurationQuestion(self._executor, scope, day, "staleness", version, instructions, words, StaleAnswer)
         lines = [
             Line(number, f"[{number}] {memory.kind}, {self._day(memory)}:", shortened(memory.content, _SHOWN))
             for number, memory in enumerate(memories, start=1)
         ]
-        chunks = chunks_of(lines, asking.room)
+        chunks = chunks_of(lines, question.room)
 
         def ask(text: str, numbers: tuple[int, ...]) -> Mapping[int, str] | ModelError:
             tag = prompts.tag_for(text)
             try:
-                said = asking.ask(f"<{tag}>\n{text}\n</{tag}>", tag, numbers, read_stale)
-            except ModelError as error:  # raised in a task, it would stop what others ask at the same time
+                reasons = question.ask(f"<{tag}>\n{text}\n</{tag}>", tag, numbers, read_stale)
+            except ModelError as error:  # raised in a task, it would stop concurrent questions
                 return error
             shown = set(numbers)
-            return {number: reason for number, reason in said.items() if number in shown}  # others, it invented
+            return {number: reason for number, reason in reasons.items() if number in shown}  # no invented numbers
 
         found: dict[int, str] = {}
         for answer in self._executor.gather([partial(ask, chunk.text, chunk.numbers) for chunk in chunks]):
@@ -115,12 +119,12 @@ class HostedCurator:
         return f"{memory.updated_at.astimezone(self._zone):%Y-%m-%d}"
 
 
-class _Asking:
-    """One kind of question about what somebody keeps.
+class _CurationQuestion:
+    """One kind of question about durable memories.
 
     Attributes:
-        model: the model that is asked.
-        room: how many tokens of input a question has room for.
+        model: the model and its settings.
+        room: largest number of input tokens.
     """
 
     def __init__(
@@ -142,15 +146,15 @@ class _Asking:
         self._values = values
         self._schema = schema_of(answer)
         settings = executor.configuration.curation(scope)
-        # A completion without instructions of its own: these are the built-in ones.
+        # The settings as a Completion; the instructions are the built-in ones.
         self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
         self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, tag: str, numbers: tuple[int, ...], read: Callable[[str], _Value]) -> _Value:
-        """Return what the model says of a text that holds data between tags; it is remembered.
+        """Return the model's answer about a text that encloses stored data in `tag`. The answer is stored.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model gave no valid answer.
         """
         request = LlmRequest(
             use=self._use,
@@ -174,15 +178,15 @@ class _Asking:
 
 
 def _read_merge(newer: str, older: str, text: str) -> str:
-    """Return the content of an answer, if it has all figures of the two, no others, and is not much longer.
+    """Return the content of an answer.
 
     Raises:
-        InvalidAnswerError: it does not pass.
+        InvalidAnswerError: its numbers and dates are not exactly those of both texts, or it is too long.
     """
     content = read_merge(text)
-    wanted, said = figures(newer) | figures(older), figures(content)
-    if wanted != said:
-        lost, new = ", ".join(sorted(wanted - said)[:5]), ", ".join(sorted(said - wanted)[:5])
+    expected, actual = figures(newer) | figures(older), figures(content)
+    if expected != actual:
+        lost, new = ", ".join(sorted(expected - actual)[:5]), ", ".join(sorted(actual - expected)[:5])
         problem = f"it leaves out {lost}" if lost else f"neither text says {new}"
         raise InvalidAnswerError(f"{problem}; numbers and dates are kept as they are given")
     longest = int((len(newer) + len(older)) * _TOLERANCE)

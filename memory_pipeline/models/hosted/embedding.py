@@ -1,4 +1,4 @@
-"""Vectors by a model behind LiteLLM, many texts in a request, whoever they belong to."""
+"""Embeddings from a model behind LiteLLM, in batches that several agents share."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-#: Most tokens of one request; providers limit what they take at once.
+#: Most tokens in one request; providers limit a request's size.
 _MOST_TOKENS = 100_000
-#: A text that is refused as too long is halved until it has no more than so many characters.
+#: A text refused as too long is halved until it has at most this many characters.
 _SHORTEST = 200
 
 
 class HostedEmbedder:
-    """Embeds texts with the model that the configuration names; a :class:`memory_pipeline.domain.ports.Embedder`.
+    """Embed texts with the configured model; a :class:`memory_pipeline.domain.ports.Embedder`.
 
-    Texts of all agents share requests, but for workspaces that have a key or a budget of their own. A text that is
-    longer than the model takes is embedded by its beginning: it is found by the rest of its words as well.
+    Texts of all agents share requests, except for workspaces with their own key or budget. A text longer than the
+    model's context is embedded by its beginning; full-text search still finds the rest.
     """
 
     def __init__(self, executor: LlmExecutor) -> None:
         self._executor = executor
         self._endpoint = executor.configuration.embedding
         if self._endpoint.dimension is None:
-            raise ConfigurationError(f"embedding.dimension of {self._endpoint.model} is missing")
+            raise ConfigurationError(
+                f"embedding.dimension of {self._endpoint.model} is missing; set it to the length of the model's vectors"
+            )
         self._dimension = self._endpoint.dimension
 
     @property
     def name(self) -> str:
-        """The model, and the length of its vectors."""
+        """The model and its dimension."""
         return f"{identity_of(self._endpoint)} ({self._dimension})"
 
     @property
@@ -50,25 +52,25 @@ class HostedEmbedder:
         return self._dimension
 
     def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
-        """Return unit vectors, shape (len(texts), dimension), float32; NaN where the model failed."""
+        """Return unit vectors, shape (len(texts), dimension), float32. Rows are NaN where the model failed."""
         vectors = np.full((len(texts), self._dimension), np.nan, np.float32)
         batches = list(self.batches(texts, uses))
         tasks = [
             partial(self._batch, [texts[place] for place in places], [uses[place] for place in places] if uses else ())
             for places in batches
         ]
-        for places, made in zip(batches, self._executor.gather(tasks) if tasks else [], strict=True):
-            vectors[places] = made
+        for places, batch in zip(batches, self._executor.gather(tasks) if tasks else [], strict=True):
+            vectors[places] = batch
         return vectors
 
     def batches(self, texts: Sequence[str], uses: Sequence[Use]) -> Iterator[list[int]]:
-        """Yield the places of the texts of each request."""
+        """Yield, for each request, the positions of its texts."""
         configuration = self._executor.configuration
         payers: dict[object, list[int]] = defaultdict(list)
         for place in range(len(texts)):
             workspace_id = uses[place].scope.workspace_id if uses else ""
-            own = workspace_id if uses and configuration.budget(workspace_id) else None
-            payers[configuration.embedding_key(workspace_id) if uses else None, own].append(place)
+            budgeted = workspace_id if uses and configuration.budget(workspace_id) else None
+            payers[configuration.embedding_key(workspace_id) if uses else None, budgeted].append(place)
         for places in payers.values():
             batch: list[int] = []
             tokens = 0
@@ -83,7 +85,7 @@ class HostedEmbedder:
                 yield batch
 
     def _batch(self, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
-        """Embed a batch; one that is refused as too long is halved, and so is a text that is too long by itself."""
+        """Embed a batch. Halve a batch that is refused as too long, then a single text that is."""
         beginnings = [_beginning(text, self._endpoint.context_tokens) for text in texts]
         try:
             return self._executor.embed(self._endpoint, beginnings, uses)
@@ -98,7 +100,6 @@ class HostedEmbedder:
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """Return as much of a text as has at most so many tokens."""
     if count_tokens(text) <= tokens:
         return text
     return text.encode(errors="replace")[: tokens * 4].decode(errors="ignore")

@@ -1,7 +1,6 @@
-"""Facts by a model: each passage is a question; what the answer cites must exist.
+"""Facts by a model: one question per conversation hour, or several if it is long. Answers cite existing messages.
 
-Turns are kept verbatim as the rules keep them. Where the model does not help, the rules find the facts too, and the
-rows say why.
+The rules add each turn verbatim. If the model fails, they extract the facts too, and the rows' `fallback` says why.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ if TYPE_CHECKING:
     from memory_pipeline.models.hosted.answer_schemas import FoundFact, FoundOperation
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-#: How old an operation may be that a question shows as known.
+#: Largest age of an operation shown as a known fact.
 LOOK_BACK = timedelta(days=31)
 
-#: What tools and systems say is context; so many characters of it are enough.
+#: Characters shown of a tool or system message, which is context only.
 _CONTEXT = 2_000
-#: Tokens that the facts which are known may take, as a share of a question's.
+#: Largest share of the input's token budget for known facts.
 _KNOWN_SHARE = 0.15
-#: A date that no words in the messages support may lie so far from them.
+#: Largest distance from its message of a date that the message's words do not support.
 _NEAR = timedelta(days=366)
 _MOST_ENTITIES, _LONGEST_NAME = 20, 256
 
 
 @dataclass(frozen=True, slots=True)
 class _ParsedAnswer:
-    """What an answer says of some messages; or why there is none."""
+    """The facts and operations of an answer, or the reason why there is none."""
 
     numbers: tuple[int, ...]
     facts: tuple[Fact, ...] = ()
@@ -63,11 +62,9 @@ class _ParsedAnswer:
 
 
 class HostedExtractor:
-    """Finds facts with the models that the configuration names; a :class:`memory_pipeline.domain.facts.Extractor`.
+    """Extract facts with the configured models; a :class:`memory_pipeline.domain.facts.Extractor`.
 
-    Args:
-        executor: asks the models.
-        timezone: the zone of the lake's days, in which "yesterday" is meant.
+    Words such as "yesterday" are resolved in `timezone`, an IANA name.
     """
 
     def __init__(self, executor: LlmExecutor, timezone: str) -> None:
@@ -77,7 +74,7 @@ class HostedExtractor:
         self._rules = DeterministicExtractor(timezone)
 
     def method(self, scope: Scope) -> str:
-        """Name model, prompt, and what else decides an answer."""
+        """Return a name for everything that determines the facts: prompt version, model and temperature."""
         settings = self._settings(scope)
         if settings.is_deterministic:
             return self._rules.method(scope)
@@ -86,20 +83,23 @@ class HostedExtractor:
     def extract(
         self, passages: Sequence[ConversationHour], recall: Callable[[], Mapping[Scope, Sequence[Operation]]]
     ) -> list[Extraction]:
-        """Return what is found in each of `passages`; hours of an agent that is shown what it knows, in their order."""
+        """Return the extraction of each passage.
+
+        Agents with `known_facts` are processed hour by hour, since each hour is shown the facts of earlier ones.
+        """
         found: dict[int, Extraction] = {}
-        asked: list[int] = []
+        hosted: list[int] = []
         for place, passage in enumerate(passages):
             if self._settings(passage.scope).is_deterministic:
                 found[place] = Extraction(tuple(self._rules.facts_of(passage.messages)))
             else:
-                asked.append(place)
-        if asked:
-            self._load({passages[place].hour for place in asked})
+                hosted.append(place)
+        if hosted:
+            self._load({passages[place].hour for place in hosted})
             known: dict[Scope, list[Operation]] = {}
-            if any(self._settings(passages[place].scope).known_facts for place in asked):
+            if any(self._settings(passages[place].scope).known_facts for place in hosted):
                 known = {scope: list(operations) for scope, operations in recall().items()}
-            for places in self._rounds(passages, asked):
+            for places in self._rounds(passages, hosted):
                 tasks = [partial(self._passage, passages[place], known) for place in places]
                 for place, extraction in zip(places, self._executor.gather(tasks), strict=True):
                     found[place] = extraction
@@ -108,7 +108,6 @@ class HostedExtractor:
         return [found[place] for place in range(len(passages))]
 
     def _questions(self, passage: ConversationHour, known: Sequence[Triple]) -> Iterator[LlmRequest]:
-        """Yield what is asked about a passage: one question, or several of a long one."""
         settings = self._settings(passage.scope)
         days = sorted(self._day(message) for message in passage.messages)
         lines = list(self._lines(passage))
@@ -138,7 +137,10 @@ class HostedExtractor:
             self._executor.store.load(hours)
 
     def _rounds(self, passages: Sequence[ConversationHour], places: Sequence[int]) -> Iterator[list[int]]:
-        """Yield what may be asked at once: the next hour of every agent that is shown what it knows, the rest first."""
+        """Yield the passages that may be processed concurrently.
+
+        Each round has the next hour of each agent with `known_facts`. The first round also has all other passages.
+        """
         at_once: list[int] = []
         lanes: dict[Scope, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for place in places:
@@ -169,7 +171,7 @@ class HostedExtractor:
         return Extraction(tuple(self._together(passage, found)), sum(part.refused for part in found))
 
     def _together(self, passage: ConversationHour, found: Sequence[_ParsedAnswer]) -> Iterator[Fact]:
-        """Yield the turns with the operations that rest on them, and the facts of the model or, failing it, rules."""
+        """Yield the turns with their operations, and the facts of the model, or of the rules where it failed."""
         troubles = {number: part.trouble for part in found if part.trouble for number in part.numbers}
         operations: dict[str, list[Operation]] = defaultdict(list)
         for operation in (operation for part in found for operation in part.operations):
@@ -180,20 +182,20 @@ class HostedExtractor:
                 continue
             turn, *others = self._rules.facts_of([message])
             trouble = troubles.get(number)
-            # Of a long message one part may be the model's and another the rules'.
-            own = [*operations[message.id], *(turn.operations if trouble else ())]
-            yield replace(turn, fallback=trouble, operations=tuple(dict.fromkeys(own)))
+            # One part of a long message may come from the model and another from the rules.
+            both = [*operations[message.id], *(turn.operations if trouble else ())]
+            yield replace(turn, fallback=trouble, operations=tuple(dict.fromkeys(both)))
             if trouble is not None:
                 facts |= {fact.id: replace(fact, fallback=trouble) for fact in others}
-        # Of a long message one part may be the model's and another the rules', and both may say the same.
+        # Both may state the same fact; the model's replaces that of the rules.
         facts |= {fact.id: fact for part in reversed(found) for fact in reversed(part.facts)}
         yield from facts.values()
 
     def _read(self, request: LlmRequest, passage: ConversationHour, text: str) -> _ParsedAnswer:
-        """Return what an answer says, without what cites messages that are not there."""
+        """Return the facts and operations of an answer, without those that cite unknown messages."""
         summary, facts, operations, refused = read_extraction(text)
         by_number = {number: passage.messages[number - 1] for number in request.numbers}
-        made = [
+        accepted = [
             self._stated(request, [by_number[number] for number in set(fact.messages)], fact, position)
             for position, fact in enumerate(facts, start=1)
             if by_number.keys() >= set(fact.messages)
@@ -204,21 +206,22 @@ class HostedExtractor:
             if by_number.keys() >= set(operation.messages)
             and (change := _operation(operation, [by_number[number] for number in set(operation.messages)]))
         ]
-        refused += len(facts) - len(made) + len(operations) - len(changes)
+        refused += len(facts) - len(accepted) + len(operations) - len(changes)
         if summary:
-            made.append(self._fact(request, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1))
-        return _ParsedAnswer(request.numbers, tuple(made), tuple(changes), refused)
+            gist = self._fact(request, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1)
+            accepted.append(gist)
+        return _ParsedAnswer(request.numbers, tuple(accepted), tuple(changes), refused)
 
     def _stated(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
         last = max(cited, key=lambda message: (message.sent_at, message.turn))
         content = " ".join(fact.content.split())
-        # What the model left relative is resolved by the rules, against the message.
+        # The rules resolve dates that the model left relative, against the message's day.
         said_on = last.sent_at.astimezone(self._zone).date()
         resolved = [(sentence, dates_in(sentence, said_on)) for sentence in sentences_of(content)]
         if any(not mention.is_complete for _, mentions in resolved for mention in mentions):
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
         mentions = [mention for _, found in resolved for mention in found]
-        made = self._fact(
+        extracted = self._fact(
             request,
             cited,
             FactKind(fact.kind),
@@ -229,7 +232,7 @@ class HostedExtractor:
             confidence=round(fact.confidence, 2),
             mentioned_at=self._date(fact.date, cited, mentions, said_on),
         )
-        return _kept(made, fact, cited)
+        return _kept(extracted, fact, cited)
 
     def _fact(
         self,
@@ -259,29 +262,29 @@ class HostedExtractor:
         )
 
     def _date(
-        self, text: str | None, cited: Sequence[Message], own: Sequence[DateMention], said_on: date
+        self, text: str | None, cited: Sequence[Message], stated: Sequence[DateMention], said_on: date
     ) -> datetime | None:
-        """Return the day that a fact speaks of.
+        """Return the day that a fact is about.
 
-        What rules find in the messages' words overrules another date: a model may have taken "today" for its own day.
+        A date that the rules find in the messages overrides the model's: it may have resolved "today" to its own day.
         """
-        said = [
+        mentioned = [
             mention
             for message in cited
             for mention in _dates_said(message.content, message.sent_at.astimezone(self._zone).date())
         ]
-        said_days = {mention.day for mention in said}
-        # What the model alone wrote into its sentence counts only if it is near, where the messages speak of a day.
-        supported = [m for m in own if not said or m.day in said_days or abs(m.day - said_on) <= _NEAR]
-        spoken = [*supported, *said]
-        days = [mention.day for mention in spoken]
+        mentioned_days = {mention.day for mention in mentioned}
+        # If the messages mention a day, a date that only the model's sentence has counts only if it is near.
+        supported = [m for m in stated if not mentioned or m.day in mentioned_days or abs(m.day - said_on) <= _NEAR]
+        candidates = [*supported, *mentioned]
+        days = [mention.day for mention in candidates]
         claimed = _day_in(text)
         if claimed is not None and (claimed in days or (not days and abs(claimed - said_on) <= _NEAR)):
             return datetime(claimed.year, claimed.month, claimed.day, tzinfo=UTC)
-        return spoken[0].instant if spoken and (text or own) else None
+        return candidates[0].instant if candidates and (text or stated) else None
 
     def _shown(self, known: Sequence[Triple], text: str, settings: Settings, room: int) -> str:
-        """Return the newest known facts about what `text` names, as many as there is room for."""
+        """Return the newest known facts about the names in `text`, at most `room` tokens."""
         lines: list[str] = []
         for triple in reversed(about(known, text, settings.known_facts)):
             line = f"- {triple} (since {triple.valid_from.astimezone(self._zone):%Y-%m-%d})"
@@ -308,7 +311,7 @@ class HostedExtractor:
 
 @lru_cache(maxsize=32)
 def _dates_said(content: str, said_on: date) -> tuple[DateMention, ...]:
-    """Return the dates that a message mentions. Many facts may cite one long message, which is read once."""
+    """Return the dates that a message mentions. Cached, since many facts may cite one long message."""
     sentences = sentences_of(content, MOST_SENTENCES)
     return tuple([mention for sentence in sentences for mention in dates_in(sentence, said_on)])
 
@@ -318,25 +321,25 @@ def _version(settings: Settings) -> str:
 
 
 def _speakers(passage: ConversationHour) -> list[str]:
-    """Return who speaks, by all names that operations have for them: an agent is "Agent", whatever it is called."""
+    """Return the speakers by their names in operations, where an agent is also "Agent"."""
     memorable = [message for message in passage.messages if message.role.is_memorable]
     names = {message.speaker for message in memorable}
     return sorted(names | {"Agent" for message in memorable if message.role is Role.ASSISTANT})
 
 
-def _kept(made: Fact, found: FoundFact, cited: Sequence[Message]) -> Fact:
-    """Return a fact with what is durable of it: nothing, where no user says so. Agents mostly repeat, or guess."""
+def _kept(fact: Fact, found: FoundFact, cited: Sequence[Message]) -> Fact:
+    """Return a fact with its durable fields. Only users' facts are durable: agents mostly repeat or guess."""
     kind = found.kept_as
     if kind is None or not any(message.role is Role.USER for message in cited):
-        return made
-    subject, predicate, thing = _terms(found, made) or (None, None, None)
+        return fact
+    subject, predicate, thing = _terms(found, fact) or (None, None, None)
     return replace(
-        made, durable=kind, is_point_in_time=found.point_in_time, subject=subject, predicate=predicate, object=thing
+        fact, durable=kind, is_point_in_time=found.point_in_time, subject=subject, predicate=predicate, object=thing
     )
 
 
-def _terms(found: FoundFact, made: Fact) -> tuple[str, str, str] | None:
-    """Return the three terms of a fact in their canonical form; None where one is missing or unfit."""
+def _terms(found: FoundFact, fact: Fact) -> tuple[str, str, str] | None:
+    """Return subject, predicate and object of a fact in canonical form; None if one is missing or invalid."""
     if found.subject is None or found.predicate is None or found.object is None:
         return None
     try:
@@ -345,9 +348,9 @@ def _terms(found: FoundFact, made: Fact) -> tuple[str, str, str] | None:
             found.subject,
             found.predicate,
             found.object,
-            confidence=made.confidence,
-            message_ids=made.message_ids,
-            event_at=made.event_at,
+            confidence=fact.confidence,
+            message_ids=fact.message_ids,
+            event_at=fact.event_at,
         )
     except InputError:
         return None

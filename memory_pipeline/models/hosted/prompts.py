@@ -1,7 +1,7 @@
-"""Prompts: the built-in instructions of each task, and how stored text is put before models as data.
+"""Prompts: the built-in instructions of each task, the frame that marks stored text as data, and chunks of input.
 
-A prompt's version is its name and number here, with a hash of the text where ``config/workspaces.yaml`` replaces it;
-whoever changes a text raises its number, so that a backfill asks again.
+A prompt's version is its name and number here, plus a hash of the text if ``config/workspaces.yaml`` replaces it.
+After a change of a text, raise its number; then a backfill asks the model again.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ system, a price, an open question.
 Age alone is no reason; if in doubt, leave it out.
 - Where nothing is stale, `stale` is empty."""
 
-#: Raised whenever a text above, or the frame below, changes what is asked.
+#: Raise a version with every change of its text above, and all with a change of the frame below.
 EXTRACTION_VERSION = "extraction-2"
 SUMMARY_VERSION = "1"
 ENTITIES_VERSION = "entities-1"
@@ -158,35 +158,35 @@ it says.
 Answer with one JSON object, and nothing else, that fits this schema:
 {schema}"""
 
-#: So many places are tried where an object might begin; a text with more is not an answer.
+#: Most places at which the parser tries to start a JSON object.
 _MOST_TRIES = 50
 
 
 def version_of(name: str, prompt: str | None) -> str:
-    """Return a prompt's version: its name, and eight digits of a hash of the text that replaces the built-in one."""
+    """Return a prompt's version: its name, plus eight digits of a hash of the text if one replaces the built-in one."""
     return name if prompt is None else f"{name}-{digest(prompt)[:8]}"
 
 
 def framed(instructions: str, values: Mapping[str, object], tag: str, schema: Mapping[str, Any]) -> str:
-    """Return a system message: instructions with their placeholders filled in, how data is marked, and the schema."""
+    """Return the system message: the filled-in instructions, the tag that encloses data, and the schema."""
     filled = instructions.format_map(dict(values))
     return _FRAME.format(instructions=filled, tag=tag, schema=json.dumps(schema, ensure_ascii=False))
 
 
 def tag_for(*texts: str) -> str:
-    """Return a tag that stored texts cannot close, since it is made from their hash."""
+    """Return a tag for stored texts. They cannot close it, since it contains their hash."""
     return f"data-{digest(*texts)[:12]}"
 
 
 def object_in(text: str, wanted: str) -> dict[str, Any]:
-    """Return the JSON object of an answer, bare, fenced, or amid prose.
+    """Return the JSON object of an answer, which may be bare, fenced, or inside prose.
 
-    Prose may hold others, such as an example or the schema: the longest that has the key `wanted` is taken.
+    Among several objects, such as an example or the schema, the longest one with the key `wanted` is taken.
 
     Raises:
-        InvalidAnswerError: there is none.
+        InvalidAnswerError: there is no complete object.
     """
-    decoder = json.JSONDecoder(parse_constant=_no_number)
+    decoder = json.JSONDecoder(parse_constant=_reject_constant)
     found: list[tuple[bool, int, dict[str, Any]]] = []
     position = 0
     for _ in range(_MOST_TRIES):
@@ -198,30 +198,27 @@ def object_in(text: str, wanted: str) -> dict[str, Any]:
             value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        position = end  # what is inside of an object is not tried again
+        position = end  # skip nested objects
         found.append((wanted in value, end - start, value))
     if not found:
         raise InvalidAnswerError("it holds no complete JSON object")
     return max(found, key=lambda one: one[:2])[2]
 
 
-def _no_number(name: str) -> float:
+def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-# Input that is longer than a model takes, cut into chunks; nothing is left out.
-
-
-#: Tokens are estimated, and some scripts have more of them than the estimate.
+#: Margin on the token estimate, which is too low for some scripts.
 _SAFETY = 0.8
 _BLANK = re.compile(r"\s")
-#: A chunk has room for so many tokens at least, however long the instructions are.
+#: Smallest size of a chunk in tokens, however long the instructions are.
 _LEAST = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A numbered line of input: who and when, then what."""
+    """A numbered line of input: a header (number, time, speaker), then the text."""
 
     number: int
     header: str
@@ -230,11 +227,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """As many lines as fit into one question; a line that does not fit is in several, part by part.
+    """The lines of one question. A line longer than a chunk is split over several.
 
     Attributes:
-        numbers: the lines in it.
-        text: the lines as they are shown.
+        numbers: the numbers of its lines.
+        text: the lines as shown to the model.
     """
 
     numbers: tuple[int, ...]
@@ -242,13 +239,13 @@ class Chunk:
 
 
 def room_for(endpoint: Completion, system: str) -> int:
-    """Return how many tokens of input a question has room for, beside its instructions and its answer."""
+    """Return the number of tokens left for input, beside the instructions and the answer."""
     room = endpoint.context_tokens - endpoint.max_output_tokens - count_tokens(system)
     return max(int(room * _SAFETY), _LEAST)
 
 
 def chunks_of(lines: Sequence[Line], room: int) -> list[Chunk]:
-    """Cut lines into chunks of at most `room` tokens, at the ends of lines where that is possible."""
+    """Group lines into chunks of at most `room` tokens. Only a line longer than a chunk is split; nothing is lost."""
     chunks: list[Chunk] = []
     numbers: list[int] = []
     texts: list[str] = []
@@ -278,7 +275,7 @@ def _pieces(lines: Sequence[Line], room: int) -> Iterator[tuple[int, str]]:
 
 
 def _parts(text: str, size: int) -> Iterator[str]:
-    """Cut a text into parts of at most `size` bytes of UTF-8, between words where there are any."""
+    """Split a text into parts of at most `size` bytes of UTF-8, between words where possible."""
     size = max(size, 200)
     while text:
         part = text.encode("utf-8", "surrogatepass")[:size].decode(errors="ignore") or text[:1]

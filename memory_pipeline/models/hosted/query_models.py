@@ -1,11 +1,8 @@
-"""The questions of whoever reads memory.
+"""Models that assist reads: entities of a prompt, reranking, selection of durable memories, and proactive queries.
 
-What a prompt asks about; in which order what was found is of use; which durable memories are worth reading; and what
-else a conversation may need to know.
-
-Somebody waits for the answer, so there is an end to it: after `timeout_seconds` times `attempts` whoever asks goes on
-without, and after the request that is under way no other is sent. What is asked is not remembered, and counts towards
-no budget.
+A caller waits for the answer, so time is limited: after `timeout_seconds` × `attempts` the read continues without the
+model, and no further request is sent. The executors have no store, so answers are not stored and count towards no
+budget. The ports are in :mod:`memory_pipeline.domain.ports`.
 """
 
 from __future__ import annotations
@@ -46,155 +43,135 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-#: Of the room of a question that puts lines into order, the prompt takes so much at most …
+#: Largest share of the input's token budget for the prompt, when lines are ranked or chosen.
 _PROMPT_SHARE = 0.3
-#: … and there are no more lines than can have so many tokens each.
+#: Tokens that each line must have at least; limits the number of lines.
 _SHORTEST_LINE = 24
-#: Of the room of a question about a conversation, a message takes so much at most.
+#: Largest share of the input's token budget for one message of a conversation.
 _MESSAGE_SHARE = 0.25
-#: Tokens that a number takes in an answer, at most.
+#: Most tokens of a line number in an answer.
 _TOKENS_PER_NUMBER = 4
-#: Stands where something was left out.
+#: Marks omitted text.
 _GAP = " … "
 
 
 class HostedEntityFinder:
-    """Finds what a prompt asks about, with the model of `injection`; an `EntityFinder` of the domain's ports.
-
-    Args:
-        executor: asks the model; one without a store.
-        scope: whose memory is read.
-    """
+    """Find the entities in a prompt with the model of `injection`; an `EntityFinder` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
-        self._reading = _QueryModel(
+        self._question = _QueryModel(
             executor, scope, "entities", prompts.ENTITIES_VERSION, prompts.ENTITIES, {"most": MOST_NAMES}, NamesAnswer
         )
 
     def find(self, prompt: str) -> list[str]:
-        """Return the names of people, places and things that a prompt asks about, at most 20; of a blank one none.
+        """Return the names of people, places and things that a prompt asks about, at most 20.
 
-        Of a prompt that is too long for the model, it reads the beginning and the end.
+        A blank prompt has none. If a prompt is too long for the model, its middle is cut out.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model gave no valid answer in time.
         """
         text = _clean(prompt).strip()
         if not text:
             return []
-        return self._reading.ask(_ends(text, self._reading.room), (text,), read_names)
+        return self._question.ask(_ends(text, self._question.room), (text,), read_names)
 
 
 class HostedReranker:
-    """Puts what was found into order, with the model of `injection`; a `Reranker` of the domain's ports.
-
-    Args:
-        executor: asks the model; one without a store.
-        scope: whose memory is read.
-    """
+    """Rerank search results with the model of `injection`; a `Reranker` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
-        self._reading = _QueryModel(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
+        self._question = _QueryModel(executor, scope, "rerank", prompts.RERANK_VERSION, prompts.RERANK, {}, OrderAnswer)
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
-        """Return the places of `texts`, the most useful first; all of them, whatever the model says.
+        """Return all positions of `texts`, the most useful first.
 
-        Texts that are too long for the model are shown by their beginnings; of more texts than it can be shown, the
-        last ones stay last. Nothing is asked where there is nothing to be put into order, or nothing to do it by.
+        Long texts are cut to fit the model's context. Texts beyond it stay last in their given order. With fewer than
+        two texts, or a blank prompt, the model is not called.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model gave no valid answer in time.
         """
-        wanted = _line(prompt)
-        if len(texts) < 2 or not wanted:
+        line = _line(prompt)
+        if len(texts) < 2 or not line:
             return list(range(len(texts)))
-        reading = self._reading
-        wanted = _ends(wanted, int(reading.room * _PROMPT_SHARE))
-        room = reading.room - count_tokens(wanted)
-        shown = min(len(texts), room // _SHORTEST_LINE, reading.model.max_output_tokens // _TOKENS_PER_NUMBER)
+        question = self._question
+        line = _ends(line, int(question.room * _PROMPT_SHARE))
+        room = question.room - count_tokens(line)
+        shown = min(len(texts), room // _SHORTEST_LINE, question.model.max_output_tokens // _TOKENS_PER_NUMBER)
         lines = _numbered([_line(text) for text in texts[:shown]], room)
-        said = reading.ask(f"The prompt: {wanted}\n\n{lines}", (wanted, lines), read_order)
-        places = list(dict.fromkeys(number - 1 for number in said if 1 <= number <= shown))
+        numbers = question.ask(f"The prompt: {line}\n\n{lines}", (line, lines), read_order)
+        places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= shown))
         chosen = set(places)
         return [*places, *(place for place in range(len(texts)) if place not in chosen)]
 
 
 class HostedSelector:
-    """Chooses durable memories by their headers, with the model of `injection`; a `MemorySelector` of the ports.
-
-    Args:
-        executor: asks the model; one without a store.
-        scope: whose memory is read.
-    """
+    """Choose durable memories by their headers with the model of `injection`; a `MemorySelector` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
         self._executor = executor
         self._scope = scope
 
     def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
-        """Return the places of `headers` that are of use for a query, the most useful first, at most so many.
+        """Return the positions of the headers relevant to a query, the most useful first, at most `most`.
 
-        Headers that are too long for the model are shown by their beginnings, and of more than it can be shown the last
-        ones are left out. Nothing is asked where there is nothing to choose from, or nothing to do it by.
+        Long headers are cut to fit the model's context; headers beyond it are left out. Without headers, or with a
+        blank query, the model is not called.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model gave no valid answer in time.
         """
-        wanted = _line(query)
-        if not headers or not wanted:
+        line = _line(query)
+        if not headers or not line:
             return []
         version, text = prompts.SELECTION_VERSION, prompts.SELECTION
-        reading = _QueryModel(self._executor, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
-        wanted = _ends(wanted, int(reading.room * _PROMPT_SHARE))
-        room = reading.room - count_tokens(wanted)
+        question = _QueryModel(self._executor, self._scope, "selection", version, text, {"most": most}, ChosenAnswer)
+        line = _ends(line, int(question.room * _PROMPT_SHARE))
+        room = question.room - count_tokens(line)
         shown = min(len(headers), room // _SHORTEST_LINE)
         lines = _numbered([_line(header) for header in headers[:shown]], room)
-        said = reading.ask(f"What is asked: {wanted}\n\n{lines}", (wanted, lines), read_chosen)
-        return list(dict.fromkeys(number - 1 for number in said if 1 <= number <= shown))[:most]
+        numbers = question.ask(f"What is asked: {line}\n\n{lines}", (line, lines), read_chosen)
+        return list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= shown))[:most]
 
 
 class HostedImaginer:
-    """Imagines what a conversation may need to know, with the model of `injection`; an `Imaginer` of the ports.
-
-    Args:
-        executor: asks the model; one without a store.
-        scope: whose memory is read.
-    """
+    """Propose queries that a conversation calls for, with the model of `injection`; an `Imaginer` of the ports."""
 
     def __init__(self, executor: LlmExecutor, scope: Scope) -> None:
         self._executor = executor
         self._scope = scope
 
     def imagine(self, messages: Sequence[str], most: int) -> list[str]:
-        """Return queries to look for in memory, at most so many; none where nothing is said.
+        """Return queries to search memory with, at most `most`; none without messages.
 
-        Of messages that are too long for the model it reads the beginning and the end, and the last ones first.
+        The middle of a long message is cut out, and the oldest messages are left out, to fit the model's context.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model gave no valid answer in time.
         """
         lines = [line for line in map(_line, messages) if line]
         if not lines:
             return []
         version, text = prompts.IMAGINING_VERSION, prompts.IMAGINING
-        reading = _QueryModel(self._executor, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
-        left, shown = reading.room, list[str]()
+        question = _QueryModel(self._executor, self._scope, "imagining", version, text, {"most": most}, QueriesAnswer)
+        left, shown = question.room, list[str]()
         for line in reversed(lines):
-            short = _ends(line, min(int(reading.room * _MESSAGE_SHARE), left))
+            short = _ends(line, min(int(question.room * _MESSAGE_SHARE), left))
             left -= count_tokens(short) + 1
             if left < 0:
                 break
             shown.insert(0, short)
-        said = "\n".join(shown)
-        return reading.ask(said, (said,), read_queries)[:most]
+        conversation = "\n".join(shown)
+        return question.ask(conversation, (conversation,), read_queries)[:most]
 
 
 class _QueryModel:
-    """One kind of question about somebody's memory.
+    """One kind of question about an agent's memory.
 
     Attributes:
-        model: the model that is asked.
-        room: how many tokens of input a question has room for.
+        model: the model and its settings.
+        room: largest number of input tokens.
     """
 
     def __init__(
@@ -215,19 +192,19 @@ class _QueryModel:
         self._values = values
         self._schema: Mapping[str, Any] = schema_of(answer)
         settings = executor.configuration.injection(scope)
-        # A completion without instructions of its own: these are the built-in ones.
+        # The settings as a Completion; the instructions are the built-in ones.
         self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
         self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, stored: Sequence[str], read: Callable[[str], _Value]) -> _Value:
-        """Return what the model says of `text`, which shows what is `stored`.
+        """Return the model's answer about `text`, which contains the stored texts `stored`.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model gave no valid answer in time.
         """
         tag = prompts.tag_for(*stored)
         request = LlmRequest(
-            # The hour names no partition here: nothing is kept of what is asked.
+            # A Use needs a period. This one names no partition, since nothing is stored.
             use=Use(self._scope, Calendar().hour(self._executor.clock())),
             purpose=Purpose.READING,
             endpoint=self.model,
@@ -240,15 +217,14 @@ class _QueryModel:
         )
         seconds = self.model.timeout_seconds * self.model.attempts
         _load(self.model)
-        # An asker for this question alone, which can be stopped without those of others; whose server is down, it knows
-        # from the one that it is made from.
+        # A copy that can be stopped without stopping other questions. It shares the circuit breaker.
         executor, is_over = copy(self._executor), threading.Event()
         executor._stopped = is_over
 
-        def read_in_time(said: str) -> _Value:
-            if is_over.is_set():  # nobody waits for it, nor for a correction
-                raise ModelError(Trouble.TIMEOUT, f"{self.model.model} answered too late")
-            return read(said)
+        def read_in_time(answer: str) -> _Value:
+            if is_over.is_set():  # the caller has gone on; no correction either
+                raise ModelError(Trouble.TIMEOUT, f"{self.model.model}: no answer within {seconds:g} seconds")
+            return read(answer)
 
         future = litellm_client.begun(lambda: executor.complete(request, read_in_time).value, "reader-question")
         try:
@@ -263,20 +239,20 @@ class _QueryModel:
 
 
 def _load(model: Completion) -> None:
-    """Import LiteLLM, which takes seconds, before the time begins that the model has: its price list does that."""
+    """Import LiteLLM, which takes seconds, before the model's time starts. Looking up a price imports it."""
     litellm_client.price(model.model_copy(update={"price": None}))
 
 
 def _numbered(texts: Sequence[str], room: int) -> str:
-    """Return texts as numbered lines that together have at most `room` tokens, by cutting the longest."""
+    """Return texts as numbered lines of at most `room` tokens in total; the longest are cut."""
     headers = [f"[{number}] " for number in range(1, len(texts) + 1)]
     left = room - sum(count_tokens(header) + 1 for header in headers)
-    longest = _longest([count_tokens(text) for text in texts], max(left, 0))
+    longest = _length_limit([count_tokens(text) for text in texts], max(left, 0))
     return "\n".join(header + _beginning(text, longest) for header, text in zip(headers, texts, strict=True))
 
 
-def _longest(lengths: Sequence[int], room: int) -> int:
-    """Return how long each may be, so that all fit: what the short ones leave is for the long ones."""
+def _length_limit(lengths: Sequence[int], room: int) -> int:
+    """Return the largest limit per text with which all fit into `room`; short texts leave their rest to long ones."""
     for number, length in enumerate(sorted(lengths)):
         share = room // (len(lengths) - number)
         if length > share:
@@ -286,14 +262,13 @@ def _longest(lengths: Sequence[int], room: int) -> int:
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """Return as much of a text as has at most so many tokens."""
     if count_tokens(text) <= tokens:
         return text
     return _gapped(text.encode()[: max(tokens * BYTES_PER_TOKEN - len(_GAP.encode()), 0)], b"")
 
 
 def _ends(text: str, tokens: int) -> str:
-    """Return as much of a text as has at most so many tokens, from both ends: in one of them stands what is asked."""
+    """Return both ends of a text, at most `tokens` tokens together; a question is mostly at one of them."""
     if count_tokens(text) <= tokens:
         return text
     data, half = text.encode(), (tokens * BYTES_PER_TOKEN - len(_GAP.encode())) // 2
@@ -305,10 +280,9 @@ def _gapped(before: bytes, after: bytes) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text on one line, so that it cannot look like several."""
+    """Return a text on one line, so that it cannot look like several numbered lines."""
     return " ".join(_clean(text).split())
 
 
 def _clean(text: str) -> str:
-    """Return a text without halves of characters, which cannot be sent."""
     return text.encode("utf-8", "replace").decode()

@@ -1,6 +1,6 @@
-"""Summaries by a model: a question for each period, or several and one that merges their answers.
+"""Summaries by a model: one question per period, or one per chunk and a last one that merges their answers.
 
-Where the model does not help, the extractive summarizer takes its place, and the row says why.
+If the model fails, the extractive summarizer takes over, and the row's `fallback` says why.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
     from memory_pipeline.models.hosted.transport.requests import Answered
 
-#: A summary that is so much longer than asked for is not taken.
+#: A summary longer than this factor times the requested length is rejected.
 _TOLERANCE = 2.0
-#: Fewest characters that a chunk's answer may have.
+#: Smallest length limit for a chunk's answer, in characters.
 _SHORTEST = 200
-#: Rounds of merging; each makes at least two chunks into one.
+#: Most rounds of merging chunks.
 _MOST_ROUNDS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Something to be summarized: material, or a point that was made of some of it in an earlier round."""
+    """An input to summarize: material, or a point of an earlier round."""
 
     text: str
     point: KeyPoint
@@ -50,7 +50,7 @@ class _Piece:
 
 @dataclass
 class _Progress:
-    """How far an assignment has come: what is to be put together next, and what that has taken so far."""
+    """Progress of an assignment: the inputs of the next round, and the tokens and cost so far."""
 
     assignment: Assignment
     pieces: list[_Piece]
@@ -62,16 +62,14 @@ class _Progress:
     is_done: bool = False
 
 
-#: The points of one part and how many were refused, or why there is none.
+#: The points of one chunk and how many were rejected, or the error.
 _Answer: TypeAlias = "Answered[tuple[list[KeyPoint], int]] | ModelError"
 
 
 class HostedSummarizer:
-    """Summarizes with the models of the configuration; a :class:`memory_pipeline.domain.summaries.Summarizer`.
+    """Summarize with the configured models; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
-    Args:
-        executor: asks the models.
-        timezone: the zone of the lake's days.
+    Lines are dated in `timezone`, an IANA name.
     """
 
     def __init__(self, executor: LlmExecutor, timezone: str) -> None:
@@ -80,23 +78,26 @@ class HostedSummarizer:
         self._rules = ExtractiveSummarizer()
 
     def method(self, scope: Scope, grain: Grain) -> str:
-        """Name model, prompt, and what else decides an answer."""
+        """Return a name for everything that determines a summary: prompt version, model, temperature and length."""
         settings = self._settings(scope, grain)
         if settings.is_deterministic:
             return self._rules.method(scope, grain)
         return f"{_version(settings, grain)} {identity_of(settings)} {settings.temperature} {_length(settings, grain)}"
 
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
-        """Return what remains of each of `assignments`; all of them are asked at once, chunks and then merges."""
+        """Return the summary of each assignment; None where it waits for a budget.
+
+        All assignments are processed together: first their chunks, then the merges.
+        """
         progress = [self._begin(assignment) for assignment in assignments]
         if self._executor.store:
             self._executor.store.load({one.assignment.period for one in progress if not one.is_done})
         for _ in range(_MOST_ROUNDS):
-            if not (open_ := [one for one in progress if not one.is_done]):
+            if not (pending := [one for one in progress if not one.is_done]):
                 break
-            self._round(open_)
+            self._round(pending)
         for one in progress:
-            if not one.is_done:  # a model that does not condense
+            if not one.is_done:  # the model does not shorten its input
                 one.result = replace(self._rules.condense(one.assignment), fallback=Trouble.TOO_LONG)
         return [one.result for one in progress]
 
@@ -111,14 +112,13 @@ class HostedSummarizer:
             progress.result, progress.is_done = self._rules.condense(assignment), True
         return progress
 
-    def _round(self, open_: Sequence[_Progress]) -> None:
-        """Ask all questions of one round, and put their answers together."""
-        asked = [(one, request) for one in open_ for request in self._questions(one)]
+    def _round(self, pending: Sequence[_Progress]) -> None:
+        asked = [(one, request) for one in pending for request in self._questions(one)]
         tasks = [partial(self._answer, one, request) for one, request in asked]
         answers: dict[int, list[_Answer]] = defaultdict(list)
         for (one, _), answer in zip(asked, self._executor.gather(tasks), strict=True):
             answers[id(one)].append(answer)
-        for one in open_:
+        for one in pending:
             self._put_together(one, answers[id(one)])
 
     def _put_together(self, one: _Progress, answers: Sequence[_Answer]) -> None:
@@ -134,7 +134,7 @@ class HostedSummarizer:
             return
         points: list[KeyPoint] = []
         for answer in answers:
-            assert not isinstance(answer, ModelError)  # noqa: S101  # they were told apart above
+            assert not isinstance(answer, ModelError)  # noqa: S101  # returned above
             found, refused = answer.value
             points += found
             one.refused += refused
@@ -186,7 +186,7 @@ class HostedSummarizer:
         ]
         room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
         chunks = chunks_of(lines, room)
-        if len(chunks) > 1:  # their answers shall fit into one question, which merges them
+        if len(chunks) > 1:  # all their answers must fit into the one question that merges them
             words["length"] = length = max(_SHORTEST, min(length, room * 3 // len(chunks)))
         for chunk in chunks:
             tag = prompts.tag_for(chunk.text)
@@ -198,7 +198,7 @@ class HostedSummarizer:
             )
 
     def _read(self, one: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
-        """Return the points of an answer, each with the ids that it rests on, and how many were refused."""
+        """Return the points of an answer with the ids of their sources, and how many points were rejected."""
         found, refused = read_points(text)
         numbers = set(request.numbers)
         points = [
@@ -228,7 +228,7 @@ def _as_point(item: Material) -> KeyPoint:
 
 
 def _point(found: FoundPoint, sources: Sequence[KeyPoint]) -> KeyPoint:
-    """Make a point of what it cites: its time is that of the oldest, its names those that it still names."""
+    """Build a point. It has the time of its oldest source, and those of its sources' names that it mentions."""
     sentence = " ".join(found.sentence.split())
     lower = sentence.casefold()
     return KeyPoint(

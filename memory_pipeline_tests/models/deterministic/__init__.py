@@ -1,1 +1,1 @@
-"""Tests of the models that need no model."""
+"""Tests of the deterministic models."""

@@ -1,4 +1,4 @@
-"""Upkeep by rules: everything that it is shown is stale, and contents are joined."""
+"""The rule curator: all candidates are stale, and contents are joined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memory_pipeline_tests.domain.memories.nights import DAY
 RULES = RuleCurator()
 
 
-def test_all_that_it_is_shown_is_stale_and_it_says_why() -> None:
+def test_all_candidates_are_stale_with_a_reason() -> None:
     seen, snapshot = (
         only(remember("The lift is slow.", kind="observation")),
         only(remember("The queue has 40 jobs.", is_point_in_time=True)),
@@ -30,7 +30,7 @@ def test_contents_are_joined_sentence_by_sentence() -> None:
     assert RULES.merge(ACME, "a", "b", DAY) == union("a", "b")
 
 
-def test_it_is_what_keeps_memories_unless_another_is_chosen() -> None:
+def test_rules_are_the_default_curator() -> None:
     curator = default_models().curator
     assert isinstance(curator, RuleCurator)
     assert (curator.name(ACME), curator.confirms(ACME)) == ("rules-1", False)

@@ -1,4 +1,4 @@
-"""Vectors by feature hashing."""
+"""The hashing embedder."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def test_vectors_are_unit_vectors_and_do_not_depend_on_the_batch(texts: list[str
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_no_text_is_nothing(text: str) -> None:
+def test_every_text_has_a_vector(text: str) -> None:
     vector = EMBEDDER.embed([text])[0]
     assert np.isfinite(vector).all()
     assert np.linalg.norm(vector.astype(np.float64)) == pytest.approx(1, abs=1e-6)
 
 
-def test_long_batches_are_cut_without_a_trace() -> None:
+def test_vectors_do_not_depend_on_internal_chunks() -> None:
     texts = [f"message number {n} about {n * 7919 % 101} loaves {'of rye ' * (n % 90)}" for n in range(700)]
     assert sum(map(len, texts)) > 3 * (1 << 16)
     together = EMBEDDER.embed(texts)
     assert all(np.array_equal(EMBEDDER.embed([text])[0], together[n]) for n, text in enumerate(texts) if n % 37 == 0)
 
 
-def test_the_same_in_another_process() -> None:
+def test_vectors_are_equal_in_another_process() -> None:
     code = (
         "from memory_pipeline.models.deterministic import HashingEmbedder as E;"
         "print(E().embed(['Anna moved to Porto, 7 May 😀']).tobytes().hex())"
@@ -79,7 +79,7 @@ def test_the_same_in_another_process() -> None:
 
 
 def test_this_version_is_pinned() -> None:
-    """A change here is a change of every vector that is stored: it needs a new name."""
+    """A change of the values changes every stored vector: it needs a new name."""
     vector = EMBEDDER.embed(["Anna moved to Porto"])[0]
     assert np.flatnonzero(vector)[:6].tolist() == [16, 17, 45, 47, 61, 65]
     assert EMBEDDER.name == "hashed-ngrams-1"
@@ -100,7 +100,7 @@ def test_related_texts_are_nearer(text: str, related: str, unrelated: str) -> No
     assert likeness(text, related) > likeness(text, unrelated) + 0.1
 
 
-def test_forms_of_unicode_and_case_do_not_matter() -> None:
+def test_unicode_form_and_case_do_not_matter() -> None:
     assert likeness("Cafe\u0301 ﬁne", "CAFÉ FINE") == pytest.approx(1, abs=1e-6)
 
 

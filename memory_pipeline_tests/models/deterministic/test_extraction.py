@@ -1,4 +1,4 @@
-"""Facts by rules."""
+"""The deterministic extractor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def the_fact(text: str, role: Role = Role.USER) -> Fact:
     return fact
 
 
-def test_a_turn_keeps_what_was_written_verbatim() -> None:
+def test_a_turn_is_verbatim() -> None:
     text = "  Wow!\n\n```\ncode\n```\nI moved to Porto yesterday. 😀 "
     turn, *facts = EXTRACTOR.facts_of([said(text)])
     assert turn.kind is FactKind.TURN
@@ -70,7 +70,7 @@ def test_a_turn_keeps_what_was_written_verbatim() -> None:
         "...",
     ],
 )
-def test_no_assertion_no_fact(text: str) -> None:
+def test_sentences_without_an_assertion_give_no_fact(text: str) -> None:
     assert asserted(text) == []
 
 
@@ -150,7 +150,7 @@ def test_a_message_of_one_sentence_is_a_turn_and_a_fact() -> None:
         ("I was at the old harbour with the dogs.", "I was so happy."),
     ],
 )
-def test_what_matters_more(more: str, less: str) -> None:
+def test_importance_orders_facts(more: str, less: str) -> None:
     others = [fact.importance for fact in asserted(less)] or [0.0]
     assert the_fact(more).importance > others[0]
 
@@ -170,7 +170,7 @@ def test_other_languages_give_their_turn_and_their_sentences(text: str) -> None:
     assert [fact.content for fact in facts] == [f"Anna: {text}"]
 
 
-def test_order_and_purity() -> None:
+def test_facts_are_in_order_and_depend_on_their_message_alone() -> None:
     messages = [
         said("Otto hates heat. I met Otto.", turn=0),
         said("Otto left.", turn=1),
@@ -181,14 +181,14 @@ def test_order_and_purity() -> None:
     assert [fact.turn for fact in together] == sorted(fact.turn for fact in together)
 
 
-def test_a_later_clock_changes_nothing() -> None:
+def test_the_clock_does_not_matter() -> None:
     message = said("We open next week, on 15 May.")
     later = replace(message, received_at=datetime(2025, 1, 1, tzinfo=UTC))
     assert EXTRACTOR.facts_of([message]) == EXTRACTOR.facts_of([later])
 
 
 @given(st.text(min_size=1, max_size=200), st.sampled_from(list(Role)), st.sampled_from([None, "Anna", "李"]))
-def test_any_text_gives_one_turn_and_proper_facts(text: str, role: Role, name: str | None) -> None:
+def test_any_text_gives_one_turn_and_valid_facts(text: str, role: Role, name: str | None) -> None:
     facts = EXTRACTOR.facts_of([said(text, role=role, name=name)])
     assert [fact.kind for fact in facts].count(FactKind.TURN) == role.is_memorable
     assert len({fact.id for fact in facts}) == len(facts)
@@ -198,9 +198,9 @@ def test_any_text_gives_one_turn_and_proper_facts(text: str, role: Role, name: s
         assert 0 < fact.confidence <= 1
 
 
-def test_tomorrow_is_meant_in_the_lakes_own_zone() -> None:
+def test_tomorrow_is_resolved_in_the_lakes_zone() -> None:
     late = replace(said("I am moving to Boston tomorrow."), sent_at=datetime(2024, 7, 2, 1, tzinfo=UTC))
-    there = DeterministicExtractor("America/New_York")  # where it is 21:00 on 1 July
+    there = DeterministicExtractor("America/New_York")  # 21:00 on 1 July there
     assert "[2024-07-02]" in there.facts_of([late])[1].content
     assert "[2024-07-03]" in EXTRACTOR.facts_of([late])[1].content
     assert there.facts_of([late])[1].extraction_method == "deterministic-4 America/New_York"
@@ -209,6 +209,6 @@ def test_tomorrow_is_meant_in_the_lakes_own_zone() -> None:
 @pytest.mark.parametrize(
     "text", ["I met Ann last Frıday.", "We leave on 5 ſeptember.", "It was MAY or wee\u212a 3, last wee\u212a."]
 )
-def test_letters_that_only_look_like_others_do_no_harm(text: str) -> None:
+def test_lookalike_letters_do_no_harm(text: str) -> None:
     turn, *_ = EXTRACTOR.facts_of([said(text)])
     assert turn.content.endswith(text)

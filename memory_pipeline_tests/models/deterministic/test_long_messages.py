@@ -1,6 +1,6 @@
-"""Long repetitive texts: no rule may take time that grows with the square of a text's length.
+"""Long repetitive texts: no rule may take quadratic time.
 
-Eight times the text may take thirty times the time before a test fails; what is quadratic takes sixty-four times.
+A test fails if eight times the text takes more than thirty times the time; quadratic code takes sixty-four times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHORT, LONG = 4_000, 32_000
-#: As many seconds are noise.
+#: Seconds that are noise.
 NOISE = 0.02
 
 EXTRACTOR = DeterministicExtractor()
@@ -80,7 +80,7 @@ UNITS = (
 
 
 def _texts() -> list[str]:
-    """Return what the texts repeat: each unit, and some of them mixed."""
+    """Return the repeated pieces: each unit, and some mixtures."""
     mixed = random.Random(1)
     return [*UNITS, *("".join(mixed.sample(UNITS, 3)) for _ in range(400 if IS_THOROUGH else 10))]
 
@@ -94,17 +94,17 @@ def _seconds(function: Callable[[str], object], text: str) -> float:
 def _is_too_slow(function: Callable[[str], object], unit: str) -> bool:
     long, short = (((unit * length)[:length]) for length in (LONG, SHORT))
     slow = _seconds(function, long)
-    # Asked again, lest something else took the time.
+    # Measured again, in case something else took the time.
     return slow > 30 * NOISE and min(slow, _seconds(function, long)) > 30 * max(_seconds(function, short), NOISE)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_time_grows_with_the_length_and_not_with_its_square(name: str) -> None:
+def test_time_is_not_quadratic_in_the_length(name: str) -> None:
     assert [unit for unit in _texts() if _is_too_slow(FUNCTIONS[name], unit)] == []
 
 
 @pytest.mark.parametrize("piece", ["I moved to Porto. ", "My friend W{0} likes w{0}. ", '"I like w{0}," said W{0}. '])
-def test_the_work_for_the_longest_message_is_bounded(piece: str) -> None:
+def test_the_time_for_the_longest_message_is_limited(piece: str) -> None:
     text = "".join(piece.format("".join("abcdefghij"[int(digit)] for digit in str(n))) for n in range(60_000))[
         :1_000_000
     ]
@@ -112,7 +112,7 @@ def test_the_work_for_the_longest_message_is_bounded(piece: str) -> None:
     turn, *facts = EXTRACTOR.facts_of([said(text)])
     assert turn.content.endswith(text)
     assert 0 < len(facts) <= MOST_SENTENCES
-    assert time.process_time() - begun < 10  # half a second; more, if it read every sentence
+    assert time.process_time() - begun < 10  # it takes half a second; reading every sentence takes more
 
 
 def test_a_sentence_that_is_repeated_is_one_fact() -> None:

@@ -1,4 +1,4 @@
-"""What of conversations is durable by rules: kinds, snapshots, triples, and what stays working memory."""
+"""Rules for durable memories: kinds, observations, triples, and sentences that are not durable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory_pipeline_tests.models.deterministic.said import said
 
 EXTRACTOR = DeterministicExtractor()
 
-#: What is kept as what.
+#: Durable sentences by kind.
 KEPT: dict[MemoryKind, list[str]] = {
     MemoryKind.INSTRUCTION: [
         "Always quote prices with tax.",
@@ -115,7 +115,7 @@ KEPT: dict[MemoryKind, list[str]] = {
         "Apparently the courier never comes on Mondays.",
     ],
 }
-#: What says how things stand at one moment.
+#: States at one moment.
 SNAPSHOTS = {
     "I'm currently living in Porto.": MemoryKind.FACT,
     "I'm working at Siemens at the moment.": MemoryKind.FACT,
@@ -125,7 +125,7 @@ SNAPSHOTS = {
     "There are 12 people in the queue at the moment.": MemoryKind.OBSERVATION,
     "Rye flour is out of stock.": MemoryKind.OBSERVATION,
 }
-#: What nobody meant to last.
+#: Temporary statements.
 PASSING = [
     "Fix the thermostat.",
     "Remind me tomorrow.",
@@ -260,35 +260,35 @@ def kinds_of(text: str, role: Role = Role.USER) -> list[MemoryKind]:
     return [fact.durable for fact in facts_of(text, role) if fact.durable is not None]
 
 
-def test_what_holds_until_it_is_revoked_is_kept_as_its_kind() -> None:
+def test_durable_sentences_have_their_kind() -> None:
     sentences = [(kind, sentence) for kind, own in KEPT.items() for sentence in own]
     assert {one: kinds_of(one) for _, one in sentences} == {one: [kind] for kind, one in sentences}
     assert not any(fact.is_point_in_time for _, one in sentences for fact in facts_of(one))
 
 
-def test_what_was_meant_for_once_stays_working_memory() -> None:
+def test_temporary_statements_are_not_durable() -> None:
     assert {sentence: kinds_of(sentence) for sentence in PASSING} == {sentence: [] for sentence in PASSING}
 
 
 @pytest.mark.parametrize("text", ["I used to live in Porto.", "I don't live in Porto any more."])
-def test_what_has_come_to_an_end_is_a_fact_that_ends_another(text: str) -> None:
+def test_the_end_of_a_lasting_fact_is_a_fact(text: str) -> None:
     (fact,) = facts_of(text)
     assert fact.durable is MemoryKind.FACT
     assert (fact.subject, fact.predicate, fact.object) == ("Anna", "no_longer_lives_in", "Porto")
 
 
-def test_how_things_stand_now_is_a_snapshot() -> None:
+def test_a_state_at_one_moment_is_an_observation() -> None:
     found = {sentence: facts_of(sentence) for sentence in SNAPSHOTS}
     assert {sentence: facts[0].durable for sentence, facts in found.items()} == SNAPSHOTS
     assert all(facts[0].is_point_in_time for facts in found.values())
 
 
-def test_what_an_assistant_says_is_not_durable() -> None:
+def test_assistants_messages_are_not_durable() -> None:
     said_by_users = [sentence for own in KEPT.values() for sentence in own]
     assert not any(kinds_of(sentence, Role.ASSISTANT) for sentence in said_by_users)
 
 
-def test_tools_and_systems_say_nothing_durable() -> None:
+def test_tool_and_system_messages_are_not_durable() -> None:
     for role in (Role.TOOL, Role.SYSTEM):
         assert facts_of("Always quote prices with tax.", role) == []
 
@@ -309,23 +309,23 @@ def test_tools_and_systems_say_nothing_durable() -> None:
         ("The alarm code is 4411.", None),
     ],
 )
-def test_a_triple_says_it_where_there_is_one(text: str, triple: tuple[str, str, str] | None) -> None:
+def test_durable_facts_have_a_triple_if_there_is_one(text: str, triple: tuple[str, str, str] | None) -> None:
     (fact,) = [fact for fact in facts_of(text) if fact.durable]
     assert (fact.subject, fact.predicate, fact.object) == (triple or (None, None, None))
 
 
-def test_what_is_only_supposed_is_less_sure_than_what_is_said() -> None:
+def test_suppositions_have_a_lower_confidence() -> None:
     (supposed,), (said_so,) = facts_of("I think Tom lives in Porto."), facts_of("Tom lives in Porto.")
     assert (supposed.durable, said_so.durable) == (MemoryKind.OBSERVATION, MemoryKind.FACT)
     assert supposed.confidence < said_so.confidence
 
 
-def test_what_others_like_is_a_fact_of_nobody() -> None:
+def test_other_peoples_likings_are_not_durable() -> None:
     assert kinds_of("Tom likes tea.") == []
     assert kinds_of("Tom lives in Porto.") == [MemoryKind.FACT]
 
 
-def test_what_is_quoted_is_not_said() -> None:
+def test_quotations_are_not_durable() -> None:
     for text in (
         'She said: "Always pay cash. Never lend to a friend. The policy is that nobody gets credit."',
         "> Always pay cash.",
@@ -334,7 +334,7 @@ def test_what_is_quoted_is_not_said() -> None:
         assert kinds_of(text) == []
 
 
-def test_one_message_gives_each_thing_once() -> None:
+def test_a_message_gives_each_durable_fact_once() -> None:
     facts = facts_of("Always pay cash. I had lunch with Tom. Always pay cash. I like tea.")
     assert [(fact.durable, fact.position) for fact in facts] == [
         (MemoryKind.INSTRUCTION, 1),
@@ -343,7 +343,7 @@ def test_one_message_gives_each_thing_once() -> None:
     ]
 
 
-def test_what_is_to_be_kept_is_a_fact_though_it_asserts_nothing() -> None:
+def test_a_durable_sentence_without_an_assertion_is_a_fact() -> None:
     (fact,) = facts_of("Always be brief.")
     assert (fact.kind, fact.durable) == (FactKind.INSTRUCTION, MemoryKind.INSTRUCTION)
 
@@ -362,7 +362,7 @@ def test_a_turn_is_never_durable() -> None:
         max_size=40,
     )
 )
-def test_whatever_is_said_gives_events_that_can_be_kept(parts: list[str]) -> None:
+def test_any_message_gives_valid_events(parts: list[str]) -> None:
     facts = EXTRACTOR.facts_of([said("".join(parts))])
     for event in events_of(facts):
         assert type(event.changes).of(event.changes.to_record()) == event.changes

@@ -1,4 +1,4 @@
-"""Summaries that choose sentences."""
+"""The extractive summarizer."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ def many(count: int, seed: int = 0) -> list[Material]:
     ]
 
 
-def test_what_fits_is_kept_oldest_first() -> None:
+def test_texts_that_fit_are_all_kept_oldest_first() -> None:
     items = [material("Anna: I moved.", number=2, hours=5), material("Ruben: I paid 600 euros.", number=1, hours=1)]
     points = SUMMARIZER.points_of(WEEK, items)
     assert [point.sentence for point in points] == ["Ruben: I paid 600 euros.", "Anna: I moved."]
     assert points[0] == KeyPoint("Ruben: I paid 600 euros.", ("fact:00001",), START + timedelta(hours=1), 0.5, ())
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_no_material_gives_no_points() -> None:
     assert SUMMARIZER.points_of(WEEK, []) == ()
 
 
-def test_the_same_said_twice_is_one_point_that_cites_both() -> None:
+def test_equal_texts_become_one_point_that_cites_both() -> None:
     points = SUMMARIZER.points_of(
         WEEK,
         [
@@ -78,7 +78,7 @@ def test_the_same_said_twice_is_one_point_that_cites_both() -> None:
     assert points == (KeyPoint("Anna: I moved to Porto.", ("fact:00003", "fact:00009"), START, 0.8, ("Anna", "Porto")),)
 
 
-def test_nearly_the_same_is_one_point() -> None:
+def test_near_duplicates_become_one_point() -> None:
     first = "Anna: The new oven was installed at the Harbour Bakery this very morning by three strong people."
     (point,) = SUMMARIZER.points_of(
         WEEK, [material(first, number=1), material(first.replace("was", "has been"), number=2, hours=3)]
@@ -90,7 +90,7 @@ def test_nearly_the_same_is_one_point() -> None:
 @pytest.mark.parametrize(
     ("word", "other"), [("4.20", "4.50"), ("is now", "is not"), ("two sacks", "three sacks"), ("Monday", "Sunday")]
 )
-def test_what_differs_in_a_number_a_negation_or_a_name_is_not_the_same(word: str, other: str) -> None:
+def test_texts_with_other_numbers_negations_or_names_are_not_duplicates(word: str, other: str) -> None:
     text = (
         "Anna: the price of the big country loaf is now 4.20 euros with all taxes included, and that holds for two "
         "sacks of flour delivered early on Monday morning by the mill up in the valley behind the old harbour road."
@@ -123,7 +123,7 @@ def test_importance_decides_among_equals() -> None:
     assert "fact:00999" in {source for point in SUMMARIZER.points_of(WEEK, items) for source in point.source_ids}
 
 
-def test_no_day_takes_all() -> None:
+def test_no_single_day_fills_the_summary() -> None:
     busy = [
         material(f"Anna: note {n} about {'abcdefghij'[n % 10] * 6} flour.", number=n, importance=0.6)
         for n in range(300)
@@ -157,14 +157,14 @@ def test_points_can_be_summarized_again() -> None:
     assert [point.sentence for point in year] == [point.sentence for point in day]
 
 
-def test_more_than_can_be_compared() -> None:
+def test_only_the_most_important_of_very_many_texts_are_compared() -> None:
     items = [material(f"Anna: {n} loaves.", number=n, importance=0.9 if n == 77 else 0.1) for n in range(6000)]
     points = SUMMARIZER.points_of(WEEK, items)
     assert "Anna: 77 loaves." in {point.sentence for point in points}
     assert length(points) <= DEFAULT_BUDGETS[Grain.WEEKLY]
 
 
-def test_the_name_tells_the_settings() -> None:
+def test_the_name_depends_on_the_settings() -> None:
     assert SUMMARIZER.name == "extractive-2"
     assert ExtractiveSummarizer(HashingEmbedder(), DEFAULT_BUDGETS).name == "extractive-2"
     shorter = ExtractiveSummarizer(budgets={Grain.DAILY: 500})
@@ -209,7 +209,7 @@ def test_milestones_come_before_any_amount_of_detail() -> None:
     }
 
 
-def test_what_is_concrete_comes_before_chatter() -> None:
+def test_concrete_texts_come_before_chatter() -> None:
     talk = "We are so very happy and proud and thankful that all of this has become such a wonderful {}."
     places = ("bakery", "harbour", "garden", "market", "winter", "summer", "kitchen", "river", "evening", "journey")
     chatter = [material(f"Ruben: {talk.format(place)}", number=n) for n, place in enumerate(places)]
@@ -218,7 +218,7 @@ def test_what_is_concrete_comes_before_chatter() -> None:
     assert concrete.text in {point.sentence for point in points}
 
 
-def test_what_is_new_comes_before_what_has_been_said() -> None:
+def test_new_content_comes_before_repetition() -> None:
     said = [
         material(f"Anna: The {first} oven and the {second} oven bake bread.", number=10 * n + m)
         for n, first in enumerate(("old", "big", "small", "red", "loud"))
@@ -229,10 +229,8 @@ def test_what_is_new_comes_before_what_has_been_said() -> None:
     assert new.text in {point.sentence for point in points}
 
 
-def test_more_of_a_year_survives_than_by_plain_ways_at_the_same_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the sample's numbers, dates and names; see :mod:`benchmarks.survival`. By default of two of its months."""
+def test_summaries_keep_more_of_a_year_than_simple_baselines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, dates and names of the sample; see :mod:`benchmarks.survival`. By default only two months of it."""
     if not IS_THOROUGH:
         months = tmp_path / "months.jsonl"
         chosen = (line for line in HISTORY.open(encoding="utf-8") if re.search('"conversation_id": "2025-0[14]', line))

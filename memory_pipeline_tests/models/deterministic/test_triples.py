@@ -48,7 +48,7 @@ def asserted(sentences: Sequence[Sentence], message: Message) -> list[Operation]
 
 
 def triples(text: str, name: str | None = "Anna") -> list[str]:
-    """Return what a text asserts, as "INSERT Anna | likes | tea"."""
+    """Return the operations of a text, as "INSERT Anna | likes | tea"."""
     return [f"{made.verb} {made.subject} | {made.predicate} | {made.object}" for made in operations(text, name)]
 
 
@@ -81,13 +81,13 @@ def report() -> str:
 @pytest.mark.parametrize(
     ("sample", "precision", "recall"), [("seen", 0.98, 0.97), ("unseen", 0.97, 0.90), ("fresh", 0.90, 0.65)]
 )
-def test_what_is_made_of_the_labelled_samples(sample: str, precision: float, recall: float) -> None:
+def test_precision_and_recall_on_the_labelled_samples(sample: str, precision: float, recall: float) -> None:
     found = score(SAMPLES / f"triples_{sample}.jsonl")
     assert found.precision >= precision
     assert found.recall >= recall
 
 
-def test_an_operation_says_when_where_and_how_sure() -> None:
+def test_an_operation_has_time_message_and_confidence() -> None:
     (made,) = operations("I live in Porto now.")
     assert made == Operation.of(
         "UPDATE", "Anna", "lives_in", "Porto", confidence=CONFIDENCE["lives_in"], message_ids=("message:0",),
@@ -137,7 +137,7 @@ def test_assertions(text: str, expected: list[str]) -> None:
     assert triples(text) == expected
 
 
-def test_likes_and_dislikes_take_each_other_s_place() -> None:
+def test_likes_and_dislikes_replace_each_other() -> None:
     assert triples("I like tea and long walks.") == [
         "INSERT Anna | likes | tea",
         "DELETE Anna | dislikes | tea",
@@ -208,7 +208,7 @@ ASSERTED = ("I live in Porto", "my sister Maria works at Bosch", "I like tea", "
         "```\n{}\n```",
     ],
 )  # fmt: skip
-def test_what_is_not_asserted_gives_nothing(text: str, frame: str) -> None:
+def test_questions_hedges_and_reports_give_nothing(text: str, frame: str) -> None:
     assert triples(text) != []
     assert triples(frame.format(text)) == []
 
@@ -228,7 +228,7 @@ def test_what_is_not_asserted_gives_nothing(text: str, frame: str) -> None:
         "I almost bought a house.", "My sister would like a dog.", "I was going to study physics.",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_an_assertion(text: str) -> None:
+def test_apparent_assertions_give_nothing(text: str) -> None:
     assert triples(text) == []
 
 
@@ -238,7 +238,7 @@ def test_only_users_assert(role: Role) -> None:
     assert operations("I live in Porto.", role=role) == []
 
 
-def test_who_speaks() -> None:
+def test_the_speaker_is_the_subject() -> None:
     assert triples("My dog has asthma.", name=None) == ["INSERT User's dog | has | asthma"]
     assert triples("I have asthma.", name="Zoë K.") == ["INSERT Zoë K. | has | asthma"]
 
@@ -259,7 +259,7 @@ UNITS = (
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_hostile_repetition_ends(unit: str) -> None:
+def test_hostile_repetition_is_read_quickly(unit: str) -> None:
     text = (unit * (LONG // len(unit) + 1))[:LONG]
     began = time.process_time()
     operations(text)
@@ -303,9 +303,7 @@ WORDS = st.sampled_from(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(WORDS, max_size=25), st.booleans(), st.none() | st.text(min_size=1, max_size=5).filter(str.strip))
-def test_whatever_is_said_gives_valid_operations_and_always_the_same(
-    words: list[str], is_spaced: bool, name: str | None
-) -> None:
+def test_any_message_gives_valid_and_repeatable_operations(words: list[str], is_spaced: bool, name: str | None) -> None:
     text = (" " if is_spaced else "").join(words)
     made = operations(text, name)
     assert made == operations(text, name)
@@ -328,7 +326,7 @@ def test_any_text_is_read(text: str) -> None:
     assert operations(text) == operations(text)
 
 
-def test_the_time_it_was_said_decides_nothing_but_its_own() -> None:
+def test_triples_do_not_depend_on_the_time_of_the_message() -> None:
     text = "I live in Porto and my birthday is 3 May."
     sentences = sentences_of(text)
     later = datetime(2026, 1, 1, tzinfo=UTC)

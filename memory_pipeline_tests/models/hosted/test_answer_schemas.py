@@ -1,4 +1,4 @@
-"""What is taken of a model's answer, what is refused item by item, and what makes all of it invalid."""
+"""Parsers of models' answers: accepted items, rejected items, and invalid answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OPERATION: dict[str, Any] = {
     "confidence": 1,
     "messages": [1],
 }
-#: What else is asked of a fact; an answer without it is taken as well.
+#: Optional fields of a fact.
 WORKING: dict[str, Any] = {
     "durable": None,
     "point_in_time": False,
@@ -59,7 +59,7 @@ KEPT: dict[str, Any] = {
 }
 POINT: dict[str, Any] = {"sentence": "Anna moved.", "sources": [1], "importance": 0.5}
 
-#: Wrong in a field of any kind.
+#: Invalid values for fields of any type.
 HOSTILE: list[object] = [
     None,
     True,
@@ -86,7 +86,7 @@ def extraction(*facts: object, operations: object = (), **more: object) -> str:
     return json.dumps({"summary": "They spoke.", "facts": facts, "operations": operations} | more)
 
 
-def test_a_sound_answer_is_taken_whole() -> None:
+def test_a_valid_answer_is_accepted_whole() -> None:
     summary, facts, operations, refused = read_extraction(extraction(FACT, operations=[OPERATION]))
     assert (summary, refused) == ("They spoke.", 0)
     assert [fact.model_dump() for fact in facts] == [FACT | WORKING]
@@ -101,13 +101,13 @@ def test_verbs_are_read_in_any_case(verb: str) -> None:
     assert (operation.operation, refused) == (verb.strip().upper(), 0)
 
 
-def test_numbers_become_texts_where_a_text_is_wanted() -> None:
+def test_numbers_become_texts_where_a_text_is_expected() -> None:
     given = {**OPERATION, "subject": 7, "object": 40.5}
     _, [fact], [operation], refused = read_extraction(extraction({**FACT, "entities": [1984]}, operations=[given]))
     assert (fact.entities, operation.subject, operation.object, refused) == (["1984"], "7", "40.5", 0)
 
 
-def test_texts_stand_on_one_line() -> None:
+def test_texts_are_put_on_one_line() -> None:
     _, [fact], _, _ = read_extraction(extraction({**FACT, "content": " Anna\n lives\x85in\u2028 Porto. "}))
     assert fact.content == "Anna lives in Porto."
     summary, _, _, _ = read_extraction(extraction(summary=" They\n spoke. " + "x" * 3_000))
@@ -117,13 +117,13 @@ def test_texts_stand_on_one_line() -> None:
 
 @pytest.mark.parametrize("field", FACT)
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:12])
-def test_a_hostile_value_harms_its_own_fact_at_most(field: str, value: object) -> None:
+def test_a_bad_value_rejects_only_its_own_fact(field: str, value: object) -> None:
     sound = [FACT, {**FACT, "content": "Another."}]
     _, facts, _, refused = read_extraction(extraction(*sound, {**FACT, field: value}))
     assert [fact.content for fact in facts[:2]] == ["Anna lives in Porto.", "Another."]
     assert len(facts) + refused == 3
     for fact in facts:
-        fact.model_dump_json().encode()  # a table can hold it
+        fact.model_dump_json().encode()  # so a table can store it
         assert fact.content.strip()
         assert 0 <= fact.importance <= 1
         assert 0 <= fact.confidence <= 1
@@ -132,7 +132,7 @@ def test_a_hostile_value_harms_its_own_fact_at_most(field: str, value: object) -
 
 @pytest.mark.parametrize("field", OPERATION)
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:12])
-def test_a_hostile_value_harms_its_own_operation_at_most(field: str, value: object) -> None:
+def test_a_bad_value_rejects_only_its_own_operation(field: str, value: object) -> None:
     _, _, operations, refused = read_extraction(extraction(operations=[OPERATION, {**OPERATION, field: value}]))
     assert operations[0].model_dump() == OPERATION
     assert len(operations) + refused == 2
@@ -144,7 +144,7 @@ def test_a_hostile_value_harms_its_own_operation_at_most(field: str, value: obje
 
 @pytest.mark.parametrize("field", POINT)
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:12])
-def test_a_hostile_value_harms_its_own_point_at_most(field: str, value: object) -> None:
+def test_a_bad_value_rejects_only_its_own_point(field: str, value: object) -> None:
     points, refused = read_points(json.dumps({"points": [POINT, {**POINT, field: value}]}))
     assert points[0].model_dump() == POINT
     assert len(points) + refused == 2
@@ -154,7 +154,7 @@ def test_a_hostile_value_harms_its_own_point_at_most(field: str, value: object) 
         assert all(number >= 1 for number in point.sources)
 
 
-def test_a_field_that_is_missing_is_refused_and_one_too_many_passed_over() -> None:
+def test_a_missing_field_rejects_the_item_and_an_extra_one_is_ignored() -> None:
     for name in FACT:
         _, facts, _, refused = read_extraction(extraction(FACT, {key: FACT[key] for key in FACT if key != name}))
         assert (len(facts), refused) == (1, 1)
@@ -162,7 +162,7 @@ def test_a_field_that_is_missing_is_refused_and_one_too_many_passed_over() -> No
     assert (fact.model_dump(), refused) == (FACT | WORKING, 0)
 
 
-def test_what_is_durable_of_a_fact_is_taken() -> None:
+def test_durable_fields_of_a_fact_are_read() -> None:
     _, facts, _, refused = read_extraction(extraction(FACT | KEPT, FACT | WORKING | {"object": 40}))
     assert [fact.model_dump() for fact in facts] == [FACT | KEPT, FACT | WORKING | {"object": "40"}]
     assert ([fact.kept_as for fact in facts], refused) == ([MemoryKind.FACT, None], 0)
@@ -173,7 +173,7 @@ def test_what_is_durable_of_a_fact_is_taken() -> None:
 
 @pytest.mark.parametrize("field", WORKING)
 @pytest.mark.parametrize("value", [*HOSTILE, "tool_output", "yes", 1e30, "a\ud800"], ids=lambda value: repr(value)[:12])
-def test_no_fact_is_lost_by_what_is_said_of_its_being_durable(field: str, value: object) -> None:
+def test_bad_durable_fields_do_not_reject_the_fact(field: str, value: object) -> None:
     _, [fact], _, refused = read_extraction(extraction(FACT | KEPT | {field: value}))
     assert (fact.content, refused) == (FACT["content"], 0)
     fact.model_dump_json().encode()
@@ -185,12 +185,12 @@ def test_no_fact_is_lost_by_what_is_said_of_its_being_durable(field: str, value:
         assert getattr(fact, field) is None or getattr(fact, field).strip()
 
 
-def test_of_keys_that_stand_twice_the_last_counts() -> None:
+def test_the_last_of_duplicate_keys_counts() -> None:
     text = extraction(FACT).replace('"importance": 0.5', '"importance": 0.1, "importance": 0.7')
     assert read_extraction(text)[1][0].importance == 0.7
 
 
-def test_numbers_beyond_all_bounds_are_refused() -> None:
+def test_numbers_out_of_range_are_rejected() -> None:
     for name in ("importance", "confidence", "messages"):
         bad = json.dumps({**FACT, name: "?"}).replace('"?"', "[1e999]" if name == "messages" else "1e999")
         text = extraction(FACT).replace(json.dumps([FACT]), f"[{json.dumps(FACT)}, {bad}]")
@@ -199,7 +199,7 @@ def test_numbers_beyond_all_bounds_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("sound", "wrong", "is_taken"), [(1, 0, True), (2, 2, True), (2, 3, False), (0, 1, False)])
-def test_an_answer_with_more_wrong_items_than_right_ones_is_invalid(sound: int, wrong: int, is_taken: bool) -> None:
+def test_an_answer_with_more_invalid_than_valid_items_is_invalid(sound: int, wrong: int, is_taken: bool) -> None:
     items = [*[POINT] * sound, *[{**POINT, "sources": []}] * wrong]
     if is_taken:
         assert read_points(json.dumps({"points": items}))[1] == wrong
@@ -215,7 +215,7 @@ def test_facts_and_operations_are_counted_together() -> None:
         read_extraction(extraction(bad, bad, operations=[OPERATION]))
 
 
-def test_the_reasons_that_are_fed_back_are_few_and_hold_no_values() -> None:
+def test_correction_reasons_are_few_and_contain_no_values() -> None:
     text = extraction(*[{**FACT, "importance": "sk-secret"}] * 1_000)
     with pytest.raises(InvalidAnswerError) as caught:
         read_extraction(text)
@@ -236,7 +236,7 @@ def test_the_reasons_that_are_fed_back_are_few_and_hold_no_values() -> None:
         '{"facts": [1, 2], "operations": [], "summary": "s"}',
     ],
 )
-def test_an_extraction_without_its_frame_is_invalid(text: str) -> None:
+def test_an_extraction_without_its_structure_is_invalid(text: str) -> None:
     with pytest.raises(InvalidAnswerError):
         read_extraction(text)
 
@@ -247,11 +247,11 @@ def test_a_summary_without_points_is_invalid(points: str) -> None:
         read_points(f'{{"points": {points}}}')
 
 
-def test_nothing_to_remember_is_an_answer() -> None:
+def test_an_answer_without_facts_is_valid() -> None:
     assert read_extraction('{"facts": []}') == ("", [], [], 0)
 
 
-def test_halves_of_characters_in_a_summary_are_replaced() -> None:
+def test_lone_surrogates_in_a_summary_are_replaced() -> None:
     assert read_extraction(extraction(summary="Anna \ud83d smiled \ud83d\ude00."))[0] == "Anna ? smiled 😀."
 
 
@@ -264,7 +264,7 @@ JSON = st.recursive(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["summary", "facts", "operations", "points"]), JSON))
-def test_no_object_is_more_than_invalid(answer: dict[str, Any]) -> None:
+def test_any_object_is_read_or_invalid(answer: dict[str, Any]) -> None:
     text = json.dumps(answer)
     with suppress(InvalidAnswerError):
         summary, facts, operations, refused = read_extraction(text)
@@ -275,12 +275,12 @@ def test_no_object_is_more_than_invalid(answer: dict[str, Any]) -> None:
         assert len(points) + refused == len(answer["points"])
 
 
-def test_schemas_tell_models_what_they_need_and_nothing_else() -> None:
+def test_schemas_contain_no_titles_and_docstrings() -> None:
     for answer in (ExtractionAnswer, SummaryAnswer):
         text = json.dumps(schema_of(answer))
         assert '"title"' not in text
         assert "what it is asked for" not in text
-        assert "found it" not in text  # docstrings are for readers of the code
+        assert "in a model's answer" not in text  # no docstrings
     schema = schema_of(ExtractionAnswer)
     assert schema["required"] == ["summary", "facts", "operations"]
     fact = schema["$defs"]["FoundFact"]
@@ -292,20 +292,20 @@ def test_schemas_tell_models_what_they_need_and_nothing_else() -> None:
     assert schema["$defs"]["FoundOperation"]["properties"]["operation"]["enum"] == ["INSERT", "ADD", "UPDATE", "DELETE"]
 
 
-def test_names_and_numbers_are_taken_as_they_are() -> None:
+def test_names_and_numbers_are_read_unchanged() -> None:
     assert read_names('{"names": ["Nadia", "Project Atlas"]}') == ["Nadia", "Project Atlas"]
     assert read_order('{"order": [3, 1, 2]}') == [3, 1, 2]
     assert (read_names('{"names": []}'), read_order('{"order": []}')) == ([], [])
 
 
-def test_a_name_is_there_once_and_there_are_not_too_many() -> None:
+def test_names_are_distinct_and_limited() -> None:
     assert read_names(json.dumps({"names": ["Anna", "ANNA", " an\nna", 1984]})) == ["Anna", "an na", "1984"]
     many = [f"n{number}" for number in range(100)]
     assert read_names(json.dumps({"names": many})) == many[:MOST_NAMES]
 
 
 @pytest.mark.parametrize("wrong", HOSTILE)
-def test_of_names_and_numbers_those_that_are_none_are_refused_one_by_one(wrong: object) -> None:
+def test_invalid_names_and_numbers_are_rejected_one_by_one(wrong: object) -> None:
     names = read_names(json.dumps({"names": ["Anna", wrong, "Tom"]}))
     assert [name for name in names if name in {"Anna", "Tom"}] == ["Anna", "Tom"]
     assert all(isinstance(name, str) and name.strip() and name.isprintable() for name in names)
@@ -317,13 +317,13 @@ def test_of_names_and_numbers_those_that_are_none_are_refused_one_by_one(wrong: 
 
 @pytest.mark.parametrize("read", [read_names, read_order])
 @pytest.mark.parametrize("listed", [None, "x", {"a": 1}, 5, [None], [None, [], "Anna"], [{}, {}, 1]])
-def test_a_list_of_mostly_nothing_is_no_answer(read: Any, listed: object) -> None:
+def test_a_list_of_mostly_invalid_items_is_invalid(read: Any, listed: object) -> None:
     with pytest.raises(InvalidAnswerError) as refusal:
         read(json.dumps({"names": listed, "order": listed}))
     assert "list" in str(refusal.value) or "item 1: " in str(refusal.value)
 
 
-def test_the_schemas_of_a_readers_answers_are_flat() -> None:
+def test_schemas_of_read_answers_are_flat() -> None:
     assert schema_of(NamesAnswer)["required"] == ["names"]
     assert schema_of(NamesAnswer)["properties"]["names"]["maxItems"] == MOST_NAMES
     assert schema_of(OrderAnswer)["properties"]["order"]["items"] == {"type": "integer", "minimum": 1}

@@ -1,4 +1,4 @@
-"""Long input in several questions: nothing is lost, nothing is too long."""
+"""Chunks of long input."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
 
 _PART = re.compile(r"\A<\d+> \(part \d+ of \d+\) ")
-#: Of one to four bytes, so that bytes and characters differ.
+#: One to four bytes each, so that bytes and characters differ.
 _LETTERS = "abcdeüß漢字🥐"
 
 
 def words_of(rng: random.Random) -> list[str]:
-    """Return a few or many words, none of them longer than a part."""
+    """Return a few or many words, each shorter than a part."""
     count = rng.choice([0, 1, 5, 50, 200])
     return ["".join(rng.choices(_LETTERS, k=rng.randint(1, 20))) for _ in range(count)]
 
@@ -30,7 +30,7 @@ def lines_of(*texts: str) -> list[Line]:
 
 @settings(deadline=None)
 @given(st.randoms(use_true_random=True), st.integers(120, 600))
-def test_every_word_of_every_line_is_in_some_chunk_and_no_chunk_is_too_long(rng: random.Random, room: int) -> None:
+def test_chunks_contain_every_word_and_are_not_too_long(rng: random.Random, room: int) -> None:
     texts = [words_of(rng) for _ in range(rng.randint(1, 5))]
     blank = rng.choice([" ", "\n", "\t", " \n ", "\u2003"])
     chunks = chunks_of(lines_of(*map(blank.join, texts)), room)
@@ -47,7 +47,7 @@ def test_every_word_of_every_line_is_in_some_chunk_and_no_chunk_is_too_long(rng:
 
 @settings(deadline=None)
 @given(st.randoms(use_true_random=True))
-def test_the_parts_of_a_line_are_the_line(rng: random.Random) -> None:
+def test_the_parts_of_a_line_add_up_to_the_line(rng: random.Random) -> None:
     text = "".join(rng.choices(f"{_LETTERS}{{}}\x00\x85\u2028  \n", k=rng.choice([1, 100, 1_000, 5_000])))
     chunks = chunks_of([Line(7, "<7>", text)], 120)
     if len(chunks) == 1:
@@ -58,21 +58,21 @@ def test_the_parts_of_a_line_are_the_line(rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("blank", [" ", "\n", "\t", "\r\n"])
-def test_a_long_line_is_cut_between_words(blank: str) -> None:
+def test_a_long_line_is_split_between_words(blank: str) -> None:
     words = [f"word{number}" for number in range(500)]
     chunks = chunks_of(lines_of(blank.join(words)), 120)
     assert len(chunks) > 5
     assert [word for chunk in chunks for word in _PART.sub("", chunk.text).split()] == words
 
 
-def test_a_text_without_a_blank_is_cut_anywhere_but_within_a_character() -> None:
+def test_a_text_without_blanks_is_split_between_characters() -> None:
     text = "漢" * 5_000
     chunks = chunks_of(lines_of(text), 120)
     assert "".join(_PART.sub("", chunk.text) for chunk in chunks) == text
     assert all(count_tokens(chunk.text) <= 120 for chunk in chunks)
 
 
-def test_lines_that_fit_stay_whole_and_together() -> None:
+def test_lines_that_fit_stay_in_one_chunk() -> None:
     chunks = chunks_of(lines_of(*["one two three"] * 100), 120)
     assert all(len(chunk.numbers) > 10 for chunk in chunks[:-1])
     assert [line for chunk in chunks for line in chunk.text.split("\n")] == [
@@ -81,7 +81,7 @@ def test_lines_that_fit_stay_whole_and_together() -> None:
     assert chunks_of([], 120) == []
 
 
-def test_a_line_stands_once_in_a_chunks_numbers_though_its_parts_are_many() -> None:
+def test_a_line_in_many_parts_is_numbered_once_per_chunk() -> None:
     chunks = chunks_of([Line(1, "<1>", "a"), Line(2, "<2>", "b " * 300), Line(3, "<3>", "c")], 120)
     assert all(len(set(chunk.numbers)) == len(chunk.numbers) for chunk in chunks)
     assert {number for chunk in chunks for number in chunk.numbers} == {1, 2, 3}
@@ -89,8 +89,8 @@ def test_a_line_stands_once_in_a_chunks_numbers_though_its_parts_are_many() -> N
     assert chunks[-1].numbers[-1] == 3
 
 
-def test_room_is_what_instructions_and_answer_leave() -> None:
+def test_room_is_the_context_minus_instructions_and_answer() -> None:
     endpoint = ExtractionSettings(model="openai/m", context_tokens=10_000, max_output_tokens=2_000)
     assert room_for(endpoint, "") == 6_400
     assert room_for(endpoint, "x" * 4_000) == 5_600
-    assert room_for(endpoint, "x" * 400_000) == 400  # a question must be possible at all
+    assert room_for(endpoint, "x" * 400_000) == 400  # the smallest room

@@ -1,4 +1,4 @@
-"""Vectors by a hosted model: many texts in a request, whoever pays, and a failure harms nobody else."""
+"""The hosted embedder: batches, payers and failures."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def sent(server: OpenAIServer) -> list[list[str]]:
 
 
 def failed(vectors: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> list[int]:
-    """Return the rows that hold no vector."""
+    """Return the rows without a vector."""
     assert all(row.all() or not row.any() for row in np.isnan(vectors))
     return np.flatnonzero(np.isnan(vectors).any(axis=1)).tolist()
 
 
-def test_texts_become_unit_vectors_in_their_order(lake: Lake, server: OpenAIServer) -> None:
+def test_texts_become_unit_vectors_in_the_given_order(lake: Lake, server: OpenAIServer) -> None:
     made = embedder_of(lake, server.base_url, batch=3)
     texts = [f"text {number}" for number in range(10)]
     server.faults = [Fault("reorder", times=None, every=2)]
@@ -75,13 +75,13 @@ def test_texts_become_unit_vectors_in_their_order(lake: Lake, server: OpenAIServ
     assert made.embed([], []).shape == (0, 16)
 
 
-def test_a_query_is_nobodys(server: OpenAIServer) -> None:
+def test_a_query_is_embedded_without_uses_and_store(server: OpenAIServer) -> None:
     vectors = embedder_of(None, server.base_url).embed(["Where does Anna live?"])
     assert failed(vectors) == []
     assert len(server.requests) == 1
 
 
-def test_the_name_tells_model_and_dimension_and_where_it_is() -> None:
+def test_the_name_contains_model_dimension_and_server() -> None:
     names = {embedder_of(None, f"http://127.0.0.1:{port}/v1").name for port in (1, 2)}
     assert len(names) == 2
     assert all(name.startswith("openai/v-") and name.endswith(" (16)") for name in names)
@@ -91,7 +91,7 @@ def test_the_name_tells_model_and_dimension_and_where_it_is() -> None:
 
 @settings(deadline=None)
 @given(st.randoms(use_true_random=True), st.integers(1, 20))
-def test_batches_hold_each_text_once_and_are_neither_too_many_nor_too_long(rng: object, batch: int) -> None:
+def test_batches_contain_each_text_once_within_the_limits(rng: object, batch: int) -> None:
     draw = rng.choice  # type: ignore[attr-defined]  # hypothesis's own class of Random
     key, budget = "embedding: {api_key: env:KEY}", "budget: {tokens_per_month: 1}"
     own = f"paying: {{{key}}}, limited: {{{budget}}}, both: {{{key}, {budget}}}"
@@ -110,7 +110,7 @@ def test_batches_hold_each_text_once_and_are_neither_too_many_nor_too_long(rng: 
     assert list(made.batches(texts, whose)) == batches
 
 
-def test_a_workspace_with_a_key_of_its_own_pays_with_it(
+def test_a_workspace_with_its_own_key_pays_with_it(
     lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACME_KEY", "sk-acme-0123456789")
@@ -124,7 +124,9 @@ def test_a_workspace_with_a_key_of_its_own_pays_with_it(
     assert "sk-acme" not in str(keys)
 
 
-def test_a_spent_budget_harms_nobody_else(lake: Lake, server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_spent_budget_does_not_affect_other_workspaces(
+    lake: Lake, server: OpenAIServer, caplog: pytest.LogCaptureFixture
+) -> None:
     made = embedder_of(lake, server.base_url, workspaces="acme: {budget: {tokens_per_month: 0}}")
     assert failed(made.embed(["a", "b", "c"], uses(ACME, GLOBEX, ACME))) == [0, 2]
     assert sent(server) == [["b"]]
@@ -132,7 +134,7 @@ def test_a_spent_budget_harms_nobody_else(lake: Lake, server: OpenAIServer, capl
 
 
 @pytest.mark.parametrize("kind", ["401", "500", "malformed", "wrong_dims", "wrong_count", "nan", "zero", "empty"])
-def test_a_batch_that_fails_leaves_its_own_texts_without_vectors(
+def test_a_failed_batch_leaves_only_its_texts_without_vectors(
     lake: Lake, server: OpenAIServer, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     made = embedder_of(lake, server.base_url, batch=2)
@@ -140,28 +142,26 @@ def test_a_batch_that_fails_leaves_its_own_texts_without_vectors(
     server.faults = [Fault(kind, times=None, match="text 5")]
     vectors = made.embed(texts, uses(*[ACME] * 8))
     assert failed(vectors) == [4, 5]
-    assert caplog.text.count("a model did not help") == 1
+    assert caplog.text.count("model call failed") == 1
     server.reset()
     assert failed(made.embed(texts, uses(*[ACME] * 8))) == []
-    assert sent(server) == [["text 4", "text 5"]]  # the others are remembered
+    assert sent(server) == [["text 4", "text 5"]]  # the others are stored
 
 
-def test_a_text_that_is_longer_than_the_model_takes_is_embedded_by_its_beginning(
-    lake: Lake, server: OpenAIServer
-) -> None:
+def test_a_text_longer_than_the_context_is_embedded_by_its_beginning(lake: Lake, server: OpenAIServer) -> None:
     made = embedder_of(lake, server.base_url, context=100)
     texts = ["x" * 400, "y" * 401, "ü" * 300, "🥐" * 101, "short"]
     assert failed(made.embed(texts, uses(*[ACME] * 5))) == []
     assert sent(server) == [["x" * 400, "y" * 400, "ü" * 200, "🥐" * 100, "short"]]
 
 
-def test_half_a_character_in_a_long_query_does_no_harm(server: OpenAIServer) -> None:
+def test_a_lone_surrogate_in_a_long_query_is_replaced(server: OpenAIServer) -> None:
     made = embedder_of(None, server.base_url, context=100)
     assert failed(made.embed(["\ud83d" + "x" * 1_000])) == []
 
 
-def test_texts_that_are_refused_as_too_long_are_halved(lake: Lake, server: OpenAIServer) -> None:
-    """The estimate of tokens is wrong for some scripts, and what a model takes may be set wrong."""
+def test_texts_refused_as_too_long_are_halved(lake: Lake, server: OpenAIServer) -> None:
+    """The estimate of tokens is wrong for some scripts, and `context_tokens` may be too large."""
     made = embedder_of(lake, server.base_url)
     texts = ["a", "b", "L" * 5_000, "c", "d"]
     server.faults = [Fault("context_length", times=None, match="L{1000}")]
@@ -172,18 +172,18 @@ def test_texts_that_are_refused_as_too_long_are_halved(lake: Lake, server: OpenA
     lake.calls.settle()
     again = embedder_of(lake, server.base_url).embed(texts, uses(*[ACME] * 5))
     assert np.array_equal(again, vectors)
-    # What succeeded is remembered; what was refused is tried again.
+    # Successful batches are stored; refused ones are sent again.
     assert len(server.requests) - asked == sum(len(str(batch)) > 1_000 for batch in sent(server)[:asked])
 
 
-def test_a_text_that_cannot_be_made_short_enough_has_no_vector(lake: Lake, server: OpenAIServer) -> None:
+def test_a_text_that_stays_too_long_has_no_vector(lake: Lake, server: OpenAIServer) -> None:
     made = embedder_of(lake, server.base_url)
     server.faults = [Fault("context_length", times=None, match="LL")]
     assert failed(made.embed(["a", "L" * 5_000, "b"], uses(*[ACME] * 3))) == [1]
     assert min(len(text) for batch in sent(server) for text in batch if "L" in text) in range(100, 201)
 
 
-def test_half_a_batch_is_paid_by_those_in_it(lake: Lake, server: OpenAIServer) -> None:
+def test_half_a_batch_is_charged_to_its_own_agents(lake: Lake, server: OpenAIServer) -> None:
     made = embedder_of(lake, server.base_url)
     server.faults = [Fault("context_length")]
     made.embed(["a" * 40, "b" * 40, "c" * 80, "d" * 80], uses(ACME, ACME, GLOBEX, GLOBEX))

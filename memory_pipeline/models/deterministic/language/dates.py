@@ -1,15 +1,15 @@
-"""Dates in text: "yesterday", "last Friday", "in three weeks", "on 7 May", resolved against when it was said.
+"""Dates in text: "yesterday", "last Friday", "in three weeks", "on 7 May", resolved against the day of the message.
 
-Rules that are a choice, since English does not decide them:
+English is ambiguous. These rules decide:
 
-- "last Friday" is the latest one before the day; "next Friday" is the Friday of the next ISO week; "this Friday" is the
-  coming one, today included; "on Friday" looks where its sentence looks, and is left alone in the present tense
-  ("we close on Friday" may be a habit).
-- A date without a year is the nearest one, where one that lies against the direction of its sentence counts as further
-  off: twice as far where the sentence looks back, or ahead in the present tense, and out of reach in the future tense
-  or after "by" or "until". A weekday beside it ("Sunday 12 October") overrules that: the year in which it fits.
-- Words of habit ("every", "usually") leave such dates alone.
-- Days are UTC days, because a message's time is.
+- "last Friday" is the latest Friday before the day, "next Friday" that of the next ISO week, "this Friday" the coming
+  one, today included. "on Friday" follows the tense of its sentence; in the present tense it is not resolved, since
+  "we close on Friday" may be a habit.
+- A date without a year is the nearest one. A date against the tense of its sentence counts as further away, by the
+  factors in :data:`_AGAINST`; after "by" or "until" the tense is the future. A weekday ("Sunday 12 October") overrides
+  this: it selects the year in which it fits.
+- In sentences with words of habit ("every", "usually") neither of the two is resolved.
+- All days are calendar days in the zone of the day that the caller passes.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _SATURDAY = 5
 
 @dataclass(frozen=True, slots=True)
 class DateMention:
-    """A date that a text speaks of.
+    """A date that a text mentions.
 
     Attributes:
-        start: where its words begin in the text.
-        end: where they end.
+        start: start of its words in the text.
+        end: end of its words.
         day: the day, or the first day of the week, weekend, month or year.
-        label: the date at the precision it has: ``2023-05-07``, ``2023-05-06/07`` (a weekend or another range of
-            days, as an ISO 8601 interval), ``2023-W18``, ``2023-06``, ``2022``.
-        is_complete: the text itself already says all of it ("7 May 2023").
+        label: the date at its precision: ``2023-05-07``, ``2023-05-06/07`` (a weekend or another range of days, as an
+            ISO 8601 interval), ``2023-W18``, ``2023-06``, ``2022``.
+        is_complete: whether the text itself is unambiguous ("7 May 2023").
     """
 
     start: int
@@ -59,17 +59,12 @@ class DateMention:
         return datetime(self.day.year, self.day.month, self.day.day, tzinfo=UTC)
 
 
-#: Letters that count as i, s and k where case does not matter, but are none: "Frıday" is no day that we know.
+#: Letters that IGNORECASE treats as i, s and k: "Frıday" is not a weekday.
 _LOOKALIKES = frozenset("ıİſ\N{KELVIN SIGN}")
 
 
 def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
-    """Return the dates that a sentence mentions, in order, none overlapping.
-
-    Args:
-        sentence: the sentence.
-        said_on: the UTC day on which it was said.
-    """
+    """Return the dates that a sentence mentions on the day `said_on`, in order and without overlaps."""
     if _HINTS.isdisjoint(sentence.parts) and not any(char.isdigit() for char in sentence.text):
         return []
     context = _Context(said_on, tense_of(sentence.parts), not _HABIT.isdisjoint(sentence.parts))
@@ -80,7 +75,7 @@ def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
             if not _LOOKALIKES.isdisjoint(match.group()):
                 continue
             if any(start < other.end and other.start < end for other in found):
-                continue  # an earlier, more exact rule has it
+                continue  # an earlier, more specific rule matched
             resolved = resolve(match, context)
             if resolved is not None:
                 is_complete = bool(match.groupdict().get("year"))
@@ -91,8 +86,7 @@ def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
 def with_dates(text: str, mentions: Sequence[DateMention]) -> str:
     """Return `text` with each date in brackets after its words, as in "I went yesterday [2023-05-07].".
 
-    A date that is already complete is left as it is, and of two that say the same in a row ("next Tuesday, 4 February")
-    the second is annotated.
+    Complete dates are not annotated. If two adjacent dates are equal ("next Tuesday, 4 February"), only the second is.
     """
     pieces: list[str] = []
     done = 0
@@ -107,14 +101,14 @@ def with_dates(text: str, mentions: Sequence[DateMention]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What a date's meaning depends on besides its words."""
+    """The context that a date depends on."""
 
     said_on: date
     tense: Tense
     is_habit: bool
 
     def nearest(self, days: Sequence[date], match: re.Match[str]) -> date:
-        """Return the nearest of `days`, those against the direction of the matched words counting as further off."""
+        """Return the nearest of `days`; days against the tense count as further away."""
         start = match.start("month")
         is_deadline = _DEADLINE.search(match.string[max(start - 40, 0) : start])
         tense = Tense.FUTURE if is_deadline else self.tense
@@ -127,7 +121,7 @@ class _Context:
         return min(days, key=distance)
 
 
-#: How much further off a date without a year counts if it lies against the direction of its sentence.
+#: Factor on the distance of a date without a year that is against the tense of its sentence.
 _AGAINST = {Tense.PAST: 6, Tense.PRESENT: 2, Tense.FUTURE: 12, Tense.NONE: 1}
 
 _Resolved = tuple[date, str] | None
@@ -138,7 +132,7 @@ _WEEKDAYS = {"mon": 0, "tue": 1, "wed": 2, "thu": 3, "fri": 4, "sat": 5, "sun": 
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6,
            "seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12}  # fmt: skip
 
-#: These are other words as well, unless they have a capital.
+#: Months and weekdays that are other words unless capitalized.
 _NEEDS_CAPITAL = word_set("may march mar sat sun wed")
 _HABIT = word_set("every each usually often always sometimes normally")
 
@@ -157,8 +151,8 @@ _UNIT = r"(?P<unit>day|week|month|year)s?\b"
 _YEAR = r"(?P<year>(?:19|20)[0-9]{2})\b"
 _WHICH_YEAR = r"(?P<which_year>last|this|next) year\b"
 
-#: What stands before a date that lies ahead, whatever the tense: "I promised to pay by the end of July", "we booked the
-#: hall for 7 May".
+#: Words before a date in the future, whatever the tense: "I promised to pay by the end of July", "we booked the hall
+#: for 7 May".
 _DEADLINE = re.compile(
     r"\b(?:(?:by|until|till|due)\b[a-z0-9 ]{0,24}"
     r"|(?:for|to|from) (?:[a-z]{3,6}day,? )?(?:the )?(?:[0-9]{1,2}(?:st|nd|rd|th)? (?:of )?)?)\Z",
@@ -167,7 +161,7 @@ _DEADLINE = re.compile(
 
 _OF_YEAR = rf"(?:,? {_YEAR}| {_WHICH_YEAR})?"
 
-#: Words one of which is in every sentence with a date, unless it has a digit.
+#: A sentence without one of these and without a digit has no date.
 _HINTS = word_set(
     """
     today tonight yesterday tomorrow ago last next week weekend month year day days weeks months years morning
@@ -188,13 +182,13 @@ def _in(grain: Grain, day: date) -> tuple[date, str]:
 
 
 def _months_from(day: date, months: int) -> date:
-    """Return the first day of the month that lies `months` after the day's."""
+    """Return the first day of the month `months` after that of `day`."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     return date(year, month + 1, 1)
 
 
 def _shifted(day: date, unit: str, count: int) -> tuple[date, str]:
-    """Return the day, week, month or year that lies `count` units after the day's."""
+    """Return the day, week, month or year `count` units after that of `day`."""
     if unit == "day":
         return _on_day(day + count * _DAY)
     if unit == "week":
@@ -205,7 +199,7 @@ def _shifted(day: date, unit: str, count: int) -> tuple[date, str]:
 
 
 def _named(name: str, numbers: dict[str, int]) -> int | None:
-    """Return the number of a month or weekday by its name; None if it may be another word."""
+    """Return the number of a month or weekday, or None if the name may be another word."""
     return None if name in _NEEDS_CAPITAL else numbers[name[:3].lower()]
 
 
@@ -227,7 +221,7 @@ def _calendar_day(match: re.Match[str], context: _Context) -> _Resolved:
     elif context.is_habit:
         return None
     else:
-        # Wide enough to hold a 29 February on either side, whatever the century.
+        # Wide enough for a 29 February on either side, in any century.
         years = list(range(max(today.year - 8, 1), today.year + 9))
     days = [day for year in years if (day := _date(year, month, int(match["day"])))]
     weekday = match["weekday"] and _named(match["weekday"], _WEEKDAYS)
@@ -287,7 +281,7 @@ def _ago(match: re.Match[str], context: _Context) -> _Resolved:
 
 
 def _ahead(match: re.Match[str], context: _Context) -> _Resolved:
-    """Resolve "in three weeks", which in the past is how long something took."""
+    """Resolve "in three weeks"; in the past tense it is a duration."""
     if context.is_habit or context.tense is Tense.PAST:
         return None
     return _shifted(context.said_on, match["unit"].lower(), _count(match["count"]))
@@ -314,7 +308,7 @@ def _month(match: re.Match[str], context: _Context) -> _Resolved:
     elif context.is_habit:
         return None
     else:
-        # The month that it is in is no distance away.
+        # The current month is at distance 0.
         months = [today if n == 0 and month == today.month else date(today.year + n, month, 1) for n in (-1, 0, 1)]
         year = context.nearest(months, match).year
     return _in(Grain.MONTHLY, date(year, month, 1))
@@ -333,7 +327,7 @@ def _rule(
 
 _WHEN = r"(?:in|since|until|till|by|from|of|before|after|during|early|late|mid)[ -]"
 
-#: Tried in this order; words that one has taken are not looked at by those after it.
+#: In order of precedence: words that one rule has matched are not matched again.
 _RULES = (
     _rule(rf"{_YEAR}-(?P<number>[0-9]{{2}})-{_DAY_NUMBER}", _iso_day),
     _rule(rf"(?:{_WEEKDAY},? (?:the )?)?{_RANGE}{_DAY_NUMBER}(?: of)? {_MONTH}{_OF_YEAR}", _calendar_day),

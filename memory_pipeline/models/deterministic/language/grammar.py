@@ -1,8 +1,7 @@
-"""Cut messages into sentences and words, and inflect verbs, in time linear in their length.
+"""Split messages into sentences and words, and find verbs and tenses, in linear time.
 
-Code between fences and quoted lines ("> …") are skipped: they are not what the speaker asserts. Markers of lists and
-headings are dropped. Regular expressions here only ever match runs that are consumed whole, so that no input makes
-them start over.
+Fenced code and quoted lines ("> …") are skipped, since the speaker does not assert them. List and heading markers are
+dropped. The regular expressions use possessive quantifiers, so that no input makes them backtrack.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-#: A longer "sentence" (dictation, a log) is cut at blanks into pieces of at most so many characters.
+#: A longer "sentence" (dictation, a log) is split at blanks into pieces of at most this many characters.
 MAX_LENGTH = 400
 
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _QUOTE = re.compile(r"\s*>")
 _MARKER = re.compile(r"\A\s*(?:[-*•–+]|\d{1,3}[.)]|#{1,6})\s+(?=\S)")
 _EMOJI = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff\ufe0f\u200d"
-#: What may end a sentence: a run of marks, with the quotes and brackets that it closes; or a run of emoji.
+#: Possible end of a sentence: a run of marks with closing quotes and brackets, or a run of emoji.
 _END = re.compile(rf"[.!?…]++[\"'”’»)\]]*+|[。！？؟۔।]++|[{_EMOJI}]++")
 _WORD = re.compile(r"[^\W_]++(?:['’\-][^\W_]++|[.,:]\d++)*+")
 _QUOTES = '"“”„«»'
 _EMOJI_EDGE = re.compile(rf"^[\s{_EMOJI}]++")
 
-#: Where a question begins that follows a statement after a comma: "I have 300 euros a month, can you help me plan?"
+#: Start of a question after a statement and a comma: "I have 300 euros a month, can you help me plan?"
 _REQUEST = re.compile(
     r"(?:,|;|\s[-–—])\s+(?:(?:so|and|but|then|now)\s+)?(?=(?:"
     r"(?:can|could|would|will|do|does|did|is|are|should|shall|have)\s+"
@@ -44,16 +43,16 @@ _REQUEST = re.compile(
     r"|any\s+(?:advice|ideas?|recommendations?|suggestions?|thoughts?|tips?)\b))",
     re.IGNORECASE,
 )
-#: A sentence that begins so states nothing before its question.
+#: A sentence that begins with one of these has no statement before its question.
 _SUPPOSES = word_set("if when whenever whether unless suppose supposing what how who which why where") | word_set(
     "can could would will do does did is are was were should shall have has had"
 )
-#: A statement before a question has so many words at least.
+#: Fewest words of a statement before a question.
 _LEAST_STATED = 4
 
-#: After these a full stop ends no sentence.
+#: A full stop after one of these ends no sentence.
 _ABBREVIATIONS = word_set("mr mrs ms dr prof st vs e.g i.e eg ie approx sr jr ca cf")
-#: After these only if a number follows.
+#: A full stop after one of these ends no sentence if a number follows.
 _BEFORE_NUMBERS = word_set("no nr fig p pp vol")
 
 
@@ -63,9 +62,9 @@ class Sentence:
 
     Attributes:
         text: as written, without list markers, outer quotes and leading emoji; line breaks are blanks.
-        words: its words as written, with contractions and numbers whole: ``I'll``, ``21.50``, ``9:30``.
-        starts: where in `text` each word begins.
-        parts: its words in lower case, contractions cut apart: ``i``, ``'ll``.
+        words: its words as written; contractions and numbers are single words: ``I'll``, ``21.50``, ``9:30``.
+        starts: start of each word in `text`.
+        parts: its words in lower case, contractions split: ``i``, ``'ll``.
     """
 
     text: str
@@ -75,7 +74,7 @@ class Sentence:
 
     @classmethod
     def of(cls, text: str) -> Sentence:
-        """Cut one sentence into words."""
+        """Split one sentence into words."""
         matches = list(_WORD.finditer(text))
         words = tuple([match.group() for match in matches])
         parts: list[str] = []
@@ -89,17 +88,12 @@ class Sentence:
 
     @property
     def is_question(self) -> bool:
-        """True if it ends in a question mark, whatever closes after it."""
+        """Whether it ends with a question mark, perhaps followed by closing quotes or brackets."""
         return "?" in self.text[-4:] or "？" in self.text[-2:] or "؟" in self.text[-2:]
 
 
 def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
-    """Return the sentences of a message, in order.
-
-    Args:
-        text: the message.
-        most: only so many of the first sentences; all of them if None.
-    """
+    """Return the sentences of a message, in order; only the first `most` of them, if given."""
     pieces = (
         piece
         for paragraph in _paragraphs(text)
@@ -111,7 +105,7 @@ def sentences_of(text: str, most: int | None = None) -> list[Sentence]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yield runs of lines that belong together: a list item or a heading each stands alone."""
+    """Yield runs of lines that belong together; each list item and heading is a run of its own."""
     if "\n" not in text:
         if not _FENCE.match(text) and not _QUOTE.match(text):
             yield _MARKER.sub("", text, count=1)
@@ -137,7 +131,6 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _continues(line: str, following: str) -> bool:
-    """Tell whether a line break is only a wrap."""
     return following[:1].islower() or (len(line) >= 60 and line[-1] not in '.!?…:"”)')
 
 
@@ -152,7 +145,7 @@ def _split(paragraph: str) -> Iterator[str]:
 
 
 def _ends_sentence(text: str, start: int, mark: int, end: int) -> bool:
-    """Tell whether the mark at text[mark:end] ends the sentence that began at `start`."""
+    """Return whether the mark at text[mark:end] ends the sentence that begins at `start`."""
     if text[mark] in "。！？؟۔।" or end == len(text):
         return True
     if not text[end].isspace():
@@ -170,7 +163,7 @@ def _ends_sentence(text: str, start: int, mark: int, end: int) -> bool:
 
 
 def _stated_and_asked(sentence: str) -> Iterator[str]:
-    """Cut a question where it follows a statement, which would else count as asked and not as said."""
+    """Split a statement from the question that follows it. Otherwise the statement would count as a question."""
     if "?" in sentence[-4:] and sentence.partition(" ")[0].lower() not in _SUPPOSES:
         for match in _REQUEST.finditer(sentence):
             stated = sentence[: match.start()]
@@ -182,7 +175,7 @@ def _stated_and_asked(sentence: str) -> Iterator[str]:
 
 
 def _unquoted(sentence: str) -> str:
-    """Take away quotes around the whole sentence, and one whose partner stands in another sentence."""
+    """Remove quotes around the whole sentence, and a quote without its partner."""
     around = sentence[:1] in _QUOTES and sentence[-1:] in _QUOTES
     return sentence.strip(_QUOTES) if around or sum(map(sentence.count, _QUOTES)) == 1 else sentence
 
@@ -193,7 +186,7 @@ def _pieces(sentence: str) -> Iterator[str]:
         cut = sentence.rfind(" ", start, start + MAX_LENGTH + 1)
         if cut > start:
             yield sentence[start:cut]
-        else:  # not one blank: no sentence, go on behind it
+        else:  # no blank, so no sentence; skip it
             cut = sentence.find(" ", start + MAX_LENGTH)
             if cut < 0:
                 return
@@ -202,13 +195,11 @@ def _pieces(sentence: str) -> Iterator[str]:
         yield sentence[start:]
 
 
-# Verbs of English: is there one, and does it look back or ahead?
-#
-# There is no grammar here, only word forms that are rarely anything else.
+# Verbs and tenses. There is no parser; the tables list word forms that are rarely anything but verbs.
 
 
 class Tense(Enum):
-    """Where a sentence looks."""
+    """Tense of a sentence; NONE without a verb."""
 
     PAST = "past"
     FUTURE = "future"
@@ -216,7 +207,7 @@ class Tense(Enum):
     NONE = "none"
 
 
-#: Whatever follows one of these as the next word, or the one after it, is nearly always a verb.
+#: One of the two words after one of these is nearly always a verb.
 SUBJECTS = word_set("i we he she they it you who there that this")
 
 BE = word_set("am is are 'm 're be")
@@ -227,7 +218,7 @@ _MODALS = word_set("can could should may might must do does")
 _CONDITIONAL = frozenset(["would", "'d"])
 _FUTURE = word_set("will 'll gonna shall")
 
-#: Past forms that are not made with -ed. Forms equal to the present one (put, cut, let) tell nothing and are left out.
+#: Past forms without -ed. Forms equal to the present (put, cut, let) are ambiguous and left out.
 IRREGULAR_PAST = word_set(
     """
     ate became began bent bit blew bought bound broke brought built burnt came caught chose dealt drank drove dug
@@ -237,7 +228,7 @@ IRREGULAR_PAST = word_set(
     thought threw tore understood undertook upset went woke won wore wove wrote proved quit
     """
 )
-#: Participles, which follow a form of "have" or "be".
+#: Participles after a form of "have" or "be".
 _PARTICIPLES = word_set(
     """
     beaten become begun bitten blown broken chosen done drawn driven drunk eaten fallen flown forgotten forgiven
@@ -245,7 +236,7 @@ _PARTICIPLES = word_set(
     sworn swum taken thrown torn woken worn written born come put cut set let hit hurt cost read
     """
 )
-#: Common verbs in their plain form; their -s form counts as well.
+#: Common verbs in their base form; :func:`is_plain_verb` also accepts their -s form.
 _PLAIN = word_set(
     """
     accept add agree allow arrive ask attend bake become begin believe belong book break bring build buy call carry
@@ -264,7 +255,7 @@ _NOT_PAST = word_set("need feed bed red seed speed hundred indeed wed shed breed
 
 
 def is_verb(word: str) -> bool:
-    """Tell whether a lower-case word (or part of a contraction) is, or may well be, a verb."""
+    """Return whether a lower-case word (or part of a contraction) is probably a verb."""
     return (
         word in BE or word in _WAS or word in _HAVE or word in _MODALS or word in _FUTURE
         or word in _CONDITIONAL or word in IRREGULAR_PAST or is_plain_verb(word) or is_regular_past(word)
@@ -272,12 +263,12 @@ def is_verb(word: str) -> bool:
 
 
 def is_plain_form(word: str) -> bool:
-    """Tell whether a lower-case word is the plain form of a common verb, as in a command."""
+    """Return whether a lower-case word is the base form of a common verb, as in a command."""
     return word in _PLAIN
 
 
 def is_plain_verb(word: str) -> bool:
-    """Tell whether a lower-case word is a common verb in the present."""
+    """Return whether a lower-case word is a common verb in the present tense."""
     return word in _PLAIN or (
         word[-1:] == "s"
         and (
@@ -289,7 +280,7 @@ def is_plain_verb(word: str) -> bool:
 
 
 def has_verb(parts: Sequence[str]) -> bool:
-    """Tell whether a sentence, as :attr:`Sentence.parts`, has a verb, or a subject that must have one."""
+    """Return whether :attr:`Sentence.parts` has a verb, or a subject that must have one."""
     last = len(parts) - 1
     return any(
         is_verb(part) or (place < last and part in SUBJECTS and part not in ("this", "that"))
@@ -298,9 +289,9 @@ def has_verb(parts: Sequence[str]) -> bool:
 
 
 def tense_of(parts: Sequence[str]) -> Tense:
-    """Return where a sentence, as :attr:`Sentence.parts`, looks: ahead, if it has a word of the future at all.
+    """Return the tense of :attr:`Sentence.parts`. Any word of the future makes it FUTURE.
 
-    "is closed" is no past; "has closed" is one. What would be ("I thought I'd go") looks ahead from now.
+    "is closed" is not past; "has closed" is. A conditional ("I thought I'd go") is PRESENT.
     """
     past = present = False
     before = ""
@@ -329,5 +320,5 @@ def tense_of(parts: Sequence[str]) -> Tense:
 
 
 def is_regular_past(word: str) -> bool:
-    """Tell whether a lower-case word looks like a past form with -ed."""
+    """Return whether a lower-case word looks like a past form with -ed."""
     return len(word) > 3 and word.endswith("ed") and word not in _NOT_PAST

@@ -1,8 +1,8 @@
-"""English words and phrases that the rules go by, as tables.
+"""Tables of English words and phrases for the rules of facts and durable memories.
 
-Each would rather miss something than keep what nobody meant to last. Sentences are short, and no repetition here stands
-within another, so that a search takes no time to speak of. To change one is to change what becomes memory: raise the
-extractor's version with it.
+The tables prefer missing a durable sentence to keeping one that was not meant to last. Sentences are short and the
+patterns have no nested repetitions, so searches are fast. A change here changes which facts and memories are
+extracted: raise the extractor's version with it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from memory_pipeline.domain.text.words import stem, word_set
 
 
 def _start(*alternatives: str) -> re.Pattern[str]:
-    """Return a pattern of how a sentence begins, after such words as "and", "please", "Juniper, …"."""
+    """Return a pattern for the start of a sentence, after openers such as "and", "please", "Juniper, …"."""
     return re.compile(rf"{_OPENERS}(?:{'|'.join(alternatives)})", re.IGNORECASE)
 
 
 def _inside(*alternatives: str) -> re.Pattern[str]:
-    """Return a pattern of whole words, anywhere in a sentence."""
+    """Return a pattern that starts at a word boundary, anywhere in a sentence."""
     return re.compile(rf"\b(?:{'|'.join(alternatives)})", re.IGNORECASE)
 
 
@@ -37,7 +37,7 @@ _FROM_NOW_ON = (
 _FIRST = rf"(?:(?:{_FROM_NOW_ON}|by default|in the future),? )?"
 _EACH_TIME = r"(?:whenever|every time|each time|any ?time)"
 
-#: Without one of these a sentence has none of the cues below, and is read no further.
+#: A sentence without one of these has none of the cues below; they are not searched.
 WORDS: Final = word_set(
     """
     address again agreed all allowed always anniversary any anybody anymore anyone apparently appears assume backlog
@@ -53,7 +53,7 @@ WORDS: Final = word_set(
     wednesdays whenever
     """
 )
-#: What agents are asked to do: the verbs of standing instructions.
+#: Tasks for agents: the verbs of standing instructions.
 TASKS: Final = word_set(
     """
     accept add address answer apologise apologize apply ask assign assume attach avoid bill book brief bring buy call
@@ -66,7 +66,7 @@ TASKS: Final = word_set(
     tag talk tell test text translate treat update upload use verify warn write give
     """
 )
-#: What agents are told to stop.
+#: Tasks that agents are told to stop.
 STOPPED: Final = word_set(
     """
     adding apologising apologizing booking calling contacting emailing including mailing mentioning messaging
@@ -74,7 +74,7 @@ STOPPED: Final = word_set(
     suggesting texting
     """
 )
-#: Encouragement and manners of speaking: "always keep going", "never give up", "never say never".
+#: Encouragement and idioms: "always keep going", "never give up", "never say never".
 NO_TASK: Final = re.compile(
     r"(?:keep (?:it up|going|on|fighting|dreaming|smiling|believing|pushing|moving|trying|learning|in touch|that)"
     r"|keep your (?:head|chin|dreams?|spirits?|faith|eyes?|fingers|passion|hopes?|cool|balance|distance)"
@@ -82,7 +82,7 @@ NO_TASK: Final = re.compile(
     r"|talk to me|speak (?:up|from)|share your|open (?:up|to)|use your|show up)\b",
     re.IGNORECASE,
 )
-#: How an agent may be told to be.
+#: Styles that users ask for: "always be brief".
 MANNERS: Final = word_set(
     "brief concise short polite formal informal honest precise clear direct friendly punctual discreet strict"
 )
@@ -96,7 +96,7 @@ ORDER_INSIDE: Final = _inside(
     rf"(?:please|{_ASKING}|make sure (?:to|you)|be sure to|remember to) "
     rf"(?:always|never(?: ever| again)?|{_NOT} ever) {_TASK}"
 )
-#: What is asked for, so that "from now on" or "every Friday" makes it last.
+#: Requests that "from now on" or "every Friday" makes lasting.
 ASKED: Final = _start(rf"{_FIRST}(?:please |just |only |kindly )*(?:{_NOT} |never |always )?{_TASK}")
 ASKED_INSIDE: Final = _inside(rf"(?:please|{_ASKING}) (?:{_NOT} |only |just )?{_TASK}")
 WANTED: Final = _start(rf"{_FIRST}(?:i (?:only )?(?:want|need|expect)|i['’]d (?:like|prefer))\b")
@@ -108,7 +108,7 @@ RECURS: Final = _inside(
     r"|time|weekday)\b(?! life)",
     r"on (?:mon|tues|wednes|thurs|fri|satur|sun)days\b",
 )
-#: What is described, not asked for, comes after these: "write a job that runs every night".
+#: Words before a description instead of a request: "write a job that runs every night".
 DESCRIBED: Final = _inside(r"(?:that|which|who|whose|where|about|script|job|function|class|query|code)\b")
 #: "Give me distances in kilometres, never in miles."
 MANNER: Final = re.compile(
@@ -123,7 +123,7 @@ NO_LONGER: Final = _start(
     r"stop (?P<stopped>[a-z]+)\b(?! (?:that|it|this)\b)",
     rf"{_NOT} {_TASK}.{{1,200}}\b(?:ever again|ever|any ?more|again)\b",
 )
-#: What is asked for until then only.
+#: Limits of a temporary request.
 BOUNDED: Final = _inside(r"(?:until|till|before|today|tonight|this (?:week|month|time)|for (?:now|today))\b")
 #: "Call me Annie"; "call me later" has no name.
 CALL_ME: Final = re.compile(
@@ -151,23 +151,23 @@ ALLOWED: Final = _inside(
     r"(?:allowed|permitted|forbidden|prohibited|mandatory|compulsory|obligatory|banned|off limits"
     r"|required (?:to|for|by|in|on|at|before))\b(?! to (?:think|feel|say|know|worry|laugh|cry|complain|ask|look|be)\b)"
 )
-#: What these are allowed was meant once.
+#: Subjects of a permission that is not a general rule.
 POINTING: Final = word_set("it that this you he she they i we which what who everything nothing there")
 _EVERYONE = (
     r"(?:(?:every|each|all|any|no|only|both|the|our|new|a|an|customers?|staff|employees|guests?|visitors?|orders?"
     r"|invoices?|refunds?|payments?|requests?)\b(?: [\w'’%€$-]+){0,8}|everyone|everybody|nobody|no one|anyone|anybody)"
 )
-#: "Every invoice must be signed": a duty of things and of people; what is guessed ("it must be nice") has a pronoun.
+#: "Every invoice must be signed": a duty. Guesses ("it must be nice") have a pronoun as subject.
 MUST: Final = _start(
     rf"(?P<subject>{_EVERYONE}) (?P<must>must|shall|has to|have to|needs to|need to)"
     r"(?: not| never| always| only| also)* (?P<verb>[a-z]+)(?: (?P<participle>[a-z]+))?"
 )
-#: What makes it a duty for good, where it is one thing's.
+#: Words that make the duty of a single thing a lasting one.
 EVER: Final = _inside(
     r"(?:always|never|at all times|at night|overnight|before|after|whenever|when|unless|without|only)\b"
 )
 MUST_EVER: Final = _inside(r"(?:we|they|there|nobody|no one|everyone) must (?:always|never)\b")
-#: Of whom one may say "has to", and mean a rule.
+#: Subjects with which "has to" states a rule.
 QUANTIFIED: Final = word_set("every each all any no only customers staff employees guests visitors")
 #: Feelings and guesses after "must".
 GUESSED: Final = word_set(
@@ -176,7 +176,7 @@ GUESSED: Final = word_set(
 MAY: Final = _start(
     rf"(?:(?:no one|nobody|no \w+|only \w+(?: \w+){{0,3}}) may|(?:\w+ ){{1,4}}may (?:only|never)) {_TASK}"
 )
-#: What a house does always or never; "we always have fun" is no rule.
+#: Rules of a business: "we never give refunds", but not "we always have fun".
 WE_NEVER: Final = _inside(rf"we (?:always|never|only ever|{_NOT} ever|only) {_TASK}")
 HOUSE_TASKS: Final = word_set(
     """
@@ -196,7 +196,7 @@ DECIDED: Final = re.compile(
     r"|\b[Ii]t (?:is|was|has been) decided (?:to|that)\b"
 )
 
-#: Predicates that hold for long, beside those that are named by their family, as ``has_sister``.
+#: Lasting predicates, besides families such as ``has_sister``.
 LASTING: Final = word_set(
     """
     address allergic_to also_known_as born_in born_on comes_from drives email engaged_to graduated_from is is_called
@@ -204,11 +204,11 @@ LASTING: Final = word_set(
     """
 )
 LASTING_FAMILY: Final = "has_"
-#: Of these some hold for now.
+#: Lasting predicates that may also hold only for now.
 CHANGING: Final = word_set("drives is lives_in located_in plays studies studies_at works_as works_at")
-#: What one may suppose of somebody; what people think that they are is mostly no supposition.
+#: Predicates of suppositions. "I think I am …" is mostly not a supposition.
 SUPPOSABLE: Final = LASTING - {"is", "is_called", "plays"}
-#: What one has for long.
+#: Objects of lasting "has": family, pets, illnesses.
 HELD: Final = word_set(
     """
     daughter daughters son sons kid kids child children twin twins brother brothers sister sisters sibling siblings dog
@@ -218,7 +218,7 @@ HELD: Final = word_set(
 )
 LIKINGS: Final = word_set("likes dislikes prefers")
 LIKING_FAMILY: Final = "favourite_"
-#: What is liked in passing.
+#: Objects of a momentary liking.
 IN_PASSING: Final = _inside(
     r"(?:how|seeing|hearing|your|new|being|having|it|idea|that|this|these|those|here|there|pics?|photos?|vibes?|look"
     r"|feeling|way|sound|chatting|talking|you)\b"
@@ -234,7 +234,7 @@ PREFERENCE: Final = _inside(
     rf"i (?:{_NOT}|never) (?:eat|drink|smoke)\b(?! (?:it|that|this|much|there|yet|enough|alone)\b)",
     r"i only (?:eat|drink)\b",
 )
-#: "The alarm code is 4411": what names or numbers something.
+#: "The alarm code is 4411": names and numbers of things.
 _WHOSE = r"(?:my|our|the|(?-i:[A-Z])\w+['’]s)"
 _VALUE = r"(?=[\"“']?(?:[\w+./:-]*\d|[\w.+-]+@|https?:|www\.|[a-z0-9-]+\.[a-z]{2,6}\b))"
 IDENTIFIED: Final = _inside(
@@ -248,7 +248,7 @@ IDENTIFIED: Final = _inside(
     r"(?:\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
 )
 
-#: How things stand now.
+#: A state at this moment.
 NOW: Final = _inside(
     r"(?:currently|right now|at the moment|at present|presently|as of (?:now|today|this)|today|tonight"
     r"|this (?:morning|afternoon|evening|week|month)|just now|for now|for the moment|in stock|out of stock|sold out)\b"
@@ -263,7 +263,7 @@ STANDS: Final = _inside(
     rf"\b(?:is|are|have|has|holds?|costs?|stands? at){_QUANTITY}",
 )
 
-#: "I have noticed that …", with what comes again and again.
+#: "I have noticed that …", before a regularity.
 NOTICED: Final = _start(
     r"(?:i|we)(?:['’]ve| have)? (?:noticed|observed|realised|realized)\b",
     r"(?:it (?:seems|looks like|appears)|apparently|it turns out)\b",
@@ -272,7 +272,7 @@ REGULAR: Final = _inside(
     r"(?:always|usually|often|never|tends? to|whenever|mostly|every (?:day|week|month|spring|summer|autumn|winter|time"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|on (?:mon|tues|wednes|thurs|fri|satur|sun)days)\b"
 )
-#: What makes an assertion a supposition, at its beginning and inside: without it, it asserts.
+#: Words that make an assertion a supposition, at its start and inside. Without them the sentence asserts.
 SUPPOSED_START: Final = _start(
     r"(?:i (?:think|believe|guess|suppose|assume|reckon|hear|heard)(?: that)?|it seems(?: that)?|apparently|maybe"
     r"|perhaps|probably|possibly|supposedly|as far as i know|if i remember (?:right|rightly|correctly)"
@@ -280,13 +280,13 @@ SUPPOSED_START: Final = _start(
 )
 SUPPOSED_INSIDE: Final = re.compile(r" (?:probably|apparently|possibly|supposedly|presumably|maybe)(?= [a-z])")
 
-#: Nothing is meant in earnest, or now.
+#: Words of jokes and fiction.
 NOT_MEANT: Final = _inside(
     r"(?:joke|joking|kidding|jk|haha|lol|hypothetically|imagine|pretend|song|movie|lyrics|dream(?:ed|t)?|would have"
     r"|once upon)\b"
 )
 CONDITION: Final = _start(r"(?:if|unless|suppose|when i was|back when|as if)\b")
-#: "Remember that the alarm code is 4411": kept, whatever it is.
+#: "Remember that the alarm code is 4411": durable, whatever it says.
 REMEMBER: Final = _start(
     r"(?:remember|note|keep in mind|bear in mind|don['’]t forget|do not forget|for the record|fyi|for your records)"
     r"(?: that|:|,) "
@@ -294,10 +294,7 @@ REMEMBER: Final = _start(
 )
 
 
-# English words and openings by which the extractor judges a sentence, as tables.
-#
-# Each is a heuristic, short enough to be read and wrong at times. To change one is to change what becomes memory: raise
-# the extractor's version with it.
+# Words and openings for kinds and importance of facts. These are heuristics and sometimes wrong.
 
 
 def _anywhere(*alternatives: str) -> re.Pattern[str]:
@@ -321,7 +318,7 @@ PHATIC = word_set(
     """
 )
 
-#: Openings by which one asks, offers, consoles or takes leave.
+#: Openings of questions, offers, consolation and goodbyes.
 PROMPT = re.compile(
     r"(?:(?:just|please|and|so|but|well|ok|okay|anyway|wow|by the way),? )?(?:let me know|thank(?:s| you) for|feel free"
     r"|how about|what about|what an?|tell me (?:about|how|what|when|if|more|where|why|in)|keep me (?:posted|updated)"
@@ -332,16 +329,16 @@ PROMPT = re.compile(
     re.IGNORECASE,
 )
 
-#: What one asks an agent to do, or to do for good.
+#: Openings of instructions, single or standing.
 INSTRUCTION_START = re.compile(
     r"(?:(?:and|but|so|also|then|ok|okay|well|now|oh|yes|no),? )*(?:please|always|never|don['’]t|do not|from now on"
     r"|make sure|remember (?:to|that)|remind|note (?:that|down)|stop|call me|give me|send me|avoid|no more"
     r"|write (?:that|this|it) down)\b",
     re.IGNORECASE,
 )
-#: A sentence that begins with a verb and one of these asks for something ("Fix the thermostat") …
+#: A sentence that begins with a verb and one of these is an instruction ("Fix the thermostat") …
 IMPERATIVE_OBJECTS = word_set("a an the it them him her me us my our your this that these those something everything")
-#: … but not with these, where "I" was left out ("Love the colour").
+#: … except with these verbs, where "I" is omitted ("Love the colour").
 ELLIPTIC_VERBS = word_set("love like hate enjoy need want hope wish mean sound seem feel look see miss read")
 INSTRUCTION_INSIDE = _anywhere(
     "i want you to", "i['’]d like you to", "i need you to", "remind me", "tell me to", "never (?:again )?suggest",
@@ -349,7 +346,7 @@ INSTRUCTION_INSIDE = _anywhere(
     "you (?:should|must) (?:always|never)",
 )  # fmt: skip
 
-#: What one likes and does not, may have and may not.
+#: Likes, dislikes, diets and allergies.
 PREFERENCE_OPENING = _anywhere(
     "(?:i|we|you|he|she|they)(?: (?:really|absolutely|just|also|both|always|still|do))? (?:like|love|adore|prefer|hate|"
     "dislike|enjoy|don['’]t (?:like|eat|drink)|likes|loves|adores|prefers|hates|enjoys)",
@@ -357,7 +354,7 @@ PREFERENCE_OPENING = _anywhere(
     "can['’]t stand", "would rather", "obsessed with", "keen on",
 )  # fmt: skip
 
-#: What is meant to be. A verb of the future and a coming date count as well.
+#: Plans. The future tense and a future date count as well.
 PLAN = _anywhere(
     "(?:going|planning|hoping|about) to", "planning", "thinking (?:of|about)", "considering", "looking into",
     "(?:plans?|intends?|hopes?|wants?) to", "(?:love|like) to", "looking forward", "can['’]t wait", "let['’]s",
@@ -370,7 +367,7 @@ FIRST_PERSON = word_set("i me my mine myself we us our ours ourselves")
 SECOND_PERSON = word_set("you your yours yourself")
 THIRD_PERSON = word_set("he she they his her their him them")
 
-#: What one should not get wrong.
+#: Facts that are dangerous to get wrong.
 DANGERS = word_set(
     """
     allergic allergy allergies asthma danger dangerous diabetes diabetic emergency epilepsy forbidden intolerant
@@ -378,13 +375,13 @@ DANGERS = word_set(
     """
 )
 
-#: What makes an instruction a standing one.
+#: Words that make an instruction a standing one.
 STANDING = word_set("always never every each")
 
-#: A sentence that begins with one of these leans on the one before it.
+#: A sentence that begins with one of these depends on the previous one.
 LEANING = word_set("he she it they his her its their that this those these")
 
-#: Stems of words that mark a turn in a life or a business, a duty or a danger.
+#: Stems of words for a turning point in a life or business, a duty or a danger.
 MILESTONES = frozenset(
     stem(word)
     for word in word_set(

@@ -1,9 +1,9 @@
-"""Names of people, places and things: words that English writes with a capital.
+"""Names of people, places and things: words that English capitalizes.
 
-A capital inside a sentence makes a name. At the beginning of a sentence every word has one, so there it counts only
-if the word is not a common one and something else speaks for it: the same word has a capital inside another sentence
-of the message, it is the speaker's name, the next word has a capital too, more than its first letter is a capital
-("LGBTQ"), or it is a singular subject without an article ("Aldo has …", "Elise's …"). Texts in capitals have no names.
+A capitalized word inside a sentence is a name. The first word of a sentence is a name only if it is uncommon and has
+further evidence: it is capitalized inside another sentence of the message, it is the speaker's name, the next word is
+capitalized too, it has more capitals ("LGBTQ"), or it is a singular subject without an article ("Aldo has …",
+"Elise's …"). Texts in capitals have no names.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.deterministic.language.grammar import Sentence
 
-#: Longer runs of capitals are headings.
+#: Most words of a name; longer runs of capitalized words are headings.
 _LONGEST_NAME = 5
-#: Small words that stand inside names: "Loaf of the Year".
+#: Lower-case words inside names: "Loaf of the Year".
 _LINKS = frozenset(["of", "of the", "de", "da", "del", "di", "la", "le", "van", "van der", "von", "&"])
 
-#: The title of a book or film: capitals in quotes.
+#: The title of a book or film: capitalized, in quotes.
 _TITLE = re.compile(r"[\"“„«]([A-Z][\w'’]* [^\"“”«».!?]{1,60})[\"”»]")
 
-#: Written with a capital, but no names. Days and months are dates.
+#: Capitalized words that are no names. Days and months are dates.
 _NOT_NAMES = word_set(
     """
     monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays
@@ -44,26 +44,24 @@ _NOT_NAMES = word_set(
     yesterday today tomorrow tonight
     """
 )
-#: Capitals that make one name with a possessive before them.
+#: Words that form one name with a possessive before them: "Valentine's Day".
 _AFTER_POSSESSIVE = word_set("Day Eve College Hospital School Church Square Park")
-#: Verbs of a singular subject. A first word before one of these, without an article, is mostly a name.
+#: Verbs in the singular. The first word before one of these, without an article, is mostly a name.
 _SINGULAR_VERBS = word_set(
     """
     is was has had will can would could did does says thinks wants asks tells gets gives takes makes likes loves
     hates starts lives works plays needs turns agrees knows pays wins brings comes goes keeps runs
     """
 )
-#: Verbs of several subjects, and adverbs that stand before a verb.
+#: Verbs in the plural, and adverbs that precede a verb.
 _PLURAL_VERBS = word_set("are 're were have 've do")
 _BEFORE_VERBS = word_set("never always also really only still just usually often")
 
 
 def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[tuple[str, ...]]:
-    """Return the names in each of a message's sentences, as written, without possessive 's, each once.
+    """Return the distinct names in each sentence of one message, as written, without possessive 's.
 
-    Args:
-        sentences: all sentences of one message: what is a name in one is a name in the others.
-        speaker: who says it, if a name is known.
+    A name in one of the sentences is a name in all, and so is that of the speaker.
     """
     known = {speaker.lower()} if speaker else set()
     for sentence in sentences:
@@ -76,9 +74,9 @@ def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[
 
 
 def subject_of(text: str) -> str | None:
-    """Return the name with which a text begins: "Alice" of "Alice's sister likes tea". It is what the text is about.
+    """Return the name with which a text begins, its subject: "Alice" for "Alice's sister likes tea".
 
-    "The user" is ``User``. None if the text begins with no name.
+    "The user" gives ``User``. A text that begins with no name gives None.
     """
     for sentence in sentences_of(text, 1):
         if sentence.parts[:2] == ("the", "user") or sentence.parts[:1] == ("user",):
@@ -102,7 +100,7 @@ def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
     titles = [match for match in _TITLE.finditer(sentence.text) if match[1][-1].isalnum()]
     names = [match[1] for match in titles]
     run: list[str] = []
-    end = 0  # where the run so far ends in the text
+    end = 0  # end of the current run in the text
     for place, (word, start) in enumerate(zip(words, sentence.starts, strict=True)):
         bare = _bare(word)
         if any(match.start() < start < match.end() for match in titles):
@@ -115,7 +113,7 @@ def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
             names.append(" ".join(run))
             run = []
         run += [between, bare] if between and joined else [bare]
-        # A possessive ends a name ("Elise's Rye" are two), but for "Valentine's Day".
+        # A possessive ends a name ("Elise's Rye" is two names), except "Valentine's Day".
         following = words[place + 1] if place + 1 < len(words) else ""
         if bare != word and following in _AFTER_POSSESSIVE:
             run[-1] = word
@@ -125,7 +123,7 @@ def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
 
 
 def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) -> bool:
-    """Tell whether a word with a capital is a name where it stands."""
+    """Return whether a capitalized word is a name at its position."""
     lower = word.lower()
     if not _is_initial(sentence, place) or lower in known or not word[1:].islower():
         return True
@@ -137,7 +135,7 @@ def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) 
 
 
 def _follows_name(words: Sequence[str], first: str) -> bool:
-    """Tell whether words that come after a sentence's first word make that a name."""
+    """Return whether the words after a sentence's first word show that it is a name."""
     following = words[-1] if words[0] == "and" else words[0]
     if following[0].isupper():
         return _may_be_name(_bare(following)) or (following == "I" and len(words) > 1)
@@ -147,7 +145,7 @@ def _follows_name(words: Sequence[str], first: str) -> bool:
 
 
 def _is_initial(sentence: Sentence, place: int) -> bool:
-    """Tell whether a word begins the sentence, or something quoted or after a colon in it."""
+    """Return whether a word begins the sentence, a quotation, or the part after a colon."""
     start = sentence.starts[place]
     return place == 0 or sentence.text[start - 1] in '"“„«(' or sentence.text[max(start - 2, 0) : start] == ": "
 

@@ -1,7 +1,7 @@
-"""Times that a question names, as ranges of days: "in May", "the first week of 2024", "4月29日", "letzte Woche".
+"""Date ranges in a question: "in May", "the first week of 2024", "4月29日", "letzte Woche".
 
-English dates are those of :mod:`memory_pipeline.models.deterministic.language.dates`; this module adds parts of months
-and years, seasons, dates in numbers (15.01.2024), and dates in German, Chinese and Japanese.
+English dates are resolved by :mod:`memory_pipeline.models.deterministic.language.dates`. This module adds parts of
+months and years, seasons, numeric dates (15.01.2024), and dates in German, Chinese and Japanese.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _DAY: Final = timedelta(days=1)
-#: Of a longer question no dates are sought.
+#: A longer question is not searched for dates.
 _LONGEST: Final = 2_000
 
 
 class DateRange(NamedTuple):
-    """Days that a text names: the first, the last, and where its words begin and end in the text."""
+    """A range of days in a text: first and last day (inclusive), and the span of its words."""
 
     first: date
     last: date
@@ -34,14 +34,10 @@ class DateRange(NamedTuple):
 
 
 def date_ranges(text: str, today: date) -> list[DateRange]:
-    """Return the days that a question names, in order, none overlapping.
+    """Return the date ranges that a question mentions, in order and without overlaps.
 
-    A month or a day without a year is the nearest, as the question's tense tells. What lies before or after a date
-    ("before May", "since Friday") is no range of days, and is left out.
-
-    Args:
-        text: the question; of more than 2,000 characters nothing is read.
-        today: the day on which it is asked.
+    A month or day without a year is the nearest one in the direction of the question's tense. Open ranges ("before
+    May", "since Friday") are left out. A question longer than 2,000 characters gives none.
     """
     if len(text) > _LONGEST:
         return []
@@ -53,21 +49,21 @@ def date_ranges(text: str, today: date) -> list[DateRange]:
     return sorted(found, key=lambda span: span.start)
 
 
-#: These stand before a date that bounds a time and is not meant itself; and behind one, in Chinese and Japanese.
+#: Words before a date that make it the bound of an open range; in Chinese and Japanese they follow it.
 _OPEN = re.compile(r"\b(?:after|before|since|till|until|by|nach|vor|seit|bis)(?: the| dem| zum)? $", re.IGNORECASE)
 _OPEN_AFTER = re.compile("以前|之前|以后|之后|以後|より前|まで|から")
 
 
 def _english(text: str, today: date) -> Iterator[DateRange]:
     for mention in dates_in(Sentence.of(text), today):
-        # "since Friday", "by May" are expressions of their own there.
+        # `dates_in` includes "since" and "by" in an expression such as "since Friday".
         if not _OPEN.match(f"{text[mention.start : mention.end].partition(' ')[0]} "):
             first, last = _days(mention.label)
             yield DateRange(first, last, mention.start, mention.end)
 
 
 def _days(label: str) -> tuple[date, date]:
-    """Return first and last day of a date, from the label of a :class:`DateMention`."""
+    """Return the first and last day of the label of a :class:`DateMention`."""
     day, slash, last = label.partition("/")
     if slash:
         first = date.fromisoformat(day)
@@ -136,7 +132,6 @@ def _by_rules(text: str, today: date) -> Iterator[DateRange]:
 
 
 def _year_of(match: re.Match[str], today: date, month: int) -> int:
-    """Return the year that is named, or else that of the latest such month."""
     return int(match["year"]) if match["year"] else today.year - (month > today.month)
 
 
@@ -184,7 +179,7 @@ def _part(match: re.Match[str], today: date) -> _Range:
 
 
 def _season(match: re.Match[str], today: date) -> _Range:
-    """Resolve "summer 2021", "last summer", "letzten Sommer"; a winter begins in the December before its year."""
+    """Resolve "summer 2021", "last summer", "letzten Sommer". Winter 2021 begins in December 2020."""
     start = _SEASONS[match["season"].lower()]
     year = int(match["year"]) - (start == _DECEMBER) if match["year"] else today.year - (start >= today.month)
     years, month = divmod(year * 12 + start + 2, 12)

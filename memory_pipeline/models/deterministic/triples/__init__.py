@@ -1,6 +1,6 @@
-"""Triples by rules: what a user's message simply asserts.
+"""Extract triples from users' messages by rules.
 
-Read :mod:`.operations` first; predicates are added to :mod:`.patterns`.
+Read :mod:`.extractor` first. Add predicates to :mod:`.patterns`.
 """
 
 from memory_pipeline.models.deterministic.triples.extractor import Assertions, confidence_of

@@ -1,4 +1,4 @@
-"""Clauses: their subject and their verb."""
+"""Read the subject and the verb of a clause."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SpokenTriple(NamedTuple):
-    """What is said of whom."""
+    """A triple that a sentence asserts, with the operation on it."""
 
     verb: Verb
     subject: str
@@ -24,17 +24,17 @@ class SpokenTriple(NamedTuple):
 
 
 class ClauseSubject(NamedTuple):
-    """Of whom a clause speaks.
+    """The subject of a clause.
 
     Attributes:
-        name: as it is stored.
-        person: how its verb is inflected: "i" ("I live"), "s" ("Tom lives") or "p" ("my parents live").
-        is_named: it is a name, of a person or of a thing.
-        is_thing: it is no person.
-        end: the word after it.
-        relation: it is somebody's relation without a name: the owner, and the relation.
-        found: what is said by the subject alone: "my sister Maria".
-        has_aside: a comma parts it from its verb: "my brother, who you met, lives".
+        name: the stored subject.
+        person: inflection of its verb: "i" ("I live"), "s" ("Tom lives") or "p" ("my parents live").
+        end: position of the word after it.
+        is_named: whether it is a name, of a person or a thing.
+        is_thing: whether it is a thing, as in "the rent".
+        relation: for a relative without a name: the owner and the predicate.
+        found: triples asserted by the subject alone: "my sister Maria".
+        has_aside: whether an aside separates it from its verb: "my brother, who you met, lives".
     """
 
     name: str
@@ -53,13 +53,9 @@ def relation_of(word: str) -> str:
 
 
 class Subjects:
-    """Reads subjects from one sentence.
+    """Read the subjects of one sentence.
 
-    Args:
-        tokens: its words.
-        phrases: the same sentence's phrases.
-        speaker: who "I" is.
-        names: words in lower case that are parts of names in the message.
+    `speaker` is the name for "I"; `names` has the lower-case words of all names in the message.
     """
 
     def __init__(self, tokens: Sequence[Token], phrases: Phrases, speaker: str, names: frozenset[str]) -> None:
@@ -70,7 +66,7 @@ class Subjects:
         self._names = names
 
     def subject(self, place: int) -> ClauseSubject | None:
-        """Read the subject that begins at a word."""
+        """Return the subject that begins at a position, or None."""
         if place >= len(self._tokens):
             return None
         word = self._words[place]
@@ -87,7 +83,7 @@ class Subjects:
         return relation or self._aside(ClauseSubject(name, "s", end, is_named=True))
 
     def name_end(self, place: int) -> int:
-        """Return where the name that begins at a word ends; the word itself if there is none."""
+        """Return the end of the name that begins at `place`; `place` itself if there is none."""
         first = self._tokens[place]
         if not first.is_capital or first.word in nouns.NOT_NAMES or len(first.word) < 2:
             return place
@@ -106,7 +102,7 @@ class Subjects:
         return end
 
     def relation(self, owner: str, place: int) -> ClauseSubject | None:
-        """Read what follows "my" or "Nadia's": "sister", "older sister Maria", "sister's name is"."""
+        """Read a relation after "my" or "Nadia's": "sister", "older sister Maria", "sister's name is"."""
         begin = place
         while place < len(self._tokens) and self._words[place] in nouns.RELATION_ADJECTIVES:
             place += 1
@@ -145,7 +141,7 @@ class Subjects:
         return subject
 
     def _thing(self, place: int) -> ClauseSubject | None:
-        """Read "rent" of "the rent costs": up to four words before the verb."""
+        """Read a thing, at most four words before its verb: "rent" in "the rent costs"."""
         for end in range(place, min(place + 5, len(self._tokens))):
             if self._tokens[end].is_cut_off and self._tokens[end].gap.strip() not in ("-", "'"):
                 return None
@@ -159,11 +155,8 @@ class Subjects:
         return None
 
 
-# Verbs of clauses: which one, in what form, and whether it is denied.
-
-
 class Said(NamedTuple):
-    """A verb as it stands: its plain form, how it is said, whether it is denied, and the word after it."""
+    """A verb in a sentence: its base form, its form, whether it is negated, and the position of the next word."""
 
     lemma: str
     form: Form
@@ -172,7 +165,7 @@ class Said(NamedTuple):
 
 
 def _inflected() -> dict[str, list[tuple[str, str]]]:
-    """Return each form of each verb of the patterns: its plain form, and base, s, ing, past or participle."""
+    """Map each inflected verb of the patterns to its base forms and form names (base, s, ing, past, participle)."""
     forms: dict[str, list[tuple[str, str]]] = {}
     for pattern in PATTERNS:
         for lemma in pattern.says.split()[0].split("|"):
@@ -196,18 +189,14 @@ _HAVE: Final = {"i": ("have", "'ve"), "s": ("has", "'s"), "p": ("have", "'ve")}
 
 
 class Verbs:
-    """Reads verbs from one sentence.
-
-    Args:
-        tokens: its words.
-    """
+    """Read the verbs of one sentence."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._words = [token.word for token in tokens]
 
     def verbs(self, subject: ClauseSubject, place: int) -> list[Said]:
-        """Return how the verb of a subject that begins at a word may be read, best first."""
+        """Return the possible readings of the subject's verb at a position, best first."""
         person = subject.person
         if place < len(self._words) and self._tokens[place].is_cut_off and not subject.has_aside:
             return []
@@ -230,7 +219,7 @@ class Verbs:
         return said
 
     def _helped(self, person: str, denied: bool, place: int) -> list[Said]:
-        """Read "do", "used", "was" and "can" with the verb that they help."""
+        """Read the auxiliaries "do", "used", "was" and "can" with their verb."""
         word, following = self._words[place], self._words[place + 1 : place + 2]
         said: list[Said] = []
         if word == ("does" if person == "s" else "do"):
@@ -249,14 +238,12 @@ class Verbs:
         return said
 
     def _being(self, denied: bool, place: int) -> list[Said]:
-        """Read what follows "am" or "is"."""
         negated, place = self.denied(place)
         denied |= negated
         going = [Said(lemma, Form.GOING, denied, place + 1) for lemma in self._lemmas(place, "ing")]
         return going or [Said("be", Form.PRESENT, denied, place)]
 
     def _having(self, denied: bool, place: int) -> list[Said]:
-        """Read what follows "have" or "has"."""
         negated, place = self.denied(place)
         denied |= negated
         if self._words[place : place + 1] == ["been"]:
@@ -280,7 +267,7 @@ class Verbs:
         return [lemma for lemma, name in FORMS.get(self._words[place], ()) if name == form]
 
     def denied(self, place: int) -> tuple[bool, int]:
-        """Skip adverbs and "not"."""
+        """Skip adverbs and "not". Return whether there was a negation, and the next position."""
         place = self.skip_adverbs(place)
         if self._words[place : place + 1] in (["not"], ["n't"]):
             return True, self.skip_adverbs(place + 1)
@@ -289,7 +276,7 @@ class Verbs:
         return False, place
 
     def skip_adverbs(self, place: int) -> int:
-        """Return the first word from a place on that is no adverb."""
+        """Return the first position from `place` on that is not an adverb."""
         while place < len(self._words) and self._words[place] in patterns.ADVERBS:
             place += 1
         return place

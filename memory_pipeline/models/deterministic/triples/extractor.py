@@ -1,18 +1,18 @@
-"""Triples by rules: what a user's message simply asserts, as operations on what an agent knows.
+"""Triples by rules: graph operations for the simple assertions in a user's message.
 
-How a sentence is read, left to right and without a grammar:
+A sentence is read left to right, without a parser:
 
-1. It is cut into *clauses*: at punctuation, and at words such as "and" and "because". Questions have none; a clause
-   with a hedge ("maybe"), one that is conditional, and whatever follows on "she said" are passed over.
+1. It is split into *clauses* at punctuation and at words such as "and" and "because". Questions are skipped, and so
+   are clauses with a hedge ("maybe"), conditional clauses, and everything after "she said".
 2. A clause must begin with a *subject*: "I", "my sister (Maria)", "Nadia('s brother)", "the rent". No "he" or "it".
-3. Then comes a *verb*, perhaps negated, in a form that asserts something now; see ``patterns.Form``.
-4. The ``patterns.PATTERNS`` of that verb say which predicate it is and what kind of *object* must follow.
-   An object that is not of its kind gives nothing.
+3. Next comes a *verb*, perhaps negated, in a form that asserts something; see ``patterns.Form``.
+4. The ``patterns.PATTERNS`` of that verb give the predicate and the kind of *object* that must follow. With an object
+   of another kind the clause gives nothing.
 
-To add a predicate, add a line to that table. Nothing here searches: each step begins where the one before it ended,
-and sentences are short, so that the time is linear in the length of a message.
+To add a predicate, add a line to that table. Each step continues where the previous one ended, and sentences are short,
+so the time is linear in the length of a message.
 
-Only what a *user* says counts: an assistant mostly repeats what it was told, or guesses.
+Only *users'* messages are read: assistants mostly repeat or guess.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _QUOTES: Final = frozenset('"“”„«»')
-#: One of these is in every sentence that says anything.
+#: A sentence without one of these gives no triple.
 _VERBS: Final = frozenset(FORMS) | {
     "'s",
     "'m",
@@ -54,22 +54,20 @@ _VERBS: Final = frozenset(FORMS) | {
     "bear",
     "abide",
 }
-#: How far behind the sentence before a sentence is looked for, in characters.
+#: Characters after the previous sentence within which the next one is searched for.
 _FAR: Final = 2 * MAX_LENGTH
 
 
 class Assertions:
-    """What the sentences of one message assert; only a user's do. Each text is read once.
-
-    Pure: it depends on the message alone.
+    """The assertions of one message; none unless a user wrote it. Pure: they depend on the message alone.
 
     Args:
-        message: who said it, and when.
-        sentences: the message's sentences, as :func:`sentences.sentences_of` gives them.
-        names: the names in each of them, as :func:`names.names_in` gives them.
+        message: the message.
+        sentences: its sentences, from :func:`grammar.sentences_of`.
+        names: the names in each sentence, from :func:`names.names_in`.
 
     Attributes:
-        sentences: those that the user says in their own words; none of anybody else's message.
+        sentences: the sentences outside quotations; empty unless a user wrote the message.
     """
 
     def __init__(self, message: Message, sentences: Sequence[Sentence], names: Iterable[Iterable[str]]) -> None:
@@ -80,11 +78,11 @@ class Assertions:
         self._read: dict[str, tuple[SpokenTriple, ...]] = {}
 
     def operations(self) -> list[Operation]:
-        """Return what the message asserts, in order, each once."""
+        """Return the distinct operations of the message, in order."""
         return self._operations(self.sentences)
 
     def operations_of(self, sentence: Sentence) -> list[Operation]:
-        """Return what one sentence asserts, as if it stood in the message."""
+        """Return the operations of one sentence, as if it were in the message."""
         return self._operations([sentence])
 
     def _operations(self, sentences: Iterable[Sentence]) -> list[Operation]:
@@ -116,16 +114,16 @@ class Assertions:
 
 
 def confidence_of(predicate: str) -> float:
-    """Return how sure the rules are of a predicate that they gave, by ``patterns.CONFIDENCE``."""
+    """Return the confidence of a predicate that the rules extract, by ``patterns.CONFIDENCE``."""
     known = CONFIDENCE.get(predicate)
     return CONFIDENCE[predicate.partition("_")[0] + "_"] if known is None else known
 
 
 def _own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
-    """Yield the sentences that do not stand in quotes, which may run over several: "I like tea. I hate it," she said.
+    """Yield the sentences outside quotations, which may span several sentences: "I like tea. I hate it," she said.
 
-    A sentence is looked for shortly after the one before, so that the time stays linear. One that is not found there
-    (its line breaks have become blanks) counts as the speaker's own.
+    Each sentence is searched for shortly after the previous one, so that the time stays linear. One that is not found
+    there (its line breaks became blanks) counts as unquoted.
     """
     if _QUOTES.isdisjoint(content):
         yield from sentences
@@ -146,7 +144,7 @@ def _own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sent
 
 
 class _SentenceReader:
-    """One sentence, read."""
+    """Reads one sentence."""
 
     def __init__(self, sentence: Sentence, speaker: str, names: frozenset[str], said_on: date) -> None:
         self._tokens = tokens_of(sentence)
@@ -159,7 +157,7 @@ class _SentenceReader:
         self._in_quotes = self._quoted()
 
     def triples(self) -> Iterator[SpokenTriple]:
-        """Yield what the sentence asserts."""
+        """Yield the triples that the sentence asserts."""
         if _VERBS.isdisjoint(self._words):
             return
         starts = [place for place in range(len(self._tokens)) if self._may_start(place)]
@@ -182,11 +180,10 @@ class _SentenceReader:
 
     @staticmethod
     def _reports(words: Sequence[str]) -> bool:
-        """Tell whether somebody is said to say what follows."""
+        """Return whether a clause attributes the rest of the sentence to somebody."""
         return not patterns.REPORTS.isdisjoint(words) or (words[0] in patterns.CALLERS and "say" in words)
 
     def _quoted(self) -> list[bool]:
-        """Tell of each word whether it stands in quotes."""
         inside, found = False, []
         for token in self._tokens:
             inside ^= sum(map(token.gap.count, '"“”„«»')) % 2 == 1
@@ -194,7 +191,6 @@ class _SentenceReader:
         return found
 
     def _may_start(self, place: int) -> bool:
-        """Tell whether a clause may begin at a word."""
         token = self._tokens[place]
         if place == 0:
             return True
@@ -210,7 +206,7 @@ class _SentenceReader:
         )
 
     def _is_taken_back(self, following: Sequence[int]) -> bool:
-        """Tell whether a clause is followed by ", I think" or ", or so they say"."""
+        """Return whether a clause is followed by ", I think" or ", or so they say"."""
         if not following:
             return False
         start = following[0]
@@ -239,7 +235,7 @@ class _SentenceReader:
         yield from self._predicates.predicates(subject)
 
     def _after_openers(self, place: int) -> int:
-        """Return the first word of a clause that is no opener ("well, by the way, …"), nor a time before "I"."""
+        """Return the position after a clause's openers ("well, by the way, …") and a time before "I"."""
         while place < len(self._tokens):
             phrase = next(
                 (
@@ -267,7 +263,7 @@ class _SentenceReader:
         return place
 
     def _begins_clause(self, place: int) -> bool:
-        """Tell whether a clause begins at a word, "and" or the first after a comma: a subject, and a verb of ours."""
+        """Return whether a clause, a subject and a known verb, begins at "and" or at a word after a comma."""
         first = self._after_openers(place)
         if first >= len(self._words):
             return False

@@ -1,13 +1,13 @@
-"""Nouns and adjectives by which the rules for triples know what is worth keeping, as tables.
+"""Tables of English nouns and adjectives that decide which objects the rules for triples accept.
 
-They are English, short enough to be read, and wrong at times; what they refuse or miss is not kept.
+They are heuristics and sometimes wrong. An object that they reject or miss gives no triple.
 """
 
 from __future__ import annotations
 
 from memory_pipeline.domain.text.words import word_set
 
-#: Who one may be to somebody: ``has_sister``.
+#: Relations between people, and pets: ``has_sister``.
 RELATIONS = word_set(
     """
     sister brother mother father mum mom dad mam son daughter wife husband partner girlfriend boyfriend fiance
@@ -20,16 +20,16 @@ RELATIONS = word_set(
     apprentice assistant dog cat puppy kitten horse pony parrot rabbit hamster tortoise turtle
     """
 )
-#: Spelled in one way.
+#: Variant spellings and the stored one.
 SPELLINGS = {"neighbor": "neighbour", "co-worker": "coworker", "fiancé": "fiance", "fiancée": "fiancee"}
-#: What may stand before a relation and does not change it.
+#: Adjectives before a relation that do not change it.
 RELATION_ADJECTIVES = word_set(
     """
     older elder younger little big oldest eldest youngest baby best old good close dear late new own only beloved
     middle current great
     """
 )
-#: What is liked and had only in a manner of speaking.
+#: Nouns after "have", "own" and "buy" that are no possessions: "I have an idea".
 VAGUE_HEADS = word_set(
     """
     idea way fact thought vibe vibes concept look question questions ideas feeling feelings day time times fun
@@ -52,7 +52,7 @@ VAGUE_HEADS = word_set(
     rash
     """
 )
-#: Praise and degree: with one of these a noun says what the speaker feels.
+#: Praise and degree: a noun with one of these states a feeling.
 EVALUATIONS = word_set(
     """
     great good nice bad amazing awesome wonderful terrible awful horrible real total complete such huge big massive
@@ -61,7 +61,7 @@ EVALUATIONS = word_set(
     sad proud pretty fun blessed tough hard quick long rough busy
     """
 )
-#: What somebody is for long: adjectives.
+#: Adjectives of lasting traits.
 TRAITS = word_set(
     """
     vegetarian vegan pescatarian diabetic asthmatic epileptic dyslexic autistic coeliac celiac lactose-intolerant
@@ -74,12 +74,12 @@ TRAITS = word_set(
     hypothyroid immunocompromised paraplegic insomniac halal kosher
     """
 )
-#: The same in two words.
+#: Lasting traits of several words.
 TRAIT_PHRASES = frozenset(
     ("lactose intolerant", "colour blind", "color blind", "gluten intolerant", "left handed", "right handed",
      "self employed", "hard of hearing", "short sighted", "type 1 diabetic", "type 2 diabetic", "semi retired")
 )  # fmt: skip
-#: Whoever does something for a living or for good: nouns …
+#: Roles: nouns for occupations and lasting states …
 ROLES = word_set(
     """
     nurse chef cook mechanic pilot surgeon dentist vet judge priest monk nun rabbi imam pastor vicar deacon guide
@@ -101,9 +101,9 @@ ROLES = word_set(
     ballerina cellist organist treasurer cleaner caretaker carer caregiver
     """
 )
-#: … and what they end in, …
+#: … their endings, …
 ROLE_ENDINGS = ("er", "or", "ist", "ian", "eer", "man", "woman", "ess", "smith", "wright", "herd")
-#: … but these nouns end so as well and say something in passing.
+#: … and nouns with these endings that are no roles.
 NOT_ROLES = word_set(
     """
     bummer winner killer disaster matter number monster loser believer sucker dreamer lover starter newcomer
@@ -116,7 +116,7 @@ NOT_ROLES = word_set(
     charmer joker darling outsider insider latecomer junior senior trooper trouper
     """
 )
-#: Too common to be somebody's name where they begin a sentence.
+#: Words that are no names at the start of a sentence.
 NOT_NAMES = word_set(
     """
     coffee tea music life school dinner lunch breakfast love time money yoga art food nature family cooking work
@@ -132,7 +132,7 @@ NOT_NAMES = word_set(
     much such
     """
 )
-#: What one has without an article: illnesses and the like, and what they end in.
+#: Possessions without an article: illnesses and family, and endings of illnesses.
 KNOWN_HAD = word_set(
     """
     asthma diabetes epilepsy arthritis migraines anxiety depression adhd autism eczema psoriasis hayfever ocd ptsd
@@ -153,7 +153,7 @@ KNOWN_HAD_ENDINGS = (
     "betes",
     "pathy",
 )
-#: What one buys and does not keep.
+#: Things that people buy and consume.
 CONSUMED = word_set(
     """
     seat seats bun buns cookie cookies cup subscription voucher raffle ticket tickets coffee tea beer wine drink
@@ -161,7 +161,7 @@ CONSUMED = word_set(
     card snack pie loaf lunch dinner breakfast
     """
 )
-#: What one likes only in this moment, or only as a manner of speaking.
+#: Objects of a momentary liking, or of an idiom.
 VAGUE_LIKES = word_set(
     """
     idea ideas way ways fact thought vibe vibes concept look sound feel feeling part parts bit choice style point
@@ -172,7 +172,7 @@ VAGUE_LIKES = word_set(
     someone somebody weekend company news sight reminder result results
     """
 )
-#: Not what one plays, uses or is allergic to in earnest.
+#: Objects of idioms with "play", "use" and "allergic to".
 NOT_DONE = word_set(
     """
     role part parts safe dumb dead along around games game god fair hard favourites favorites nice host tricks trick
@@ -182,7 +182,7 @@ NOT_DONE = word_set(
     """
 )
 NOT_STUDIED = word_set("hard abroad late together alone full part again more lot lots day night exam exams notes")
-#: Written with a capital or small, and neither a place nor a company.
+#: Words that are neither a place nor a company, capitalized or not.
 NOT_NAMED = word_set(
     """
     i god monday tuesday wednesday thursday friday saturday sunday christmas easter ok okay january february march
@@ -216,7 +216,7 @@ LANGUAGES = word_set(
     mongolian maori hawaiian quechua bsl asl berber tamazight creole romani sanskrit faroese sorbian
     """
 )
-#: Where one is from, and what one believes.
+#: Origins, religions and star signs.
 DEMONYMS = (LANGUAGES - word_set("mandarin latin esperanto sanskrit bsl asl")) | word_set(
     """
     british scottish american canadian australian mexican brazilian argentinian argentine chilean colombian peruvian
@@ -230,13 +230,13 @@ DEMONYMS = (LANGUAGES - word_set("mandarin latin esperanto sanskrit bsl asl")) |
     gemini leo virgo libra scorpio sagittarius aquarius pisces aries spaniard dane swede finn turk pole scot
     """
 )
-#: Before a relation, these tell which one it is.
+#: Adjectives that distinguish relations of one kind.
 TELLING_ADJECTIVES = word_set("older elder younger little big oldest eldest youngest baby twin best middle")
-#: Relations in the plural, beside those with -s.
+#: Irregular plurals of relations, and relations that are always plural.
 RELATIVES = word_set("parents grandparents children grandchildren kids siblings twins in-laws wives")
 TITLES = word_set("dr mr mrs ms miss prof professor father sister rabbi")
 NOT_FAVOURITES = word_set("part thing things one ones bit time memory moment")
-#: What all know, so that one may like it with "the".
+#: Things that may be liked in general with "the": "the sea".
 KNOWN_BY_ALL = word_set(
     """
     sea ocean beach seaside coast mountain mountains outdoors theatre theater opera cinema countryside country
@@ -245,13 +245,13 @@ KNOWN_BY_ALL = word_set(
     moon circus dentist police army church radio news telly commute tube bus metro dark
     """
 )
-#: Nouns that end as adverbs do.
+#: Nouns that end in -ly.
 LY_NOUNS = word_set(
     """
     family italy butterfly jelly lily fly rely monopoly sicily belly holly july assembly supply anomaly
     """
 )
-#: Written with a capital, but one does not live there.
+#: Capitalized words that are no homes.
 NOT_HOMES = word_set(
     """
     linux windows mac macos python rust java go android iphone ios aws azure gcp github gitlab kubernetes docker
@@ -259,7 +259,7 @@ NOT_HOMES = word_set(
     hogwarts
     """
 )
-#: Things whose "is at" or "is in" says where something is written, or when it takes place.
+#: Things for which "is at" or "is in" states no place: events, texts, problems.
 NOT_PLACED = word_set(
     """
     meeting train bus flight problem issue answer bug error key keys deadline exam test game match concert party

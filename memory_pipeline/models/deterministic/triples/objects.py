@@ -1,4 +1,4 @@
-"""The objects of triples: what may stand after a verb, by kind; see ``patterns.Takes``."""
+"""Read the objects of triples by kind; see ``patterns.Takes``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ _RELATIVE: Final = frozenset(["that", "which", "who", "where", "whose", "i"])
 
 
 class Objects(Phrases):
-    """Reads objects from one sentence.
-
-    Args:
-        sentence: the sentence.
-        tokens: its words.
-        said_on: the UTC day on which it was said.
-        is_clause: tells whether a clause of its own begins at a word ("and").
-    """
+    """Read the objects of one sentence. `said_on` is the UTC day of its message."""
 
     def __init__(
         self, sentence: Sentence, tokens: Sequence[Token], said_on: date, is_clause: Callable[[int], bool]
@@ -37,16 +30,16 @@ class Objects(Phrases):
         super().__init__(sentence.text, tokens, is_clause)
         self._sentence = sentence
         self._said_on = said_on
-        #: Whoever writes no capitals writes names without.
+        #: Without any capitals, names are in lower case too.
         self._is_small = not any(character.isupper() for character in sentence.text)
 
     def read(self, takes: Takes, place: int, particles: frozenset[str] = NO_WORDS) -> Found:
-        """Return the objects that begin at a word, and where they end; none if what stands there is of another kind.
+        """Return the objects that begin at a position, and their end; none if they are of another kind.
 
         Args:
-            takes: which kind is wanted.
-            place: the first word.
-            particles: words such as "at" before which the verb's next object begins.
+            takes: kind of object.
+            place: position of the first word.
+            particles: words such as "at" that begin the verb's next object.
         """
         if place >= len(self._tokens):
             return [], place
@@ -60,7 +53,7 @@ class Objects(Phrases):
         return self._liked(place, particles | {"to", "over", "rather", "instead", "for"})
 
     def _liked(self, place: int, stops: frozenset[str]) -> Found:
-        """Read what one likes in general: not "the colour", nor "films that end well", which is not all films."""
+        """Read things liked in general: not "the colour", nor the restricted "films that end well"."""
         found, end = self.several(place, stops, nouns.VAGUE_LIKES)
         if end < len(self._tokens) and self._tokens[end].word in _RELATIVE and not self._tokens[end].is_cut_off:
             return [], place
@@ -74,7 +67,7 @@ class Objects(Phrases):
         return self.several(place, particles | (patterns.PREPOSITIONS - {"of"}), nouns.NOT_DONE)
 
     def _owned(self, place: int, particles: frozenset[str]) -> Found:
-        """Read what one has: something with "a" or a number, or an illness."""
+        """Read a possession: a thing with "a" or a number, or an illness."""
         word = self._tokens[place].word
         begin = self.skip_articles(place)
         end = self.phrase_end(begin, particles | patterns.OWNED_ENDS)
@@ -90,7 +83,7 @@ class Objects(Phrases):
         return self.several(place, particles | patterns.OWNED_ENDS, NO_WORDS if is_known else nouns.VAGUE_HEADS)
 
     def _goods(self, place: int, particles: frozenset[str]) -> Found:
-        """Read what one bought or sold: something with an article, that lasts."""
+        """Read something bought or sold: a durable thing with an article."""
         word = self._tokens[place].word
         if word not in ("a", "an", "my", "the", "our"):
             return [], place  # "eleven buns"
@@ -102,7 +95,6 @@ class Objects(Phrases):
         return self.several(place, particles | patterns.PREPOSITIONS, nouns.VAGUE_HEADS | {"bargain"})
 
     def _named(self, place: int, particles: frozenset[str]) -> Found:
-        """Read one name."""
         quoted = self.quoted(place)
         if quoted:
             return quoted
@@ -142,7 +134,7 @@ class Objects(Phrases):
         return self.several(place, particles | (patterns.PREPOSITIONS - {"of"}), nouns.NOT_STUDIED)
 
     def _role(self, place: int, particles: frozenset[str]) -> Found:
-        """Read what somebody is: an adjective or noun that holds for long."""
+        """Read a lasting trait or role: an adjective or a noun."""
         tokens = self._tokens
         begin = self.skip_articles(place)
         has_article = begin > place
@@ -163,7 +155,7 @@ class Objects(Phrases):
         return ([self.span(begin, end)], end) if (is_trait or is_role) and not is_manner_of_speaking else ([], place)
 
     def _job(self, place: int, particles: frozenset[str]) -> Found:
-        """Read an occupation: any thing with an article, or one that is known."""
+        """Read an occupation: any noun with an article, or a known role."""
         if self._tokens[place].is_cut_off:
             return [], place
         begin = self.skip_articles(place)
@@ -175,7 +167,7 @@ class Objects(Phrases):
         return [self.span(begin, end)], end
 
     def _action(self, place: int, particles: frozenset[str]) -> Found:
-        """Read an infinitive and what belongs to it, times included."""
+        """Read an infinitive with its complements, times included."""
         del particles
         tokens = self._tokens
         verb = tokens[place].word
@@ -213,7 +205,7 @@ class Objects(Phrases):
         return [], place
 
     def _date(self, place: int, particles: frozenset[str]) -> Found:
-        """Read a date or a year as it is written."""
+        """Read a date or a year, as written."""
         del particles
         tokens = self._tokens
         begin = self.skip_articles(place)
@@ -227,7 +219,7 @@ class Objects(Phrases):
             while stop < len(tokens) and tokens[stop].start < end:
                 stop += 1
             written = " ".join(self._text[start:end].split())
-            # "tomorrow" says nothing later.
+            # "tomorrow" is meaningless later.
             return ([written], stop) if any(map(str.isdigit, written)) else ([], place)
         word = tokens[begin].word
         if len(word) == 4 and word.isascii() and word.isdigit() and word[:2] in ("18", "19", "20"):
@@ -277,7 +269,6 @@ class Objects(Phrases):
         return [value], end
 
     def _value(self, place: int, particles: frozenset[str]) -> Found:
-        """Read one thing, whatever it is."""
         quoted = self.quoted(place)
         if quoted:
             return quoted
@@ -293,17 +284,16 @@ class Objects(Phrases):
 
 
 def _is_role(word: str) -> bool:
-    """Tell whether a noun names what somebody does or is."""
     return word in nouns.ROLES or (len(word) > 4 and word.endswith(nouns.ROLE_ENDINGS) and word not in nouns.NOT_ROLES)
 
 
 def _are_roles(word: str) -> bool:
-    """Tell whether a noun does so in the plural: "my parents are teachers"."""
+    """Return whether a noun is a role in the plural: "my parents are teachers"."""
     return word.endswith("s") and not word.endswith("ss") and _is_role(word[:-1])
 
 
 def _is_demonym(tokens: Sequence[Token]) -> bool:
-    """Tell whether words say where somebody is from: "Polish", "half Greek"."""
+    """Return whether words are a demonym: "Polish", "half Greek"."""
     last = tokens[-1]
     return (
         last.is_capital and last.word in nouns.DEMONYMS and all(token.word in ("half", "part") for token in tokens[:-1])

@@ -1,12 +1,12 @@
-"""Patterns that make a sentence a triple, as tables; ``extractor`` applies them.
+"""Tables of the patterns that turn a sentence into a triple. ``extractor`` applies them.
 
-To teach the rules a predicate, add one line to :data:`PATTERNS`::
+To add a predicate, add one line to :data:`PATTERNS`::
 
     Pattern("knit", "knits", Verb.INSERT, Takes.THINGS, HABIT)
 
-"I knit socks" is then ``(Anna, knits, socks)``, "Tom doesn't knit socks" withdraws it, and "I might knit socks",
-"Do I knit socks?" and "She says I knit socks" give nothing. What "my … is" says ("my blood type is A") is a line of
-:data:`PROPERTIES`. Both need the predicate's confidence in :data:`CONFIDENCE`.
+"I knit socks" is then ``(Anna, knits, socks)``, "Tom doesn't knit socks" withdraws ``(Tom, knits, socks)``, and "I
+might knit socks", "Do I knit socks?" and "She says I knit socks" give nothing. For "my … is" ("my blood type is A"),
+add a line to :data:`PROPERTIES`. Both need the predicate's confidence in :data:`CONFIDENCE`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memory_pipeline.domain.text.words import word_set
 
 
 class Form(Flag):
-    """How a verb is said."""
+    """The form of a verb."""
 
     PRESENT = auto()  # I live, Tom lives, I don't live
     GOING = auto()  # I'm living
@@ -38,7 +38,7 @@ EVENT: Final = Form.PAST | Form.PERFECT
 
 
 class Takes(Enum):
-    """What may stand as an object."""
+    """The kind of an object."""
 
     THINGS = "one or several things: tea and long walks"
     PREFERRED = "the same, cut before what they are preferred to"
@@ -65,18 +65,18 @@ class Takes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Words that say a predicate.
+    """Words that assert a predicate.
 
     Attributes:
-        says: the verb in its plain form, then what must follow it; ``|`` parts alternatives, ``[…]`` may be missing.
-        predicate: what it says.
-        verb: what an assertion of it does.
-        takes: what may stand as the object.
+        says: the verb's base form and the words that must follow; ``|`` separates alternatives, ``[…]`` is optional.
+        predicate: the stored predicate.
+        verb: the operation of an assertion.
+        takes: the kind of the object.
         forms: the forms of the verb that assert it.
-        of_things: a thing ("the office") may be the subject.
-        of_persons: a person may be.
-        of_names: a name may be, which may be a thing's.
-        denied: the negation withdraws it; otherwise it says nothing.
+        of_things: whether a thing ("the office") may be the subject.
+        of_persons: whether a person may be the subject.
+        of_names: whether a name may be the subject, even one of a thing.
+        denied: whether a negation withdraws the triple; otherwise it gives nothing.
     """
 
     says: str
@@ -91,7 +91,7 @@ class Pattern:
 
 
 _INSERT, _UPDATE, _DELETE = Verb.INSERT, Verb.UPDATE, Verb.DELETE
-#: In order: of two lines that fit the first counts.
+#: In order of precedence: the first line that matches counts.
 PATTERNS: Final = (
     Pattern("live [over|up|down] in", "lives_in", _UPDATE, Takes.NAMED, ENDING),
     Pattern("move|relocate|emigrate [back|over|up|down|out|away] to", "lives_in", _UPDATE, Takes.NAMED, EVENT),
@@ -148,7 +148,7 @@ PATTERNS: Final = (
     Pattern("use", "uses", _INSERT, Takes.ACTIVITIES, ONGOING),
     Pattern("drive", "drives", _INSERT, Takes.VEHICLE, HABIT),
 )
-#: What "my … is" and "Tom's … is" say.
+#: Predicates of "my … is" and "Tom's … is".
 PROPERTIES: Final = {
     "name": Pattern("", "is_called", _UPDATE, Takes.NAMED, HABIT),
     "nickname": Pattern("", "also_known_as", _INSERT, Takes.NAMED, HABIT),
@@ -165,7 +165,7 @@ PROPERTIES: Final = {
     "address": Pattern("", "address", _UPDATE, Takes.ADDRESS, HABIT),
     "home address": Pattern("", "address", _UPDATE, Takes.ADDRESS, HABIT),
 }
-#: How sure the rules are of each predicate; those of a family, as ``has_sister``, by what they begin with.
+#: Confidence of each predicate; that of a family, such as ``has_sister``, by its prefix.
 CONFIDENCE: Final = {
     "is": 0.7, "works_as": 0.8, "works_at": 0.8, "lives_in": 0.8, "comes_from": 0.8, "born_in": 0.9, "born_on": 0.9,
     "age": 0.8, "is_called": 0.9, "also_known_as": 0.8, "has": 0.7, "owns": 0.7, "likes": 0.7, "dislikes": 0.7,
@@ -174,9 +174,9 @@ CONFIDENCE: Final = {
     "phone_number": 0.9, "email": 0.9, "address": 0.9, "located_in": 0.7, "costs": 0.7, "due_on": 0.7,
     "has_": 0.8, "favourite_": 0.8,
 }  # fmt: skip
-#: To assert the one withdraws the other; to deny the first asserts the second.
+#: Asserting one withdraws the other. Denying the first asserts the second.
 OPPOSITES: Final = {"likes": "dislikes", "dislikes": "likes"}
-#: Verbs' other forms, where they are not regular.
+#: Forms of irregular verbs: s, ing, past, participle.
 IRREGULAR = {
     "be": ("is", "being", "was", "been"),
     "have": ("has", "having", "had", "had"),
@@ -198,11 +198,10 @@ IRREGULAR = {
 }
 
 
-# Small words of English by which the rules for triples find clauses, hedges and the ends of objects, as tables.
+# Function words that mark clauses, hedges and the ends of objects.
 
 
 def _by_first_word(phrases: tuple[str, ...]) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Return phrases as words, by their first."""
     found: dict[str, tuple[tuple[str, ...], ...]] = {}
     for phrase in phrases:
         words = tuple(phrase.split())
@@ -210,7 +209,7 @@ def _by_first_word(phrases: tuple[str, ...]) -> dict[str, tuple[tuple[str, ...],
     return found
 
 
-#: Stand between subject and verb and change nothing.
+#: Adverbs between subject and verb that do not change the meaning.
 ADVERBS = word_set(
     """
     really just also still currently now actually absolutely always totally both truly recently finally already
@@ -218,7 +217,7 @@ ADVERBS = word_set(
     properly happily normally often all technically originally proudly literally secretly newly simply
     """
 )
-#: May open a clause before its subject.
+#: Words that may open a clause before its subject.
 OPENERS = word_set(
     """
     and but so also well yes yeah yep yup no nope oh ok okay hey hi hello hiya btw fyi actually honestly now
@@ -227,7 +226,7 @@ OPENERS = word_set(
     sadly morning evening greetings ah um er hmm haha lol update fact
     """
 )
-#: Openings of several words.
+#: Openers of several words.
 _OPENINGS = (
     "by the way", "to be honest", "at the moment", "these days", "right now", "of course", "in fact",
     "just so you know", "as you know", "for the record", "even though", "good morning", "good evening",
@@ -244,7 +243,7 @@ TIME_WORDS = word_set(
     thursday friday saturday sunday yesterday today
     """
 )
-#: Any of these in a clause: it is not sure.
+#: A clause with one of these is uncertain.
 HEDGES = word_set(
     """
     maybe perhaps probably possibly might may could would 'd should guess suppose somehow kinda sorta presumably
@@ -253,9 +252,9 @@ HEDGES = word_set(
     barely scarcely neither nor
     """
 )
-#: Begin what holds only under a condition, or what is only thought of: nothing after them in the sentence counts.
+#: Start of a condition or of something imagined: the rest of the sentence is not asserted.
 CONDITIONS = word_set("if unless suppose supposing imagine wish whether pretend provided assuming lest")
-#: Others say so: what follows in the sentence is theirs.
+#: Start of reported speech: the rest of the sentence is another person's.
 REPORTS = word_set(
     """
     said says saying told tells thinks thought claims claimed heard reckons believes believed assumed assumes swears
@@ -274,7 +273,7 @@ OBJECT_ENDS = word_set(
     does do will would can could should just alone myself himself herself
     """
 )
-#: So do these runs of words.
+#: An object also ends before these phrases.
 _END_PHRASES = (
     "any more", "any longer", "these days", "at the moment", "right now", "for now", "as well", "at all", "a lot",
     "so much", "very much", "last week", "last month", "last year", "last night", "last spring", "last summer",
@@ -298,7 +297,7 @@ TIME_NOUNS = word_set(
     ages decades hours hour minutes weekends christmas easter
     """
 )
-#: Never objects, nor the first word of one.
+#: Words that are no object and do not begin or end one.
 NOT_OBJECTS = word_set(
     """
     it that this these those them him her you me us everything nothing something anything everyone nobody someone
@@ -308,7 +307,7 @@ NOT_OBJECTS = word_set(
     out up down around over into through my-self doing getting seeing making nor as than
     """
 )
-#: Verbs that say a passing wish or manner of speaking after "I want to" and "I'm going to".
+#: Verbs of a momentary wish or idiom after "I want to" and "I'm going to".
 PASSING_ACTIONS = word_set(
     """
     be say thank ask know cry see scream sleep sit let do have hear think believe feel go talk tell share show keep
@@ -317,7 +316,7 @@ PASSING_ACTIONS = word_set(
     wait get lose stop bed work school church sea town gym court pass assume admit check savor savour hit come put
     """
 )
-#: Verbs after "going to", beside the common ones.
+#: Further verbs after "going to".
 ACTION_VERBS = word_set(
     """
     move visit marry adopt apply retire graduate renovate paint redecorate emigrate relocate enrol enroll register
@@ -332,18 +331,18 @@ NUMBER_WORDS = word_set(
     nineteen twenty thirty forty fifty sixty seventy eighty ninety
     """
 )
-#: Words that point to what was said before or to who is spoken to: no name of anything.
+#: Words that refer to the context or the addressee.
 POINTING = word_set(
     """
     this that these those your yours his their its it them him her you me us he she they we 's-me here there
     """
 )
-#: A phrase ends or hangs on these.
+#: Prepositions; the head noun of a phrase precedes them.
 PREPOSITIONS = word_set("of in on at with for from by about near to into over under around through like between as")
-#: What is owned ends before these; where it stands ("a house in Porto") stays.
+#: A possession ends before these. Its place stays: "a house in Porto".
 OWNED_ENDS = word_set("at for from on with to by about called named like near through coming going waiting living")
 ARTICLES = word_set("a an the my our own some")
-#: An object before one of these holds only then.
+#: A statement before one of these is limited.
 WEAKENING = word_set("if unless when whenever provided until till once")
 #: An action ends before these.
 ACTION_ENDS = word_set(
@@ -352,16 +351,16 @@ ACTION_ENDS = word_set(
     too instead anyway eventually someday really badly again than
     """
 )
-#: May follow an age.
+#: Words that may follow an age.
 AFTER_AGE = word_set(
     """
     last yesterday in on and but now so today already this next soon with years yrs yo y/o who as going turning
     because
     """
 )
-#: The verbs of things.
+#: Verbs of things.
 THING_VERBS = word_set("is 's costs cost are")
-#: A clause may begin with one of these.
+#: Words that may begin a clause.
 JOINTS = word_set("and but so because cause cuz since though although while whereas plus yet")
 #: "In winter I …", "for the receipt my …".
 BEFORE_SUBJECTS = word_set(
@@ -374,26 +373,26 @@ NOT_BEFORE_SUBJECTS = word_set(
     role game story novel play exercise film movie dream dreams is are was were if when that who which dreamed
     """
 )
-#: With one of these a sentence is about words, or is no earnest.
+#: Words of jokes and fiction: the sentence gives nothing.
 NOT_MEANT = word_set("kidding jk hypothetically roleplay pretend pretending")
-#: With one of these at its beginning, too.
+#: Language tasks: a sentence with one of these among its first words gives nothing.
 TASKS = word_set("translate proofread rephrase paraphrase rewrite")
-#: A state that lasts: "I've lived here since …".
+#: Words of a lasting state: "I've lived here since …".
 LASTING = word_set("for since always all")
 PRONOUNS = word_set("i he she we they it you this that there")
-#: Any verb after a subject, so that a clause is known as one.
+#: Verbs by which a clause is recognized.
 ANY_VERBS = word_set(
     """
     is was has had will can would could did does do n't 's 'm 're 've 'd 'll am are were have says thinks wants asks
     gets makes takes goes comes keeps needs knows
     """
 )
-#: After "and" these may be nouns.
+#: Verbs that may be nouns after "and".
 ALSO_NOUNS = word_set("use play drive plan study move work cost start stop land love")
 CALLERS = word_set("people everyone everybody friends they folks")
-#: After a name with 's that is whole: "I work at McDonald's in town".
+#: Words after a complete name with 's: "I work at McDonald's in town".
 AFTER_NAMES = word_set("and or in on at with for from by as near of to")
-#: What may stand before a colon and what the speaker says.
+#: Words that may precede a colon before the speaker's own statement.
 BEFORE_COLONS = OPENERS | word_set(
     """
     important note reminder ps intro info details contact correction quick background profile about

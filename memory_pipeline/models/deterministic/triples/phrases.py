@@ -1,4 +1,4 @@
-"""Words of a sentence as the rules for triples see them, and where its phrases begin and end."""
+"""Tokens of a sentence, and the boundaries of its phrases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.deterministic.language.grammar import Sentence
 
-#: Longest object, and longest of several, in words.
+#: Most words of an object, and of each object in a list.
 MAX_WORDS: Final = 8
 MAX_LISTED: Final = 5
 
@@ -35,7 +35,7 @@ class Token(NamedTuple):
         raw: as written.
         start: where it begins in the sentence.
         end: where it ends.
-        gap: what stands between it and the one before.
+        gap: the text between the previous token and this one.
     """
 
     word: str
@@ -46,12 +46,12 @@ class Token(NamedTuple):
 
     @property
     def is_capital(self) -> bool:
-        """True if it begins with a capital."""
+        """Whether it begins with a capital."""
         return self.raw[:1].isupper()
 
     @property
     def is_cut_off(self) -> bool:
-        """True if punctuation stands between it and the one before."""
+        """Whether punctuation separates it from the previous token."""
         gap = self.gap
         if gap == ":":
             return False  # "CS:GO"
@@ -59,7 +59,7 @@ class Token(NamedTuple):
 
 
 def tokens_of(sentence: Sentence) -> list[Token]:
-    """Return the words of a sentence, contractions cut apart."""
+    """Return the tokens of a sentence; contractions are split."""
     tokens: list[Token] = []
     done = 0
     for raw, start in zip(sentence.words, sentence.starts, strict=True):
@@ -76,18 +76,15 @@ def tokens_of(sentence: Sentence) -> list[Token]:
     return tokens
 
 
-#: What a reader returns: the objects, and the word after them.
+#: Result of a reader: the objects, and the position after them.
 Found = tuple[list[str], int]
 NO_WORDS: Final[frozenset[str]] = frozenset()
 
 
 class Phrases:
-    """Finds where phrases of one sentence begin and end.
+    """Find the boundaries of phrases in one sentence.
 
-    Args:
-        text: the sentence.
-        tokens: its words.
-        is_clause: tells whether a clause of its own begins at a word ("and").
+    `is_clause` returns whether another clause begins at a position.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], is_clause: Callable[[int], bool]) -> None:
@@ -96,7 +93,7 @@ class Phrases:
         self._is_clause = is_clause
 
     def span(self, start: int, end: int) -> str:
-        """Return the words from `start` to before `end` as written, with signs that belong to them ("$", "%")."""
+        """Return the text of tokens `start` to `end` (exclusive), with adjoining signs ("$", "%")."""
         if start >= end:
             return ""
         first, last = self._tokens[start].start, self._tokens[end - 1].end
@@ -107,7 +104,7 @@ class Phrases:
         return " ".join(self._text[first:last].split())
 
     def ends(self, place: int) -> bool:
-        """Tell whether an object must end before a word: at a mark, a time, another clause."""
+        """Return whether an object must end before a position: at punctuation, a time, another clause."""
         tokens = self._tokens
         if place >= len(tokens):
             return True
@@ -122,7 +119,7 @@ class Phrases:
 
     @staticmethod
     def _are_times(words: Sequence[str]) -> bool:
-        """Tell whether words are a time: "two years", "March", "2019"."""
+        """Return whether words are a time: "two years", "March", "2019"."""
         for word in words:
             if word in patterns.TIME_NOUNS or (len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")):
                 return True
@@ -131,36 +128,35 @@ class Phrases:
         return False
 
     def closes(self, place: int) -> bool:
-        """Tell whether a phrase is over before a word."""
+        """Return whether a phrase ends before a position."""
         return self.ends(place) or self._tokens[place].word in ("and", "from", "at", "in")
 
     def is_weakened(self, place: int) -> bool:
-        """Tell whether what was said up to a word holds only at times: "… if", "… when"."""
+        """Return whether the next word limits the statement: "… if", "… when"."""
         if place >= len(self._tokens):
             return False
         token = self._tokens[place]
         return token.word in patterns.WEAKENING and not token.is_cut_off
 
     def skip_articles(self, place: int) -> int:
-        """Return the first word of a phrase that is no article or possessive."""
+        """Return the position after articles and possessives."""
         tokens = self._tokens
         while (
             place + 1 < len(tokens)
             and tokens[place].word in patterns.ARTICLES
             and not tokens[place + 1].is_cut_off
-            # "The Hague" has its own, which has a capital.
+            # "The" of "The Hague" is part of the name.
             and not (place and tokens[place].raw == "The" and tokens[place + 1].is_capital)
         ):
             place += 1
         return place
 
     def _joins(self, place: int) -> bool:
-        """Tell whether a word joins things: "and", "or", "&"."""
         token = self._tokens[place]
         return token.word in ("and", "or") or token.gap == " & "
 
     def _parts_clauses(self, place: int) -> bool:
-        """Tell whether "and" at a word joins clauses, not things."""
+        """Return whether the "and" at a position joins clauses instead of things."""
         following = self._tokens[place + 1].word if place + 1 < len(self._tokens) else ""
         return (
             self._is_clause(place)
@@ -170,7 +166,7 @@ class Phrases:
         )
 
     def phrase_end(self, start: int, stops: frozenset[str]) -> int:
-        """Return where the phrase that begins at a word ends, "and" excluded."""
+        """Return the end of the phrase that begins at `start`, before "and"."""
         place = start
         while place < len(self._tokens) and place - start <= MAX_WORDS:
             if self._tokens[place].word in ("and", "or"):
@@ -181,7 +177,7 @@ class Phrases:
         return place
 
     def parts(self, place: int, stops: frozenset[str]) -> list[tuple[int, int]]:
-        """Return where the one or several things that begin at a word lie."""
+        """Return the spans of the one or several things from a position on."""
         tokens = self._tokens
         parts: list[tuple[int, int]] = []
         while True:
@@ -200,7 +196,7 @@ class Phrases:
                 return parts
 
     def _lists(self, place: int, stops: frozenset[str]) -> bool:
-        """Tell whether a comma before a word stands in a list, which then has an "and" before its last."""
+        """Return whether the comma before a position is part of a list with an "and" before its last item."""
         tokens = self._tokens
         for _ in range(MAX_WORDS):
             if place >= len(tokens) or self._is_clause(place):
@@ -219,7 +215,7 @@ class Phrases:
         return False
 
     def is_thing(self, start: int, end: int, most: int, refused: frozenset[str]) -> bool:
-        """Tell whether words are a noun phrase that says something by itself."""
+        """Return whether words are a noun phrase that is meaningful by itself."""
         words = [token.word for token in self._tokens[start:end]]
         if not 0 < len(words) <= most or words[0] in patterns.NOT_OBJECTS or words[-1] in patterns.NOT_OBJECTS:
             return False
@@ -232,14 +228,14 @@ class Phrases:
         return words[0] not in refused and self.head(start, end) not in refused
 
     def head(self, start: int, end: int) -> str:
-        """Return the noun that a phrase is about: the last word before "of", "in", "with"."""
+        """Return the head noun of a phrase: the last word before "of", "in", "with"."""
         for place in range(start + 1, end):
             if self._tokens[place].word in patterns.PREPOSITIONS:
                 return self._tokens[place - 1].word
         return self._tokens[end - 1].word
 
     def quoted(self, place: int) -> Found | None:
-        """Return what stands in quotes from a word on."""
+        """Return the quotation that begins at a position."""
         tokens = self._tokens
         if _QUOTES.isdisjoint(tokens[place].gap):
             return None
@@ -251,7 +247,7 @@ class Phrases:
     def several(
         self, place: int, stops: frozenset[str], refused: frozenset[str], accepts: Callable[[str], bool] | None = None
     ) -> Found:
-        """Read one thing or several; nothing if the first is not acceptable, and none of the others that is not."""
+        """Read one or several things. If the first is not acceptable, return none; skip others that are not."""
         quoted = self.quoted(place)
         if quoted:
             return quoted
@@ -265,12 +261,12 @@ class Phrases:
         return [thing for thing in things if accepts is None or accepts(thing)], parts[-1][1]
 
     def names_end(self, place: int) -> int:
-        """Return where a name that begins at a word ends."""
+        """Return the end of the name that begins at `place`."""
         tokens = self._tokens
         end = place
         while end < len(tokens) and end - place < MAX_WORDS:
             token = tokens[end]
-            # A blank, the point of "St. Gallen", "&", or a hyphen without blanks.
+            # A name may contain a blank, the point of "St. Gallen", "&", or a hyphen without blanks.
             if end > place and token.gap.strip() not in ("", ".", "&", "-", "'", "’"):
                 break
             if end > place and token.gap.strip() == "." and tokens[end - 1].word not in ("st", "dr", "mr", "mrs", "ms"):

@@ -1,4 +1,4 @@
-"""Predicates: what a subject and its verb say, by the table of patterns and in a few set phrases."""
+"""Read the triples of a subject and its verb, by the table of patterns and a few set phrases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IS: Final = frozenset(["is", "'s", "are"])
 
 
 def _by_lemma() -> dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...], Pattern]]]:
-    """Return the patterns of each verb, with what must follow it: words, and whether one must be there."""
+    """Return the patterns of each verb with its slots: the words that follow, and whether one is required."""
     found: dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...], Pattern]]] = {}
     for pattern in PATTERNS:
         verbs, *following = pattern.says.split()
@@ -32,7 +32,7 @@ def _by_lemma() -> dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...],
 
 
 _BY_LEMMA: Final = _by_lemma()
-#: The words before which a verb's next object begins: "I work as a nurse *at* Bosch".
+#: Words that begin a verb's next object: "I work as a nurse *at* Bosch".
 _PARTICLES: Final = {
     lemma: frozenset(word for slots, _ in patterns for words, _ in slots[-1:] for word in words) & cues.PREPOSITIONS
     for lemma, patterns in _BY_LEMMA.items()
@@ -41,15 +41,7 @@ _PARTICLES: Final = {
 
 
 class Predicates:
-    """Reads what is said from one sentence.
-
-    Args:
-        tokens: its words.
-        subjects: reads its subjects.
-        verbs: reads its verbs.
-        objects: reads its objects.
-        speaker: who "I" is.
-    """
+    """Read the triples of one sentence. `speaker` is the name for "I"."""
 
     def __init__(
         self, tokens: Sequence[Token], subjects: Subjects, verbs: Verbs, objects: Objects, speaker: str
@@ -62,7 +54,7 @@ class Predicates:
         self._speaker = speaker
 
     def predicates(self, subject: ClauseSubject) -> Iterator[SpokenTriple]:
-        """Yield what the verb after a subject says, and the particles after its first object."""
+        """Yield the triples of the verb after a subject, and of the particles after its first object."""
         found = self._is_relation(subject)
         if found:
             yield from found
@@ -81,7 +73,7 @@ class Predicates:
                 return
 
     def heads(self, subject: ClauseSubject, place: int) -> bool:
-        """Tell whether a verb of ours, with what must follow it, begins at a word."""
+        """Return whether a known verb with its required words begins at a position."""
         return any(
             self._after(slots, said.end) is not None and said.form in pattern.forms
             for said in self._verbs.verbs(subject, place)
@@ -90,11 +82,11 @@ class Predicates:
         )
 
     def _takes_object(self, place: int) -> bool:
-        """Tell whether a word begins an object for sure, so that what stands before it is no noun."""
+        """Return whether an object clearly begins at a position, so that the word before it is a verb."""
         return place < len(self._words) and (self._words[place] in cues.ARTICLES or self._tokens[place].is_capital)
 
     def _after(self, slots: Sequence[tuple[frozenset[str], bool]], place: int) -> int | None:
-        """Return the word after those that a pattern asks for, or None if they are not there."""
+        """Return the position after a pattern's slots, or None if a required word is missing."""
         for words, is_needed in slots:
             if place < len(self._words) and self._words[place] in words and not self._tokens[place].is_cut_off:
                 place += 1
@@ -103,7 +95,7 @@ class Predicates:
         return place
 
     def _predicate(self, subject: ClauseSubject, said: Said, place: int) -> tuple[list[SpokenTriple], int]:
-        """Return what a verb says with the words from a place on, and where that ends."""
+        """Return the triples of a verb with the words from a position on, and the position after them."""
         for slots, pattern in _BY_LEMMA[said.lemma]:
             first = self._after(slots, place)
             if first is None or said.form not in pattern.forms or not self._fits(subject, pattern):
@@ -124,14 +116,13 @@ class Predicates:
         return [], place
 
     def _is_sensible(self, subject: ClauseSubject, pattern: Pattern, said: Said, value: str, end: int) -> bool:
-        """Tell whether an object of the right kind suits its predicate."""
         words = value.lower().split()
         if pattern.predicate == "located_in":
             is_place = words[0] not in nouns.DEMONYMS and words[0] not in nouns.NOT_PLACES_OF_THINGS
             return is_place and subject.name.lower().split()[-1] not in nouns.NOT_PLACED
         if pattern.predicate == "lives_in":
             return words[0] not in nouns.NOT_HOMES
-        # "I left Tom a note": nothing else is left of somebody whom a company's name is meant by.
+        # "I left Tom a note" is not about an employer; after one the object ends.
         return said.lemma != "leave" or self._objects.ends(end) or self._words[end] in cues.AFTER_NAMES
 
     @staticmethod
@@ -167,7 +158,7 @@ class Predicates:
         return triples
 
     def _called(self, owner: str, owned: str, place: int) -> list[SpokenTriple]:
-        """Return what "called Rex" says after "I have a dog"."""
+        """Read "called Rex" after "I have a dog"."""
         relation = owned.lower().rpartition(" ")[2]
         if relation not in nouns.RELATIONS or self._words[place : place + 1] not in (["called"], ["named"]):
             return []
@@ -175,7 +166,7 @@ class Predicates:
         return [SpokenTriple(Verb.INSERT, owner, relation_of(relation), name) for name in names]
 
     def _is_relation(self, subject: ClauseSubject) -> list[SpokenTriple]:
-        """Return what "Maria is my sister" and "my dentist is Dr. Meyer" say."""
+        """Read "Maria is my sister" and "my dentist is Dr. Meyer"."""
         place = subject.end
         if subject.relation and self._words[place : place + 1] == ["is"] and self._words[place + 1 : place + 2]:
             end = self._subjects.name_end(place + 1)
@@ -201,7 +192,7 @@ class Predicates:
         return [SpokenTriple(Verb.DELETE if denied else Verb.INSERT, owner, relation.relation[1], subject.name)]
 
     def property(self, place: int) -> list[SpokenTriple]:
-        """Return what "my favourite colour is blue", "Tom's birthday is …", "my sister's name is …" say."""
+        """Read "my favourite colour is blue", "Tom's birthday is …", "my sister's name is …"."""
         owner: ClauseSubject | None = None
         if self._words[place] == "my":
             owner, place = ClauseSubject(self._speaker, "i", place + 1), place + 1
@@ -235,7 +226,7 @@ class Predicates:
         return [*owner.found, *triples]
 
     def calling(self, place: int) -> list[SpokenTriple]:
-        """Return what "call me Annie" and "people call me Annie" say."""
+        """Read "call me Annie" and "people call me Annie"."""
         words = self._words[place : place + 6]
         by_others = words[0] in cues.CALLERS
         if by_others or words[0] == "please":
@@ -249,7 +240,7 @@ class Predicates:
         return [SpokenTriple(Verb.INSERT, self._speaker, predicate, name) for name in names if name != self._speaker]
 
     def deadline(self, place: int) -> list[SpokenTriple]:
-        """Return what "the deadline for Atlas is 3 May" says."""
+        """Read "the deadline for Atlas is 3 May"."""
         place += self._words[place] in ("the", "our", "my")
         if self._words[place : place + 1] != ["deadline"] or self._words[place + 1 : place + 2] not in (
             ["for"],

@@ -1,4 +1,4 @@
-"""What keeps questions from being sent: a budget that is spent, a server that is down."""
+"""Reasons not to send a request: a spent monthly budget, or a server that is down."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration.model_settings import Endpoint
     from memory_pipeline.domain.model_calls import CallStore, Kind, Usage
 
-#: So many questions in a row that failed for good: the server is taken for down …
+#: After this many consecutive final failures a server counts as down.
 _FAILURES = 4
-#: … and for so many seconds, but for one question, nobody waits for it.
+#: Seconds for which a server that is down gets no request, except one trial request.
 _COOL_DOWN = 30.0
-#: Seconds between two looks for room in a budget, which grow, and between two for what other processes have spent.
+#: Seconds between checks for room in a budget (first and longest), and between reads of what other processes spent.
 _LOOK_FOR_ROOM, _LOOK_FOR_ROOM_AT_LAST, _LOOK_AT_OTHERS = 0.05, 0.5, 5.0
-#: A process looks for what others have spent when it has used this part of what was left at the last look.
+#: A process rereads what others spent once it has used 1/_PART of what was left at the last read.
 _PART = 10
-#: With room for fewer requests than so many times those that may be under way, one process sends at a time, …
+#: With room for fewer than _FEW × max_concurrency requests, processes take turns …
 _FEW = 4
-#: … for so long at most; the turn of a process that is gone ends at once.
+#: … of at most this long. The turn of a process that has ended is free at once.
 _TURN = timedelta(minutes=10)
-#: Stands for a limit that is not set; what is left of infinity has no difference to what was left of it.
+#: Replaces a limit that is not set. Not infinity: inf - inf is NaN.
 _UNLIMITED = 1e18
-#: Sums of dollars are rounded: ten times 10 cents fit into a dollar.
+#: Tolerance for sums of dollars in floats: ten times 10 cents fit into a dollar.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Tokens and dollars, of a budget or of what is taken from it."""
+    """Tokens and US dollars."""
 
     tokens: float = 0.0
     dollars: float = 0.0
 
     @classmethod
     def of(cls, usage: Usage) -> Amount:
-        """Return what calls took."""
+        """Return the tokens, in and out, and the cost of calls; an unknown cost is 0."""
         return cls(usage.tokens_in + usage.tokens_out, usage.cost or 0.0)
 
     @classmethod
@@ -61,22 +61,23 @@ class Amount:
         return cls(sum(amount.tokens for amount in listed), sum(amount.dollars for amount in listed))
 
     def minus(self, other: Amount) -> Amount:
-        """Return what is left."""
+        """Return the difference; it may be negative."""
         return Amount(self.tokens - other.tokens, self.dollars - other.dollars)
 
     def fits(self, room: Amount, times: int = 1) -> bool:
-        """Tell whether there is room for so many times this."""
+        """Return whether `room` is enough for `times` such amounts."""
         return self.tokens * times <= room.tokens and self.dollars * times <= room.dollars + _ROUNDING
 
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """What one question takes of a budget, as long as the store does not know of it.
+    """The part of a budget that one question uses until its calls are in the store.
 
     Attributes:
-        endpoint, kind: which model is asked, and what.
-        spent: what its requests took that are over.
-        reserved: what its request under way is expected to take.
+        endpoint: the model.
+        kind: the kind of question; its average answer length is the estimate.
+        spent: cost of the question's finished requests.
+        reserved: expected cost of its request in flight.
     """
 
     endpoint: Endpoint
@@ -86,22 +87,18 @@ class Hold:
 
 
 class Budgets:
-    """Keeps workspaces within what they may spend in a month.
+    """Keep workspaces within their monthly budgets.
 
-    Before a request what it is expected to cost is reserved: what it sends, and an answer as long as those to questions
-    of its kind were on average this month. Of the first of a kind nobody knows how long answers are: the longest one
-    that is allowed is reserved, or all that is left, if that is less. Where requests under way have reserved what is
-    left, another one waits for what they really cost. So a budget is overspent by no more than what the requests that
-    are under way at once take beyond the average.
+    Each request first reserves its expected cost: the tokens it sends, plus the average answer length of its kind this
+    month. The first request of a kind has no average; it reserves the longest allowed answer, or all that is left if
+    that is less. If requests in flight have reserved the rest, a new request waits for their actual cost. So a budget
+    is overspent by at most what concurrent requests use beyond the average.
 
-    That holds for processes too. What others have spent is looked for now and then, and more often the less is left;
-    where it is for few requests, processes take turns, so that each sees what the one before has spent.
+    This also holds across processes. A process rereads what the others spent, more often as the budget runs out. With
+    room for few requests, processes take turns, so that each sees what the previous one spent.
 
-    Args:
-        configuration: of the lake.
-        store: knows what was spent.
-        clock: tells the time, UTC.
-        pause: waits for so many seconds, or raises if waiting is of no use any more.
+    `clock` returns the current time in UTC, which selects the month. `pause` sleeps for some seconds, or raises to give
+    up waiting.
     """
 
     def __init__(
@@ -117,20 +114,20 @@ class Budgets:
         self._pause = pause
         self._lock = threading.Lock()
         self._holds: defaultdict[str, list[Hold]] = defaultdict(list)
-        #: When it was last looked for what others have spent, and what was left then.
+        #: Time of the last read of what others spent, and what was left then.
         self._looked: dict[str, tuple[float, Amount]] = {}
         self._turns: set[str] = set()
-        #: What the first refusal in a month said; the same words each time, so that the log has them once.
+        #: The first refusal of each month. Repeating its words lets the log show it once.
         self._refusals: dict[tuple[str, str], str] = {}
 
     def waits(self, workspace_id: str) -> bool:
-        """Tell whether what a spent budget does not allow is to wait, rather than be done by rules."""
+        """Return whether work beyond the budget waits (``when_spent: wait``) instead of falling back to rules."""
         budget = self._configuration.budget(workspace_id)
         return budget is not None and budget.when_spent == "wait"
 
     @contextmanager
     def hold(self, workspace_id: str, endpoint: Endpoint, kind: Kind) -> Iterator[Hold]:
-        """Open what the requests of one question take of a budget, until their true cost is in the store."""
+        """Track what one question uses of a budget until its calls are in the store."""
         hold = Hold(endpoint, kind)
         with self._lock:
             self._holds[workspace_id].append(hold)
@@ -142,16 +139,16 @@ class Budgets:
                 self._end_turn(workspace_id)
 
     def reserve(self, workspace_id: str, hold: Hold, tokens_in: int, most: int) -> None:
-        """Reserve what a request is expected to cost; wait for others under way if there is no room beside them.
+        """Reserve the expected cost of a request; wait while requests in flight leave no room.
 
         Args:
-            workspace_id: who pays.
-            hold: of the question.
-            tokens_in: how many tokens are sent, about.
-            most: how many tokens an answer has at most.
+            workspace_id: the workspace that pays.
+            hold: the question's hold.
+            tokens_in: estimate of the tokens sent.
+            most: largest number of tokens in an answer.
 
         Raises:
-            ModelError: the month's budget has no room for it.
+            ModelError: the month's budget has no room for the request, or the model's price is unknown.
         """
         budget = self._configuration.budget(workspace_id)
         if budget is None:
@@ -160,8 +157,8 @@ class Budgets:
         if budget.usd_per_month is not None and price is None:
             raise ModelError(
                 Trouble.BUDGET,
-                f"workspace {workspace_id} has a budget in dollars and the price of {hold.endpoint.model} is not "
-                "known; set its price (dollars for a million tokens) in config/workspaces.yaml, or tokens_per_month",
+                f"workspace {workspace_id} has a budget in dollars, but the price of {hold.endpoint.model} is unknown; "
+                "set its price (dollars per million tokens) or tokens_per_month in config/workspaces.yaml",
             )
 
         def cost(tokens_out: int) -> Amount:
@@ -174,7 +171,7 @@ class Budgets:
             pause = min(pause * 1.5, _LOOK_FOR_ROOM_AT_LAST)
 
     def over(self, hold: Hold, tokens_in: int, tokens_out: int, cost: float | None) -> None:
-        """Put what a request has cost in the place of what was reserved for it."""
+        """Replace a request's reservation by its actual cost."""
         with self._lock:
             hold.spent = Amount.sum([hold.spent, Amount(tokens_in + tokens_out, cost or 0.0)])
             hold.reserved = Amount()
@@ -182,7 +179,7 @@ class Budgets:
     def _has_reserved(
         self, workspace_id: str, hold: Hold, budget: Budget, cost: Callable[[int], Amount], most: int
     ) -> bool:
-        """Reserve for a request, unless it has to wait for others."""
+        """Reserve the cost of a request. Return False if it must wait for other requests."""
         month = f"{self._clock():%Y-%m}"
         limit = Amount(
             _UNLIMITED if budget.tokens_per_month is None else budget.tokens_per_month,
@@ -206,7 +203,7 @@ class Budgets:
             return True
 
     def _left(self, workspace_id: str, month: str, limit: Amount, expected: Amount) -> Amount:
-        """Return what is left; look first for what others have spent, if that may matter."""
+        """Return what is left of a budget; reread first what other processes spent if that may matter."""
         over = Amount.sum(hold.spent for hold in self._holds[workspace_id])
         left = limit.minus(over).minus(Amount.of(self._store.spent(workspace_id, month)))
         at, then = self._looked.get(workspace_id, (-math.inf, Amount()))
@@ -221,7 +218,10 @@ class Budgets:
         return Amount.sum(hold.reserved for hold in self._holds[workspace_id])
 
     def _has_turn(self, workspace_id: str) -> bool:
-        """Tell whether this process has the turn to send; one that has just got it looks first what was spent."""
+        """Return whether this process has the turn to send.
+
+        Return False when it has just got the turn: it must first reread what was spent.
+        """
         if workspace_id in self._turns:
             return True
         if self._store.claim(_turn_of(workspace_id), _TURN):
@@ -230,7 +230,7 @@ class Budgets:
         return False
 
     def _end_turn(self, workspace_id: str) -> None:
-        """Give the turn to other processes once nothing is under way; what it has cost is in the store."""
+        """Release the turn once no request is in flight and all costs are in the store."""
         holds = self._holds[workspace_id]
         if workspace_id in self._turns and not any(hold.reserved.tokens or hold.spent.tokens for hold in holds):
             self._turns.remove(workspace_id)
@@ -239,13 +239,13 @@ class Budgets:
     def _refusal(self, workspace_id: str, month: str, limit: Amount, left: Amount, expected: Amount) -> ModelError:
         reserved = self._reserved(workspace_id)
         is_of_tokens = expected.tokens > left.tokens
-        told = [
+        amounts = [
             f"{amount.tokens:,.0f} tokens" if is_of_tokens else f"${amount.dollars:.6g}"
             for amount in (limit, limit.minus(left), reserved, expected)
         ]
         text = (
-            f"the budget of workspace {workspace_id} for {month}, {told[0]}, has no room for another request: "
-            f"{told[1]} spent, {told[2]} reserved for requests under way, and it is expected to take {told[3]}"
+            f"the budget of workspace {workspace_id} for {month}, {amounts[0]}, has no room for another request: "
+            f"{amounts[1]} spent, {amounts[2]} reserved for requests in flight, {amounts[3]} expected for this one"
         )
         return ModelError(Trouble.BUDGET, self._refusals.setdefault((workspace_id, month), text))
 
@@ -255,7 +255,7 @@ def _turn_of(workspace_id: str) -> str:
 
 
 class CircuitBreaker:
-    """Stops asking a server that answers nobody, so that a run without it takes seconds rather than hours."""
+    """Skip a server that does not answer, so that a run without it takes seconds instead of hours."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -263,7 +263,7 @@ class CircuitBreaker:
         self._closed_until: dict[str, float] = {}
 
     def allows(self, server: str) -> bool:
-        """Tell whether to ask; while a server is taken for down, one question in each cool-down is let through."""
+        """Return whether to send a request. A server that is down gets one request per cool-down."""
         with self._lock:
             if self._failures.get(server, 0) < _FAILURES:
                 return True
@@ -274,13 +274,13 @@ class CircuitBreaker:
             return True
 
     def failed(self, server: str) -> None:
-        """Count a question that failed for good."""
+        """Count a question that failed after all its attempts."""
         with self._lock:
             self._failures[server] = self._failures.get(server, 0) + 1
             if self._failures[server] == _FAILURES:
                 self._closed_until[server] = time.monotonic() + _COOL_DOWN
 
     def succeeded(self, server: str) -> None:
-        """Forget the failures."""
+        """Reset the failure count."""
         with self._lock:
             self._failures.pop(server, None)

@@ -1,7 +1,7 @@
-"""What it means that a request failed, in one word and in words without secrets.
+"""Classify failed requests, and describe them without secrets.
 
-What LiteLLM raises is not told apart by its classes, which differ by provider for one and the same failure, but by the
-status, and where that is not enough by the words.
+LiteLLM's exception classes differ by provider for the same failure. So failures are classified by the HTTP status, and
+by the message where the status is ambiguous.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 _LONGEST_MESSAGE: Final = 300
 _HOW_TO_GIVE_A_KEY: Final = "set api_key in config/workspaces.yaml, or the provider's variable such as OPENAI_API_KEY"
 
-#: Some providers call it any error of the client's, others an error of their own.
+#: Some providers send a general client error for it.
 _TOO_LONG: Final = re.compile(
     r"context.?(length|window|size|limit)|(prompt|input|request)( is)?.too.(long|large)|too many (input )?tokens"
     r"|must have less than \d+ tokens|maximum (input|sequence) length",
     re.IGNORECASE,
 )
-#: What LiteLLM and its clients say before they send anything.
+#: Messages of LiteLLM and its clients before anything is sent.
 _NO_KEY_GIVEN: Final = re.compile(
     r"missing credentials|missing \S+ api.?key|no key is set|api.?key.{0,30} must be set", re.IGNORECASE
 )
-#: Not "exceeded your current quota", which Gemini says of a minute's.
+#: Not "exceeded your current quota": Gemini says it of a quota per minute.
 _ACCOUNT_IS_EMPTY: Final = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
 
 _SECRET: Final = re.compile(
@@ -40,7 +40,7 @@ _SECRET: Final = re.compile(
     r"|(?i:\b(?:bearer|basic)\s+[^\s\"',;]{6,})"
     r"|(?i:(?<=key=)[^\s\"'&,;]+)"
 )
-#: Shorter keys are words such as "x", which servers without keys are given.
+#: Shorter keys are dummies such as "x", for servers that need none.
 _SHORTEST_SECRET: Final = 4
 _HIDDEN: Final = "[hidden]"
 _CLASS_NAMES: Final = re.compile(
@@ -49,13 +49,15 @@ _CLASS_NAMES: Final = re.compile(
 
 
 class CallError(Exception):
-    """A request that led to nothing. The message is one line, names no model and holds no key.
+    """A failed request. The message is one line, without the model's name and without keys.
 
     Attributes:
-        trouble: why, in one word.
-        is_passing: whether another try may help.
-        retry_after: seconds after which the server wants to be asked again, if it says so.
-        tokens_in, tokens_out, cost: what was spent on an answer that is of no use.
+        trouble: the reason.
+        is_passing: whether a retry may help.
+        retry_after: seconds of the server's Retry-After header, if any.
+        tokens_in: tokens sent for an unusable answer.
+        tokens_out: tokens of the unusable answer.
+        cost: US dollars spent on it.
     """
 
     def __init__(
@@ -79,12 +81,12 @@ class CallError(Exception):
 
 
 def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has_left: bool) -> CallError:
-    """Return what an exception of LiteLLM means.
+    """Return the CallError for an exception of LiteLLM.
 
     Args:
-        error: whatever it raised.
-        secrets: texts that the message must not hold.
-        has_key: whether a key was given.
+        error: the exception; of any class.
+        secrets: texts that the message must not contain.
+        has_key: whether a key was configured.
         has_left: whether the request is known to have been sent.
     """
     import httpx
@@ -92,10 +94,10 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has
     chain = list(_chain(error))
     is_sent = has_left or any(isinstance(cause, httpx.HTTPError | OSError) for cause in chain)
     broken = next((cause for cause in reversed(chain) if isinstance(cause, httpx.TransportError)), None)
-    # Where there was no answer, LiteLLM makes a status up.
+    # Without an answer, LiteLLM invents a status.
     status = getattr(error, "status_code", None) if broken is None else None
     words = str(error) if broken is None else f"{type(broken).__name__}: {broken}"
-    said = f"{words} {getattr(error, 'body', None)}"
+    details = f"{words} {getattr(error, 'body', None)}"
     trouble, is_passing = Trouble.UNAVAILABLE, True
     if not is_sent or isinstance(broken, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
         trouble, is_passing, status = Trouble.REFUSED, False, None
@@ -106,11 +108,11 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has
     elif (
         status == 413
         or type(error).__name__ == "ContextWindowExceededError"
-        or (status in {400, 422} and _TOO_LONG.search(said))
-        or (status == 429 and "request too large" in said.lower())  # larger than what a minute allows in all
+        or (status in {400, 422} and _TOO_LONG.search(details))
+        or (status == 429 and "request too large" in details.lower())  # larger than the whole limit per minute
     ):
         trouble, is_passing = Trouble.TOO_LONG, False
-    elif status == 429 and not _ACCOUNT_IS_EMPTY.search(said):
+    elif status == 429 and not _ACCOUNT_IS_EMPTY.search(details):
         trouble = Trouble.RATE_LIMITED
     elif isinstance(status, int) and 400 <= status < 500 and status not in {409, 425}:
         trouble, is_passing = Trouble.REFUSED, False
@@ -128,7 +130,6 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it came of."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:
@@ -138,7 +139,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def plain(words: str, secrets: Collection[str]) -> str:
-    """Return the words of an error on one line, without secrets and without LiteLLM's names for it."""
+    """Return an error message on one line, without secrets and LiteLLM's class names."""
     for secret in sorted((secret for secret in secrets if len(secret) >= _SHORTEST_SECRET), key=len, reverse=True):
         for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], repr(secret)[1:-1]}:
             words = words.replace(form, _HIDDEN)
@@ -147,7 +148,7 @@ def plain(words: str, secrets: Collection[str]) -> str:
 
 
 def _retry_after(chain: Sequence[BaseException]) -> float | None:
-    """Return the seconds of the header Retry-After, which holds a number or a date."""
+    """Return the seconds of the Retry-After header, which is a number or a date."""
     for cause in chain:
         response = getattr(cause, "response", None)
         for headers in (getattr(cause, name, None) for name in ("litellm_response_headers", "headers")):

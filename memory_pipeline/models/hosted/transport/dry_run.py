@@ -1,4 +1,4 @@
-"""Counts what models would be asked, and asks none: the same questions, answered by stand-ins."""
+"""Dry runs: count the requests that models would get. Send none, and answer each with a placeholder."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-#: How long the points of a stand-in are, in characters; roughly those of a sentence that says something.
+#: Length of a placeholder's sentences in characters; roughly that of a typical fact.
 _POINT = 120
-#: Facts that a model finds for each message that it is shown.
+#: Facts that a model finds per message.
 _FACTS_PER_MESSAGE = 0.7
-#: Stored text, as it stands in a question.
+#: Stored text as it appears in a prompt.
 _DATA = re.compile(r"<(data-[0-9a-f]+)>\n(.*?)\n</\1>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """For what, for which workspace, and by which model calls are expected."""
+    """The group for which a dry run adds up expected calls."""
 
     grain: Grain
     purpose: Purpose
@@ -47,33 +47,33 @@ class Expected:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Sorts from fine to coarse."""
+        """Sort key: fine grains first."""
         return self.grain.rank, self.purpose, self.workspace_id, self.model
 
 
 class DryRunExecutor(LlmExecutor):
-    """An asker that answers what is remembered, counts the rest, and sends nothing.
+    """An executor that returns stored answers, counts all other requests, and sends nothing.
 
-    The number of questions is exact where it does not depend on how long answers are. Tokens and cost are estimates.
+    The number of requests is exact unless it depends on the length of answers. Tokens and cost are estimates.
     """
 
     def __init__(self, *args: object, **named: object) -> None:
-        super().__init__(*args, **named)  # type: ignore[arg-type]  # as the base takes them
+        super().__init__(*args, **named)  # type: ignore[arg-type]  # passed on unchanged
         self.expected: dict[Expected, Usage] = defaultdict(Usage)
         self._counted: set[str] = set()
         self._lock = threading.Lock()
 
     def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
-        """Return the remembered answer, or count the question and return a stand-in."""
+        """Return the stored answer, or count the request and return a placeholder."""
         if known := self.known(request.key, request.use.period, read):
             return known
-        text = _STAND_INS.get(request.purpose, _summary)(request)
+        text = _PLACEHOLDERS.get(request.purpose, _summary)(request)
         tokens_out = count_tokens(text)
         self._count(request.key, [(request.use, 1.0)], request.purpose, request.endpoint, request.tokens, tokens_out)
         return Answered(read(text), request.tokens, tokens_out, None)
 
     def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
-        """Count the batch, unless a run that was killed has had it answered; no vectors come back."""
+        """Count the batch unless its answer is stored, as after a killed run. All vectors are NaN."""
         key, tokens = embedding_key(endpoint, texts), sum(map(count_tokens, texts))
         shares = [(share.use, share.weight) for share in shares_of(texts, uses)]
         if not (shares and self.store and self.store.find(key, shares[0][0].period)):
@@ -97,13 +97,13 @@ class DryRunExecutor(LlmExecutor):
             for number, (use, weight) in enumerate(shares):
                 spent_in, spent_out = round(tokens_in * weight), round(tokens_out * weight)
                 cost = None if price is None else (spent_in * price.input + spent_out * price.output) / 1e6
-                # A request that serves several is counted once, for the first of them.
+                # A request shared by several uses is counted once, for the first of them.
                 usage = Usage(int(number == 0), spent_in, spent_out, cost, int(number == 0 and price is None))
                 self.expected[Expected(use.period.grain, purpose, use.scope.workspace_id, endpoint.model)] += usage
 
 
 def _extraction(request: LlmRequest) -> str:
-    """Return an answer with as many facts as a model would find, of the length that they have."""
+    """Return an answer with the expected number of facts of typical length."""
     numbers = _numbers(request)
     facts = [
         {
@@ -121,7 +121,7 @@ def _extraction(request: LlmRequest) -> str:
 
 
 def _summary(request: LlmRequest) -> str:
-    """Return an answer as long as it may be, or as its material is."""
+    """Return an answer as long as the allowed length or the material, whichever is shorter."""
     room = min(request.length or _POINT, len(request.user))
     points = [
         {"sentence": _filler(request, number), "sources": [number], "importance": 0.5}
@@ -131,11 +131,11 @@ def _summary(request: LlmRequest) -> str:
 
 
 def _upkeep(request: LlmRequest) -> str:
-    """Return both contents where two are to be merged, and that nothing is stale."""
+    """Return both contents for a merge, and no stale memories."""
     return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(request.user)), "stale": []})
 
 
-_STAND_INS = {Purpose.EXTRACTION: _extraction, Purpose.UPKEEP: _upkeep}
+_PLACEHOLDERS = {Purpose.EXTRACTION: _extraction, Purpose.UPKEEP: _upkeep}
 
 
 def _numbers(request: LlmRequest) -> list[int]:
@@ -143,5 +143,5 @@ def _numbers(request: LlmRequest) -> list[int]:
 
 
 def _filler(request: LlmRequest, number: int) -> str:
-    """Return a text that no other question has, so that whatever is made from it counts as changed."""
+    """Return a text unique to the request, so that everything derived from it counts as changed."""
     return f"{number} {digest(request.key, number)}".ljust(_POINT, ".")

@@ -1,7 +1,8 @@
-"""Asks models: each question once, many at a time, again when it failed, within a budget.
+"""Send questions to models: concurrently, with retries, and within a budget.
 
-A question that any process has had answered is not asked again, and of two that ask the same at once one waits for the
-other. Whatever was sent is remembered with its tokens and cost (:class:`memory_pipeline.domain.model_calls.CallStore`).
+A question is sent once. Its answer is stored for all processes, and a process that asks the same question meanwhile
+waits for it. Every request is stored with its tokens and cost
+(:class:`memory_pipeline.domain.model_calls.CallStore`).
 """
 
 from __future__ import annotations
@@ -53,19 +54,19 @@ _log = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 _Reply = TypeVar("_Reply", litellm_client.Reply, litellm_client.EmbeddingReply)
 
-#: A server that asks for a longer wait than this is not waited for.
+#: Seconds. A server that asks for a longer Retry-After is not retried.
 _LONGEST_WAIT = 120.0
-#: Longest wait between two tries, where the server does not ask for more.
+#: Longest wait between two attempts in seconds, unless the server asks for more.
 _LONGEST_BACKOFF = 30.0
-#: How soon, and then how often, one looks whether another thread or process has the answer.
+#: First and longest seconds between checks whether another thread or process has the answer.
 _LOOK_AGAIN, _LOOK_AGAIN_AT_LAST = 0.05, 2.0
-#: How often, in seconds, the log tells how far questions have come.
+#: Seconds between progress messages in the log.
 _REPORT_EVERY = 10.0
-#: Troubles that say nothing about the server, only about what it was asked, and with which key.
+#: Errors caused by the request or its key, not by the server.
 _OWN_FAULT = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.REFUSED})
-#: A budget reserves so much more than the estimate of a question's tokens.
+#: Factor on the estimate of a question's tokens for which a budget reserves.
 _MARGIN = 1.25
-#: Of an answer that was cut off, so many characters are sent back with the correction: there is no room for more.
+#: Characters of a cut-off answer that a correction repeats; the context has no room for more.
 _ECHO = 1_000
 
 _CORRECTION = """That answer could not be used: {error}
@@ -73,12 +74,12 @@ Answer again, with the corrected JSON object and nothing else."""
 
 
 class LlmExecutor:
-    """Asks questions for everything that a configuration sets. Safe to use from many threads.
+    """Send questions to the configured models. Thread-safe.
 
     Args:
         configuration: models, budgets, and how many requests may run at a time.
-        store: what remembers answers and calls; None for whoever asks without being remembered, such as a reader.
-        clock: tells the time, UTC; budgets' months and the times of calls come from it.
+        store: stores answers and calls; None stores nothing and applies no budget, as in a reader.
+        clock: returns the current time in UTC; dates calls and selects the month of a budget.
     """
 
     def __init__(self, configuration: Configuration, store: CallStore | None, clock: Callable[[], datetime]) -> None:
@@ -90,45 +91,45 @@ class LlmExecutor:
         self._stopped = threading.Event()
         self._keys: dict[str | None, str | None] = {None: None}
         self._secrets = secrets_in_environment()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._counting = threading.Lock()
         self._done, self._reported = 0, time.monotonic()
 
     def gather(self, tasks: Sequence[Callable[[], _Value]]) -> list[_Value]:
-        """Run tasks, as many at a time as requests may run; return what they return, in their order.
+        """Run tasks concurrently, at most ``max_concurrency`` at a time. Return their results in the given order.
 
-        Whatever one of them raises comes through, once those that have begun have ended.
+        If a task raises, tasks not yet started are cancelled, and the exception is raised once the running ones end.
         """
         with ThreadPoolExecutor(max(1, min(len(tasks), self.configuration.max_concurrency))) as pool:
             futures = [pool.submit(task) for task in tasks]
             try:
                 return [future.result() for future in futures]
             except BaseException:
-                self._stopped.set()  # wakes those that wait for another try
+                self._stopped.set()  # wakes the tasks that wait for a retry
                 pool.shutdown(cancel_futures=True)
                 self._stopped.clear()
                 raise
 
     def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
-        """Return the answer to a question, from memory if it was asked before.
+        """Return the answer to a question, from the store if it was asked before.
 
         Args:
-            request: what is asked.
-            read: checks an answer's text and returns what it says, or raises InvalidAnswerError. A wrong answer is
-                corrected once, with the error told.
+            request: the question.
+            read: parses an answer, or raises InvalidAnswerError. After an invalid answer the question is sent once
+                more, with the error.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model gave no valid answer, or was not asked.
         """
         requests = Requests(self.store, request.key, request.purpose, request.endpoint, request.prompt_version)
         requests.shares = [UsageShare(request.use, 1, 1.0)]
         return self._once(requests, read, lambda: self._ask(request, requests, read))
 
     def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
-        """Return the vectors of one batch of texts, shape (texts, dimension), from memory if it was asked before.
+        """Return the vectors of one batch, shape (len(texts), dimension), from the store if it was asked before.
 
         Raises:
-            ModelError: the model did not help.
+            ModelError: the model returned no vectors, or was not asked.
         """
         requests = Requests(self.store, embedding_key(endpoint, texts), Purpose.EMBEDDING, endpoint, None)
         requests.shares = shares_of(texts, uses)
@@ -139,7 +140,7 @@ class LlmExecutor:
         return self._once(requests, read, lambda: self._vectors(endpoint, texts, requests)).value
 
     def known(self, key: str, period: Period, read: Callable[[str], _Value]) -> Answered[_Value] | None:
-        """Return a remembered answer; None if there is none, or if it does not pass today's checks."""
+        """Return a stored answer; None if there is none, or if it fails the current checks."""
         answer = self.store.find(key, period) if self.store else None
         if answer is None:
             return None
@@ -149,21 +150,21 @@ class LlmExecutor:
             return None
 
     def waits(self, error: ModelError, scope: Scope) -> bool:
-        """Tell whether what a model did not do is to wait, because the workspace's budget is spent and it says so."""
+        """Return whether failed work is postponed, because the budget is spent and has ``when_spent: wait``."""
         budgets = self.budgets
         return error.trouble == Trouble.BUDGET and budgets is not None and budgets.waits(scope.workspace_id)
 
     def tell(self, error: ModelError) -> None:
-        """Write into the log why a model did not help; the same thing once."""
+        """Log a model's failure; each distinct message once."""
         text = f"{error.trouble}: {error}"
-        if text not in self._told:
-            self._told.add(text)
-            _log.warning("a model did not help, %s", text)
+        if text not in self._logged:
+            self._logged.add(text)
+            _log.warning("model call failed, %s", text)
 
     def _once(
         self, requests: Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
     ) -> Answered[_Value]:
-        """Return what is known, or ask while everybody else who wants to know waits."""
+        """Return the stored answer, or ask under a lease, so that other processes wait for the answer."""
         store, key = self.store, requests.key
         if store is None or not requests.shares:
             return ask()
@@ -199,10 +200,10 @@ class LlmExecutor:
             def reserve() -> None:
                 reserve_for(sum(count_tokens(message["content"]) for message in messages))
 
-            try:  # what was spent is kept before the budget forgets it
+            try:  # calls are stored before the budget drops its hold on them
                 for is_correction in (False, True):
                     reply, sent = self._send(endpoint, endpoint.api_key, requests, reserve, send)
-                    # Halves of characters can neither be kept nor sent back.
+                    # Lone surrogates can be neither stored nor sent back.
                     text = reply.text.encode("utf-8", "replace").decode()
                     try:
                         if reply.is_cut:
@@ -212,7 +213,7 @@ class LlmExecutor:
                         requests.add(sent, Trouble.INVALID, reply.tokens_in, reply.tokens_out, reply.cost)
                         if is_correction:
                             raise ModelError(
-                                Trouble.INVALID, f"{endpoint.model} gave no valid answer: {str(error)[:200]}"
+                                Trouble.INVALID, f"{endpoint.model} returned no valid answer: {str(error)[:200]}"
                             ) from None
                         correction = _CORRECTION.format(error=error)
                         messages += [
@@ -249,12 +250,12 @@ class LlmExecutor:
 
     @contextmanager
     def _budgeted(self, workspace_id: str | None, requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
-        """Open what a question takes of a budget; yield what reserves for a request that sends so many tokens.
+        """Hold a part of the budget for a question. Yield a function that reserves for a request of n tokens.
 
         Args:
-            workspace_id: who pays; None if nobody is asked to.
-            requests: of the question; it tells the budget what they cost.
-            most: how many tokens an answer has at most.
+            workspace_id: the workspace that pays; None applies no budget.
+            requests: the question's requests; they report their cost to the budget.
+            most: largest number of tokens in an answer.
         """
         budgets = self.budgets
         if budgets is None or workspace_id is None:
@@ -274,14 +275,14 @@ class LlmExecutor:
         reserve: Callable[[], None],
         send: Callable[[], _Reply],
     ) -> tuple[_Reply, Sent]:
-        """Send a request, again after a failure that may pass.
+        """Send a request; retry after transient failures.
 
         Args:
             endpoint: the model and its settings.
-            reference: where the key is found; who asks with another may fare otherwise.
-            requests: takes note of what was sent.
-            reserve: reserves what one request is expected to cost; called before each.
-            send: sends it once.
+            reference: reference to the API key. Each key has its own circuit breaker.
+            requests: records every attempt that fails; the caller records the success.
+            reserve: reserves the expected cost; called before each attempt.
+            send: sends the request once.
         """
         server = f"{endpoint.model} {endpoint.api_base} {reference}"
         retrying = tenacity.Retrying(
@@ -296,7 +297,10 @@ class LlmExecutor:
                 with attempt:
                     reserve()
                     if not self._breaker.allows(server):
-                        raise ModelError(Trouble.UNAVAILABLE, f"{endpoint.model} has not answered for a while")
+                        raise ModelError(
+                            Trouble.UNAVAILABLE,
+                            f"{endpoint.model}: not sent, because the server's last requests all failed",
+                        )
                     sent = Sent(self.clock())
                     try:
                         reply = send()
@@ -314,25 +318,24 @@ class LlmExecutor:
         return reply, sent
 
     def _key(self, reference: str | None) -> tuple[str | None, tuple[str, ...]]:
-        """Return the key that a reference stands for, and all secrets that no text may show."""
+        """Return the API key of a reference, and all secrets that must not appear in messages."""
         if reference not in self._keys:
             try:
                 self._keys[reference] = resolve_secret(reference or "")
             except ConfigurationError as error:
                 raise ModelError(Trouble.REFUSED, str(error)) from None
-        # A copy, for other threads may add to it at the same time.
+        # A copy: other threads may add keys meanwhile.
         secrets = {*self._secrets, *(key for key in list(self._keys.values()) if key)}
         return self._keys[reference], tuple(secrets)
 
     def _report(self) -> None:
-        """Tell now and then how many questions are done: a long run shows that it moves."""
         with self._counting:
             self._done += 1
             now = time.monotonic()
             if now - self._reported < _REPORT_EVERY:
                 return
             self._reported, done = now, self._done
-        _log.info("%d questions answered, or given up", done)
+        _log.info("%d model questions done (answered or failed)", done)
 
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(seconds):
@@ -340,7 +343,7 @@ class LlmExecutor:
 
 
 class _Wait:
-    """How long to wait before the next try: as long as the server asks for, or ever longer, with jitter."""
+    """Seconds before the next attempt: exponential backoff with jitter, at least the server's Retry-After."""
 
     def __init__(self, first: float) -> None:
         self._random = tenacity.wait_random_exponential(multiplier=first, max=_LONGEST_BACKOFF)

@@ -1,4 +1,4 @@
-"""Requests to models: their parts, the key that names them, and the form of the answer."""
+"""Requests to models, their keys, their answers, and the record of the calls they took."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ _Value = TypeVar("_Value")
 
 
 class InvalidAnswerError(Exception):
-    """An answer failed its checks; the message says what was wrong in words that the model can act on."""
+    """An answer failed its checks. The message goes back to the model as a correction."""
 
 
 @dataclass(frozen=True, slots=True)
 class LlmRequest:
-    """One question to a model that writes.
+    """One question to a completion model.
 
     Attributes:
-        use: whose it is, and for which partition.
+        use: the agent and partition it is for.
+        purpose: the task it belongs to.
         endpoint: the model and its settings.
-        prompt_version: name of the instructions.
-        system, user: the instructions, and what they are applied to.
+        prompt_version: version of the instructions.
+        system: the instructions.
+        user: the input.
         schema: JSON schema of the answer.
-        name: the schema's name.
-        numbers: the lines that an answer may cite.
-        length: characters that an answer may have, if it is limited.
+        name: name of the schema.
+        numbers: the line numbers that an answer may cite.
+        length: most characters of an answer; None for no limit.
     """
 
     use: Use
@@ -55,7 +57,7 @@ class LlmRequest:
 
     @property
     def key(self) -> str:
-        """Hash of all that decides the answer, and of whose it is."""
+        """Hash of everything that determines the answer, and of the agent and partition."""
         scope, period, endpoint = self.use.scope, self.use.period, self.endpoint
         return digest(
             "completion-1", scope.workspace_id, scope.agent_id, period.grain, period.key, identity_of(endpoint),
@@ -65,13 +67,13 @@ class LlmRequest:
 
     @property
     def tokens(self) -> int:
-        """Estimate of the tokens that are sent."""
+        """Estimate of the tokens sent."""
         return count_tokens(self.system) + count_tokens(self.user)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[_Value]):
-    """What an answer says, and what it took to get it."""
+    """The parsed value of an answer, and the tokens and US dollars of all requests for it."""
 
     value: _Value
     tokens_in: int
@@ -80,23 +82,25 @@ class Answered(Generic[_Value]):
 
 
 def identity_of(endpoint: Endpoint) -> str:
-    """Name a model by what decides its answers: not by how long it is waited for, nor by who pays."""
+    """Return a name for the settings that determine a model's answers: no timeouts, no keys."""
     if not endpoint.api_base and not endpoint.parameters:
         return endpoint.model
     return f"{endpoint.model}-{digest(endpoint.api_base, endpoint.parameters)[:8]}"
 
 
 def embedding_key(endpoint: Embedding, texts: Sequence[str]) -> str:
-    """Return the hash of all that decides the vectors of a batch."""
+    """Return the hash of everything that determines the vectors of a batch."""
     return digest("embedding-1", identity_of(endpoint), endpoint.dimension, texts)
-
-
-# What was sent for a question: each request, and what part of it was for whom.
 
 
 @dataclass(frozen=True, slots=True)
 class UsageShare:
-    """What part of a request was for one use."""
+    """One use's share of a request.
+
+    Attributes:
+        texts: how many of the request's texts.
+        weight: share of its tokens, 0 to 1.
+    """
 
     use: Use
     texts: int
@@ -105,20 +109,23 @@ class UsageShare:
 
 @dataclass
 class Sent:
-    """When a request was sent, and how long its answer took."""
+    """When a request was sent, and the seconds until its answer."""
 
     at: datetime
     started: float = field(default_factory=time.perf_counter)
     seconds: float = 0.0
 
     def stop(self) -> None:
-        """Note that the answer is there."""
+        """Stop the clock; later calls change nothing."""
         self.seconds = self.seconds or time.perf_counter() - self.started
 
 
 @dataclass
 class Requests:
-    """The requests that one question took; `on_spent` is told the tokens and the cost of each when it is over."""
+    """The requests sent for one question.
+
+    `on_spent` is called after each request with its tokens in, tokens out and cost.
+    """
 
     store: CallStore | None
     key: str
@@ -130,7 +137,7 @@ class Requests:
     on_spent: Callable[[int, int, float | None], None] | None = None
 
     def add(self, sent: Sent, outcome: str, tokens_in: int, tokens_out: int, cost: float | None) -> None:
-        """Note a request; what it spent is divided among those it was for."""
+        """Record a request as one call per share."""
         sent.stop()
         request_id = str(ULID())
         before = 0.0
@@ -146,7 +153,7 @@ class Requests:
                     model=self.endpoint.model,
                     prompt_version=self.prompt_version,
                     texts=share.texts,
-                    # Differences of rounded sums: the parts add up to the whole.
+                    # Differences of rounded sums, so that the parts add up to the whole.
                     tokens_in=round(tokens_in * after) - round(tokens_in * before),
                     tokens_out=round(tokens_out * after) - round(tokens_out * before),
                     cost=None if cost is None else cost * share.weight,
@@ -160,12 +167,12 @@ class Requests:
             self.on_spent(tokens_in, tokens_out, cost)
 
     def keep(self, answer: Answer | None) -> None:
-        """Remember the requests, and the answer if there is one."""
+        """Store the calls, and the answer if there is one."""
         if self.store and self.calls:
             self.store.keep(self.calls, answer)
 
     def answered(self, value: _Value, text: str) -> Answered[_Value]:
-        """Remember the answer; return what it says and what all requests together took."""
+        """Store the answer. Return its value with the tokens and cost of all requests."""
         costs = [call.cost for call in self.calls if call.cost is not None]
         tokens_in = sum(call.tokens_in for call in self.calls)
         tokens_out = sum(call.tokens_out for call in self.calls)
@@ -179,7 +186,7 @@ class Requests:
 
 
 def shares_of(texts: Sequence[str], uses: Sequence[Use]) -> list[UsageShare]:
-    """Divide a batch among its uses, by the lengths of their texts."""
+    """Divide a batch among its uses in proportion to the tokens of their texts."""
     if not uses:
         return []
     lengths: Counter[Use] = Counter()

@@ -1,4 +1,4 @@
-"""Relative and absolute dates, resolved against the day they were said."""
+"""Relative and absolute dates, resolved against the day of the message."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_weekend_seen_from_within() -> None:
     assert resolved("We ran this weekend.", sunday) == "We ran this weekend [2023-05-06/07]."
 
 
-def test_what_was_done_lies_behind_however_far() -> None:
+def test_dates_in_the_past_tense_are_in_the_past() -> None:
     december = date(2025, 12, 22)
     assert resolved("We signed a loan in March.", december) == "We signed a loan in March [2025-03]."
     assert resolved("We signed on 7 March.", december) == "We signed on 7 March [2025-03-07]."
@@ -171,7 +171,7 @@ EXPRESSIONS = ("yesterday", "last Friday", "next Friday", "this weekend", "last 
     st.sampled_from(EXPRESSIONS),
     st.sampled_from(["I went", "I will go", "We go", ""]),
 )
-def test_every_day_can_be_resolved_from(said_on: date, expression: str, opening: str) -> None:
+def test_dates_are_resolved_from_every_day(said_on: date, expression: str, opening: str) -> None:
     for mention in dates_in(Sentence.of(f"{opening} {expression}"), said_on):
         assert mention.label.startswith(f"{mention.day.year:04}") or "-W" in mention.label
 

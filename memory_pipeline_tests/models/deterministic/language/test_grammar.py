@@ -1,4 +1,4 @@
-"""Cutting messages into sentences and words."""
+"""Splitting messages into sentences and words."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_lines_lists_quotes_and_code(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
 
 
-def test_a_wrapped_line_goes_on() -> None:
+def test_a_wrapped_line_continues_the_sentence() -> None:
     line = "This line was wrapped by a mail program because it was too long for\nAnna to read."
     assert texts(line) == [line.replace("\n", " ")]
 
 
-def test_dictation_without_marks_is_cut_at_blanks() -> None:
+def test_text_without_punctuation_is_split_at_blanks() -> None:
     pieces = texts("and then we went on " * 100)
     assert len(pieces) > 4
     assert all(len(piece) <= MAX_LENGTH for piece in pieces)
@@ -127,8 +127,8 @@ def test_every_sentence_is_a_part_of_its_message(text: str) -> None:
         "?)",
     ],
 )
-def test_a_long_message_of_anything_ends(unit: str) -> None:
-    # What is quadratic takes hours.
+def test_any_long_message_is_split_quickly(unit: str) -> None:
+    # Quadratic code takes hours.
     text = unit * (LONG // len(unit))
     began = time.process_time()
     assert len(sentences_of(text)) <= LONG

@@ -1,4 +1,4 @@
-"""Verbs and where a sentence looks."""
+"""Verbs and tenses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from memory_pipeline.models.deterministic.language.grammar import Sentence, Tens
         ("", Tense.NONE),
     ],
 )
-def test_where_a_sentence_looks(text: str, tense: Tense) -> None:
+def test_tense(text: str, tense: Tense) -> None:
     assert tense_of(Sentence.of(text).parts) is tense
 
 

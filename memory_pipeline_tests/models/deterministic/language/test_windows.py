@@ -1,4 +1,4 @@
-"""Times that questions name."""
+"""Date ranges in questions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def named(text: str) -> list[tuple[str, str]]:
         ("去年の旅行", None, None),
     ],
 )
-def test_a_question_names_days(text: str, days: str | None, words: str | None) -> None:
+def test_questions_give_date_ranges(text: str, days: str | None, words: str | None) -> None:
     expected = [("2023-01-01/2023-12-31", "去年")] if days is None else [(days, words)]
     assert named(text) == expected
 
@@ -50,12 +50,12 @@ def test_a_question_names_days(text: str, days: str | None, words: str | None) -
     ["", "May I ask?", "It may rain", "before May 2023", "after 7 May 2023", "until 2023", "2024年以前", "99月99日",
      "31. Februar 2023", "30.02.2023", "the first week of", "Room 2023", "x" * 3_000 + " in May"],
 )  # fmt: skip
-def test_another_question_names_none(text: str) -> None:
+def test_questions_without_a_date_give_none(text: str) -> None:
     assert named(text) == []
 
 
 @given(st.text(st.sampled_from("in May 2023年4月.of first week last summer 12/")) | st.text())
-def test_whatever_is_asked_ranges_lie_in_it_and_do_not_overlap(text: str) -> None:
+def test_ranges_are_within_the_text_and_do_not_overlap(text: str) -> None:
     end = 0
     for first, last, start, stop in date_ranges(text, TODAY):
         assert first <= last
@@ -63,7 +63,7 @@ def test_whatever_is_asked_ranges_lie_in_it_and_do_not_overlap(text: str) -> Non
         end = stop
 
 
-def test_hostile_questions_take_no_time() -> None:
+def test_hostile_questions_are_read_quickly() -> None:
     started = time.process_time()
     for text in ("in May " * 280, "1." * 990, "first week of " * 140, "2023年" * 400, " " * 2_000):
         date_ranges(text, TODAY)

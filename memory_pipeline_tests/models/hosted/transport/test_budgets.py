@@ -1,4 +1,4 @@
-"""What keeps questions from being sent: budgets, and servers that are down."""
+"""Budgets and the circuit breaker."""
 
 from __future__ import annotations
 
@@ -57,22 +57,22 @@ def configuration(budget: str, *, url: str = "http://127.0.0.1:9/v1", price: str
     return Configuration.parse(MODEL.format(url=url, price=price, budget=budget), "test")
 
 
-def question(asker: LlmExecutor, number: int, scope: Scope = ACME) -> LlmRequest:
-    settings = asker.configuration.extraction(scope)
+def question(executor: LlmExecutor, number: int, scope: Scope = ACME) -> LlmRequest:
+    settings = executor.configuration.extraction(scope)
     system = f"Is {number} a number?".ljust(320)  # 80 tokens, and a margin of a quarter
     return LlmRequest(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", system, "", {}, "test", (1,))
 
 
-def ask(asker: LlmExecutor, number: int, scope: Scope = ACME) -> str:
-    """Ask a question; return what came of it."""
+def ask(executor: LlmExecutor, number: int, scope: Scope = ACME) -> str:
+    """Ask a question; return the outcome."""
     try:
-        return asker.complete(question(asker, number, scope), lambda text: "answered").value
+        return executor.complete(question(executor, number, scope), lambda text: "answered").value
     except ModelError as error:
         return error.trouble
 
 
 class Ledger:
-    """Remembers what was spent and how long answers were, and nothing else."""
+    """A call store that has only the amount spent and the lengths of answers."""
 
     def __init__(self, spent: Usage | None = None, answered: Usage | None = None) -> None:
         self.usage = {("acme", "2026-01"): spent or Usage()}
@@ -92,12 +92,12 @@ class Ledger:
 
 
 KIND = Kind(Purpose.EXTRACTION, "openai/m", "test-1")
-#: Answers to questions of a kind had a hundred tokens each.
+#: Answers of one kind with a hundred tokens each.
 SHORT = Usage(calls=20, tokens_out=2_000)
 
 
 class WaitedError(Exception):
-    """There was no room beside requests under way."""
+    """There was no room beside the requests in flight."""
 
 
 def budgets(
@@ -107,10 +107,10 @@ def budgets(
 
     def pause(seconds: float) -> None:
         waits.append(seconds)
-        if len(waits) > 1 and waits[-1] > waits[-2]:  # the first wait may be for the turn among processes
+        if len(waits) > 1 and waits[-1] > waits[-2]:  # the first wait may be for the process's turn
             raise WaitedError
 
-    store: CallStore = Ledger(spent, answered)  # type: ignore[assignment]  # budgets ask for no more
+    store: CallStore = Ledger(spent, answered)  # type: ignore[assignment]  # budgets use no more of it
     return Budgets(configuration(text, price=price), store, lambda: now, pause)
 
 
@@ -118,7 +118,7 @@ def budgets(
 def reserved(
     kept: Budgets, tokens_in: int, most: int, workspace_id: str = "acme", price: str = PRICE
 ) -> Iterator[Hold]:
-    """Reserve for a request, as long as it is under way."""
+    """Reserve the cost of a request while the block runs."""
     endpoint = configuration("tokens_per_month: 1", price=price).extraction(ACME)
     with kept.hold(workspace_id, endpoint, KIND) as hold:
         kept.reserve(workspace_id, hold, tokens_in, most)
@@ -132,70 +132,70 @@ def reserved(
 def test_32_threads_do_not_overspend(lake: Lake, server: OpenAIServer, budget: str, cost: float | None) -> None:
     server.cost_per_call = cost
     server.latency = 0.02
-    asker = LlmExecutor(configuration(budget, url=server.base_url), lake.calls, lambda: NOW)
+    executor = LlmExecutor(configuration(budget, url=server.base_url), lake.calls, lambda: NOW)
     with ThreadPoolExecutor(32) as pool:
-        outcomes = list(pool.map(lambda number: ask(asker, number), range(96)))
+        outcomes = list(pool.map(lambda number: ask(executor, number), range(96)))
     assert set(outcomes) == {"answered", "budget"}
     answered = outcomes.count("answered")
-    assert answered == server.counts["path chat"] == 9  # one more would be expected to go beyond
+    assert answered == server.counts["path chat"] == 9  # one more is expected to exceed the budget
     spent = lake.calls.spent("acme", "2026-01")
     assert spent.calls == answered
     if cost:
         assert spent.cost == pytest.approx(0.9)
     else:
         assert 9_000 <= spent.tokens_in + spent.tokens_out <= 10_000
-    # Nothing stays reserved of what was refused or is over, and nothing is sent any more.
-    assert ask(asker, 1_000) == "budget"
+    # Refused and finished requests leave no reservation, and nothing more is sent.
+    assert ask(executor, 1_000) == "budget"
     assert server.counts["path chat"] == answered
-    assert ask(asker, 1_000, Scope("globex", "support")) == "answered"
+    assert ask(executor, 1_000, Scope("globex", "support")) == "answered"
 
 
 @pytest.mark.parametrize("limit", [600, 4_000, 20_000])
-def test_short_answers_use_a_budget_up_however_many_threads_ask(lake: Lake, server: OpenAIServer, limit: int) -> None:
-    """The longest answer that is allowed has 1,000 tokens, and these have 20 to 60."""
+def test_short_answers_use_up_a_budget_with_any_number_of_threads(lake: Lake, server: OpenAIServer, limit: int) -> None:
+    """The longest allowed answer has 1,000 tokens; these have 20 to 60."""
     server.answer = lambda body: "x" * (80 + len(body["messages"][0]["content"].partition("?")[0]) % 5 * 40)
     server.latency = 0.01
-    asker = LlmExecutor(configuration(f"tokens_per_month: {limit}", url=server.base_url), lake.calls, lambda: NOW)
+    executor = LlmExecutor(configuration(f"tokens_per_month: {limit}", url=server.base_url), lake.calls, lambda: NOW)
     with ThreadPoolExecutor(32) as pool:
-        outcomes = list(pool.map(lambda number: ask(asker, 10**number), range(250)))
+        outcomes = list(pool.map(lambda number: ask(executor, 10**number), range(250)))
     spent = lake.calls.spent("acme", "2026-01")
     assert outcomes.count("answered") == spent.calls
     assert "budget" in outcomes
-    # One more question has about 100 tokens and a margin; one that was sent takes 40 more than expected at most.
+    # One more question has about 100 tokens plus a margin; each one sent takes at most 40 more than expected.
     assert limit - 200 < spent.tokens_in + spent.tokens_out < limit + 32 * 40
 
 
-def test_askers_of_two_processes_share_a_budget(lake: Lake, server: OpenAIServer) -> None:
+def test_two_processes_share_a_budget(lake: Lake, server: OpenAIServer) -> None:
     server.answer = lambda body: "x" * 200
     server.latency = 0.01
     limit = configuration("tokens_per_month: 4000", url=server.base_url)
-    askers = [LlmExecutor(limit, Lake(lake.storage.uri).calls, lambda: NOW) for _ in range(2)]
+    executors = [LlmExecutor(limit, Lake(lake.storage.uri).calls, lambda: NOW) for _ in range(2)]
     with ThreadPoolExecutor(16) as pool:
-        outcomes = set(pool.map(lambda number: ask(askers[number % 2], number), range(80)))
+        outcomes = set(pool.map(lambda number: ask(executors[number % 2], number), range(80)))
     assert outcomes == {"answered", "budget"}
     spent = Lake(lake.storage.uri).calls.spent("acme", "2026-01")
     assert spent.calls == server.counts["path chat"]
     assert 3_700 < spent.tokens_in + spent.tokens_out <= 4_000
 
 
-def test_requests_that_fail_leave_their_share_to_others(lake: Lake, server: OpenAIServer) -> None:
+def test_failed_requests_release_their_reservation(lake: Lake, server: OpenAIServer) -> None:
     server.answer = lambda body: "x" * 200
     server.faults = [Fault("500", times=20)]
-    asker = LlmExecutor(configuration("tokens_per_month: 1300", url=server.base_url), lake.calls, lambda: NOW)
-    outcomes = [ask(asker, number) for number in range(3)]
+    executor = LlmExecutor(configuration("tokens_per_month: 1300", url=server.base_url), lake.calls, lambda: NOW)
+    outcomes = [ask(executor, number) for number in range(3)]
     server.reset()
     assert outcomes == ["unavailable"] * 3
-    assert [ask(asker, number) for number in range(4)] == ["answered"] * 4
+    assert [ask(executor, number) for number in range(4)] == ["answered"] * 4
 
 
-def test_answers_that_are_of_no_use_are_paid_for_and_count(lake: Lake, server: OpenAIServer) -> None:
-    """Vectors of a wrong length cost as much as others, and are asked for again as long as there is money."""
+def test_unusable_answers_count_towards_the_budget(lake: Lake, server: OpenAIServer) -> None:
+    """Vectors of a wrong length cost as much as others, and are requested again until the budget is spent."""
     server.cost_per_call = 0.001
     server.faults = [Fault("wrong_dims", times=None)]
-    # 10 tokens and a margin: 1.2 thousandths each.
-    asker = LlmExecutor(configuration("usd_per_month: 0.0029", url=server.base_url), lake.calls, lambda: NOW)
+    # 10 tokens plus a margin: $0.0012 each.
+    executor = LlmExecutor(configuration("usd_per_month: 0.0029", url=server.base_url), lake.calls, lambda: NOW)
     with pytest.raises(ModelError) as caught:
-        asker.embed(asker.configuration.embedding, ["x" * 40], [Use(ACME, HOUR)])
+        executor.embed(executor.configuration.embedding, ["x" * 40], [Use(ACME, HOUR)])
     assert caught.value.trouble == Trouble.BUDGET
     assert server.counts["path embeddings"] == 2
     assert lake.calls.spent("acme", "2026-01").cost == pytest.approx(0.002)
@@ -205,10 +205,10 @@ def test_a_correction_is_paid_for_too(lake: Lake, server: OpenAIServer) -> None:
     def read(text: str) -> str:
         raise InvalidAnswerError("it is wrong")
 
-    asker = LlmExecutor(configuration("tokens_per_month: 2000", url=server.base_url), lake.calls, lambda: NOW)
+    executor = LlmExecutor(configuration("tokens_per_month: 2000", url=server.base_url), lake.calls, lambda: NOW)
     with pytest.raises(ModelError) as caught:
-        asker.complete(question(asker, 1), read)
-    # It took 1,080; one more would go beyond.
+        executor.complete(question(executor, 1), read)
+    # It took 1,080; one more would exceed the budget.
     assert (caught.value.trouble, server.counts["path chat"]) == (Trouble.BUDGET, 1)
     assert lake.calls.spent("acme", "2026-01").tokens_in > 0
 
@@ -216,7 +216,7 @@ def test_a_correction_is_paid_for_too(lake: Lake, server: OpenAIServer) -> None:
 @pytest.mark.parametrize(
     ("budget", "spent", "tokens", "is_allowed"),
     [
-        ("tokens_per_month: 1000", Usage(), (900, 1_000), True),  # of which answers have 100
+        ("tokens_per_month: 1000", Usage(), (900, 1_000), True),  # 100 of them for answers
         ("tokens_per_month: 1000", Usage(), (901, 1_000), False),
         ("tokens_per_month: 1000", Usage(), (950, 50), True),
         ("tokens_per_month: 1000", Usage(), (1_000, 0), True),
@@ -229,7 +229,7 @@ def test_a_correction_is_paid_for_too(lake: Lake, server: OpenAIServer) -> None:
         ("usd_per_month: 1.0, tokens_per_month: 100", Usage(), (10, 1_000), False),
     ],
 )
-def test_what_is_expected_to_go_beyond_is_refused(
+def test_a_request_expected_to_exceed_the_budget_is_refused(
     budget: str, spent: Usage, tokens: tuple[int, int], is_allowed: bool
 ) -> None:
     kept = budgets(budget, spent, SHORT)
@@ -242,7 +242,7 @@ def test_what_is_expected_to_go_beyond_is_refused(
         assert caught.value.trouble == Trouble.BUDGET
 
 
-def test_a_refusal_tells_what_is_spent_what_is_reserved_and_what_was_wanted() -> None:
+def test_a_refusal_reports_spent_reserved_and_expected_amounts() -> None:
     kept = budgets("tokens_per_month: 2000", Usage(3, 1_000, 250), SHORT)
     with reserved(kept, 400, 1_000), pytest.raises(ModelError) as caught:
         reserved(kept, 700, 1_000).__enter__()
@@ -252,8 +252,8 @@ def test_a_refusal_tells_what_is_spent_what_is_reserved_and_what_was_wanted() ->
     assert str(again.value) == str(caught.value)  # the log has it once
 
 
-def test_the_first_question_of_a_kind_is_asked_if_there_is_room_for_it_and_an_answer() -> None:
-    """How long its answer is, nobody knows: the longest one is reserved, or all that is left."""
+def test_the_first_question_of_a_kind_needs_room_for_one_token_of_an_answer() -> None:
+    """The length of its answer is unknown: the longest one is reserved, or all that is left."""
     kept = budgets("tokens_per_month: 1000", Usage(1, 500, 0))
     with reserved(kept, 100, 300), pytest.raises(WaitedError), reserved(kept, 100, 1):
         pass
@@ -265,7 +265,7 @@ def test_the_first_question_of_a_kind_is_asked_if_there_is_room_for_it_and_an_an
         reserved(kept, 500, 4_000).__enter__()
 
 
-def test_what_is_under_way_counts_until_it_is_over_whatever_its_end() -> None:
+def test_reservations_count_until_the_question_ends() -> None:
     kept = budgets("tokens_per_month: 1000")
     with ExitStack() as stack:
         stack.enter_context(reserved(kept, 600, 0))
@@ -279,17 +279,17 @@ def test_what_is_under_way_counts_until_it_is_over_whatever_its_end() -> None:
         pass
 
 
-def test_what_a_request_cost_takes_the_place_of_what_was_reserved() -> None:
+def test_the_actual_cost_replaces_the_reservation() -> None:
     kept = budgets("tokens_per_month: 1000")
     with reserved(kept, 600, 0) as hold:
         kept.over(hold, 100, 100, None)
         with reserved(kept, 800, 0):
             pass
-        with pytest.raises(ModelError):  # there is nobody to wait for
+        with pytest.raises(ModelError):  # no other request to wait for
             reserved(kept, 801, 0).__enter__()
 
 
-def test_each_month_has_a_budget_of_its_own() -> None:
+def test_each_month_has_its_own_budget() -> None:
     spent = Usage(1, 1_000, 0)
     with pytest.raises(ModelError):
         reserved(budgets("tokens_per_month: 1000", spent), 1, 0).__enter__()
@@ -300,7 +300,7 @@ def test_each_month_has_a_budget_of_its_own() -> None:
 
 def test_dollars_without_a_price_are_refused_with_the_remedy() -> None:
     with pytest.raises(
-        ModelError, match=r"price of openai/m is not known; set its price .* or tokens_per_month"
+        ModelError, match=r"price of openai/m is unknown; set its price .* or tokens_per_month"
     ) as caught:
         reserved(budgets("usd_per_month: 5", price=""), 1, 1, price="").__enter__()
     assert caught.value.trouble == Trouble.BUDGET
@@ -308,7 +308,7 @@ def test_dollars_without_a_price_are_refused_with_the_remedy() -> None:
         pass  # tokens need no price
 
 
-def test_the_price_list_is_asked_where_no_price_is_set() -> None:
+def test_the_price_list_applies_without_a_configured_price() -> None:
     text = "defaults: {completion: {model: openai/gpt-4o-mini}, budget: {usd_per_month: 1}}"
     known = Configuration.parse(text, "test")
     ledger: CallStore = Ledger(Usage(1, 1, 1, 0.75))  # type: ignore[assignment]  # as above
@@ -323,20 +323,20 @@ def test_the_price_list_is_asked_where_no_price_is_set() -> None:
 @pytest.mark.parametrize(
     ("when_spent", "waits"), [("", False), (", when_spent: fall_back", False), (", when_spent: wait", True)]
 )
-def test_what_is_done_without_money_is_told(when_spent: str, waits: bool) -> None:
+def test_when_spent_selects_waiting_or_rules(when_spent: str, waits: bool) -> None:
     kept = budgets(f"tokens_per_month: 1{when_spent}")
     assert kept.waits("acme") is waits
     assert not Budgets(Configuration.parse("", "test"), Ledger(), lambda: NOW).waits("acme")  # type: ignore[arg-type]
 
 
 def test_only_a_spent_budget_waits(lake: Lake) -> None:
-    asker = LlmExecutor(configuration("tokens_per_month: 1, when_spent: wait"), lake.calls, lambda: NOW)
-    assert asker.waits(ModelError(Trouble.BUDGET, "spent"), ACME)
-    assert not any(asker.waits(ModelError(trouble, "x"), ACME) for trouble in Trouble if trouble != Trouble.BUDGET)
-    assert not LlmExecutor(asker.configuration, None, lambda: NOW).waits(ModelError(Trouble.BUDGET, "spent"), ACME)
+    executor = LlmExecutor(configuration("tokens_per_month: 1, when_spent: wait"), lake.calls, lambda: NOW)
+    assert executor.waits(ModelError(Trouble.BUDGET, "spent"), ACME)
+    assert not any(executor.waits(ModelError(trouble, "x"), ACME) for trouble in Trouble if trouble != Trouble.BUDGET)
+    assert not LlmExecutor(executor.configuration, None, lambda: NOW).waits(ModelError(Trouble.BUDGET, "spent"), ACME)
 
 
-def test_what_calls_no_model_needs_no_money(lake: Lake) -> None:
+def test_work_without_a_model_needs_no_budget(lake: Lake) -> None:
     text = """
 defaults:
   budget: {usd_per_month: 0, when_spent: wait}
@@ -353,7 +353,7 @@ workspaces: {globex: {completion: {model: openai/m, api_base: "http://127.0.0.1:
     [made] = models.summarizer.summarize([Assignment(ACME, Period.parse("daily", "2024-01-15"), tuple(facts))])
     assert made
     assert made.fallback is None
-    # Of whoever has a model, the same waits.
+    # With a model, the same work waits.
     other = Scope("globex", "support")
     [waiting] = models.extractor.extract([replace(passage, scope=other)], dict)
     assert waiting.is_waiting
@@ -370,7 +370,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return now
 
 
-def test_after_four_failures_in_a_row_one_question_in_each_cool_down_is_let_through(now: SimpleNamespace) -> None:
+def test_after_four_failures_one_request_per_cool_down_is_sent(now: SimpleNamespace) -> None:
     breaker = CircuitBreaker()
     for _ in range(3):
         breaker.failed("one")
@@ -390,7 +390,7 @@ def test_after_four_failures_in_a_row_one_question_in_each_cool_down_is_let_thro
     assert [breaker.allows("one") for _ in range(3)] == [True] * 3
 
 
-def test_a_success_in_between_forgets_the_failures(now: SimpleNamespace) -> None:
+def test_a_success_resets_the_failures(now: SimpleNamespace) -> None:
     breaker = CircuitBreaker()
     for _ in range(10):
         for _ in range(3):
@@ -399,7 +399,7 @@ def test_a_success_in_between_forgets_the_failures(now: SimpleNamespace) -> None
     assert breaker.allows("one")
 
 
-def test_of_many_threads_one_is_let_through(now: SimpleNamespace) -> None:
+def test_only_one_of_many_threads_sends_the_trial_request(now: SimpleNamespace) -> None:
     breaker = CircuitBreaker()
     for _ in range(9):
         breaker.failed("one")

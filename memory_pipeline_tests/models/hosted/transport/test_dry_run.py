@@ -1,4 +1,4 @@
-"""Rehearsal: the questions that would be asked are counted, and none is sent."""
+"""Dry runs: requests are counted and not sent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def configuration(server: OpenAIServer, price: str = PRICE) -> Configuration:
     return Configuration.parse(CONFIG.format(url=server.base_url, price=price), "test")
 
 
-def asker(lake: Lake, server: OpenAIServer) -> LlmExecutor:
+def executor(lake: Lake, server: OpenAIServer) -> LlmExecutor:
     return LlmExecutor(configuration(server), lake.calls, lambda: NOW)
 
 
@@ -62,13 +62,13 @@ def rehearsing(lake: Lake, server: OpenAIServer, price: str = PRICE) -> DryRunEx
     return DryRunExecutor(configuration(server, price), lake.calls, lambda: NOW)
 
 
-def expected(asker: DryRunExecutor) -> int:
-    """Return how many questions were counted."""
-    return sum(usage.calls for usage in asker.expected.values())
+def expected(executor: DryRunExecutor) -> int:
+    """Return the number of counted requests."""
+    return sum(usage.calls for usage in executor.expected.values())
 
 
 def passages(rng: random.Random, name: str) -> list[ConversationHour]:
-    """Return passages of a few agents and hours, short ones and such that take several questions."""
+    """Return passages of a few agents and hours; some need several questions."""
     made = []
     for number in range(rng.randint(1, 8)):
         scope, hour = rng.choice(SCOPES), rng.randint(0, 3)
@@ -82,7 +82,7 @@ def passages(rng: random.Random, name: str) -> list[ConversationHour]:
 
 
 def assignments(rng: random.Random, name: str) -> list[Assignment]:
-    """Return periods of a few agents; what there is to say of each fits into one question."""
+    """Return assignments of a few agents; each fits into one question."""
     at = datetime(2024, 1, 15, tzinfo=UTC)
     keys = {Grain.DAILY: "2024-01-15", Grain.WEEKLY: "2024-W03", Grain.YEARLY: "2024"}
     made = {}
@@ -102,26 +102,26 @@ def texts_of(rng: random.Random, name: str) -> tuple[list[str], list[Use]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_as_many_questions_are_counted_as_are_then_asked(lake: Lake, server: OpenAIServer, seed: int) -> None:
+def test_the_dry_run_counts_as_many_questions_as_the_run_sends(lake: Lake, server: OpenAIServer, seed: int) -> None:
     rng = random.Random(seed)
     said, periods, (texts, uses) = passages(rng, "a"), assignments(rng, "a"), texts_of(rng, "a")
     more, later, (words, whose) = passages(rng, "b"), assignments(rng, "b"), texts_of(rng, "b")
 
-    def do(asker: LlmExecutor, said: Sequence[ConversationHour], periods: Sequence[Assignment]) -> None:
-        HostedExtractor(asker, "UTC").extract(said, dict)
-        HostedSummarizer(asker, "UTC").summarize(periods)
+    def do(executor: LlmExecutor, said: Sequence[ConversationHour], periods: Sequence[Assignment]) -> None:
+        HostedExtractor(executor, "UTC").extract(said, dict)
+        HostedSummarizer(executor, "UTC").summarize(periods)
 
     first = rehearsing(lake, server)
     do(first, said, periods)
     assert HostedEmbedder(first).embed(texts, uses).shape == (len(texts), 16)
     assert server.requests == []
-    do(asker(lake, server), said, periods)
-    HostedEmbedder(asker(lake, server)).embed(texts, uses)
+    do(executor(lake, server), said, periods)
+    HostedEmbedder(executor(lake, server)).embed(texts, uses)
     assert len(server.requests) == expected(first) > 0
     chats = [usage.calls for one, usage in first.expected.items() if one.purpose is not Purpose.EMBEDDING]
     assert server.counts["path chat"] == sum(chats)
 
-    # What is remembered is not counted, whether or not it has landed in the table.
+    # Stored answers are not counted, whether or not they are in the table yet.
     if seed % 2:
         lake.calls.settle()
     server.reset()
@@ -131,12 +131,12 @@ def test_as_many_questions_are_counted_as_are_then_asked(lake: Lake, server: Ope
     assert expected(second) == 0
     do(second, more, later)
     HostedEmbedder(second).embed(words, whose)
-    do(asker(lake, server), more, later)
-    HostedEmbedder(asker(lake, server)).embed(words, whose)
+    do(executor(lake, server), more, later)
+    HostedEmbedder(executor(lake, server)).embed(words, whose)
     assert len(server.requests) == expected(second) > 0
 
 
-def test_what_is_counted_is_told_by_grain_purpose_workspace_and_model(lake: Lake, server: OpenAIServer) -> None:
+def test_counts_are_by_grain_purpose_workspace_and_model(lake: Lake, server: OpenAIServer) -> None:
     rehearsal = rehearsing(lake, server)
     rng = random.Random(1)
     HostedExtractor(rehearsal, "UTC").extract(passages(rng, "a"), dict)
@@ -154,15 +154,15 @@ def test_what_is_counted_is_told_by_grain_purpose_workspace_and_model(lake: Lake
     assert [one.grain.rank for one in ordered] == sorted(one.grain.rank for one in ordered)
 
 
-def test_tokens_are_near_what_is_then_spent(lake: Lake, server: OpenAIServer) -> None:
+def test_estimated_tokens_are_near_the_actual_ones(lake: Lake, server: OpenAIServer) -> None:
     said = passages(random.Random(3), "a")
     rehearsal = rehearsing(lake, server)
     HostedExtractor(rehearsal, "UTC").extract(said, dict)
-    HostedExtractor(asker(lake, server), "UTC").extract(said, dict)
+    HostedExtractor(executor(lake, server), "UTC").extract(said, dict)
     guessed = sum((usage for usage in rehearsal.expected.values()), Usage())
     spent = lake.calls.spent("acme", "2026-01") + lake.calls.spent("globex", "2026-01")
     assert guessed.calls == spent.calls
-    # The true questions also show what was learnt in the hours before.
+    # The real questions also show the known facts of earlier hours.
     assert 0.8 * spent.tokens_in <= guessed.tokens_in <= 1.05 * spent.tokens_in
 
 
@@ -174,7 +174,7 @@ def test_without_a_price_questions_are_counted_as_unpriced(lake: Lake, server: O
     assert (usage.calls, usage.cost, usage.unpriced) == (1, None, 1)
 
 
-def test_a_batch_that_serves_several_is_counted_once(lake: Lake, server: OpenAIServer) -> None:
+def test_a_shared_batch_is_counted_once(lake: Lake, server: OpenAIServer) -> None:
     rehearsal = rehearsing(lake, server)
     uses = [Use(Scope(name, "a"), HOUR) for name in ("one", "two", "one")]
     vectors = HostedEmbedder(rehearsal).embed(["x" * 40, "y" * 400, "z" * 40], uses)
@@ -185,10 +185,10 @@ def test_a_batch_that_serves_several_is_counted_once(lake: Lake, server: OpenAIS
     }
     assert sum(usage.cost or 0 for usage in rehearsal.expected.values()) == pytest.approx(120e-6)
     HostedEmbedder(rehearsal).embed(["x" * 40, "y" * 400, "z" * 40], uses)
-    assert expected(rehearsal) == 1  # the same question would be asked once
+    assert expected(rehearsal) == 1  # equal questions are sent once
 
 
-def test_much_material_ends_and_is_never_more_than_what_is_read(lake: Lake, server: OpenAIServer) -> None:
+def test_a_dry_run_of_much_material_ends(lake: Lake, server: OpenAIServer) -> None:
     at = datetime(2024, 1, 15, tzinfo=UTC)
     items = [Material(f"f{n}", f"{n} ".ljust(100, "x"), at + timedelta(minutes=n), 0, 0.5, ()) for n in range(2_000)]
     rehearsal = rehearsing(lake, server)
@@ -205,7 +205,7 @@ def test_much_material_ends_and_is_never_more_than_what_is_read(lake: Lake, serv
 
 def test_an_interrupted_runs_vectors_are_not_counted_again(lake: Lake, server: OpenAIServer) -> None:
     texts, uses = ["a text", "another"], [Use(ACME, HOUR)] * 2
-    HostedEmbedder(asker(lake, server)).embed(texts, uses)
+    HostedEmbedder(executor(lake, server)).embed(texts, uses)
     lake.calls.settle()  # vectors stay pending until their rows are written
     rehearsal = rehearsing(lake, server)
     HostedEmbedder(rehearsal).embed(texts, uses)

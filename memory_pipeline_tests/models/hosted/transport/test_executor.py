@@ -1,4 +1,4 @@
-"""Asking: each question once, again when it failed, and everything that was sent is remembered with what it cost."""
+"""The executor: one request per question, retries, corrections, and stored calls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ defaults:
 
 @pytest.fixture(scope="module", autouse=True)
 def _litellm() -> None:
-    """Import it, which takes seconds, before anything is timed."""
+    """Import LiteLLM, which takes seconds, before anything is timed."""
     litellm_client.price(Configuration.parse("defaults: {completion: {model: openai/m}}", "test").extraction(ACME))
 
 
@@ -67,36 +67,36 @@ def server() -> Iterator[OpenAIServer]:
         yield server
 
 
-def asker_of(store: Lake | None, server: OpenAIServer, rest: str = "", **changes: float) -> LlmExecutor:
-    """Return what asks the server; `changes` are of the settings of completions, `rest` is the file's."""
+def executor_of(store: Lake | None, server: OpenAIServer, rest: str = "", **changes: float) -> LlmExecutor:
+    """Return an executor for the server; `changes` overrides settings of completions, `rest` is added to the file."""
     settings = {"attempts": 3, "backoff_seconds": 0.01, "timeout_seconds": 5} | changes
     text = CONFIG.format(url=server.base_url, rest=rest, **settings)
     return LlmExecutor(Configuration.parse(text, "test"), store.calls if store else None, lambda: NOW)
 
 
 @pytest.fixture
-def asker(lake: Lake, server: OpenAIServer) -> LlmExecutor:
-    return asker_of(lake, server)
+def executor(lake: Lake, server: OpenAIServer) -> LlmExecutor:
+    return executor_of(lake, server)
 
 
-def question(asker: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> LlmRequest:
-    settings = asker.configuration.extraction(scope)
+def question(executor: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> LlmRequest:
+    settings = executor.configuration.extraction(scope)
     return LlmRequest(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", "Echo.", text, {}, "test", (1,))
 
 
-def ask(asker: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> str:
-    return asker.complete(question(asker, text, scope), str).value
+def ask(executor: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> str:
+    return executor.complete(question(executor, text, scope), str).value
 
 
-def trouble(asker: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> str:
-    """Ask a question that no model helps with; return why."""
+def trouble(executor: LlmExecutor, text: str = "hello", scope: Scope = ACME) -> str:
+    """Ask a question that fails; return the trouble."""
     with pytest.raises(ModelError) as caught:
-        ask(asker, text, scope)
+        ask(executor, text, scope)
     return caught.value.trouble
 
 
 def calls_of(lake: Lake) -> list[dict[str, Any]]:
-    """Return the calls that are remembered, in the order in which they were noted."""
+    """Return the stored calls, in the order in which they were recorded."""
     lake.calls.settle()
     return sorted(lake.tables.read(MODEL_CALLS).to_pylist(), key=lambda row: str(row["id"]))
 
@@ -104,35 +104,33 @@ def calls_of(lake: Lake) -> list[dict[str, Any]]:
 # --- once ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_question_is_asked_once_by_whomever(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
-    first = asker.complete(question(asker), str)
+def test_a_question_is_sent_once_across_processes(lake: Lake, server: OpenAIServer, executor: LlmExecutor) -> None:
+    first = executor.complete(question(executor), str)
     assert first.value == "you said hello"
-    assert asker.complete(question(asker), str) == first
+    assert executor.complete(question(executor), str) == first
     other = Lake(lake.storage.uri)
-    assert asker_of(other, server).complete(question(asker), str) == first
-    other.calls.settle()  # now it stands in the table
-    assert asker_of(Lake(lake.storage.uri), server).complete(question(asker), str) == first
+    assert executor_of(other, server).complete(question(executor), str) == first
+    other.calls.settle()  # now it is in the table
+    assert executor_of(Lake(lake.storage.uri), server).complete(question(executor), str) == first
     assert len(server.requests) == 1
     assert first.tokens_in == 3  # "Echo.hello", as the server counts
     assert first.cost == pytest.approx((first.tokens_in + 2 * first.tokens_out) / 1e6)
 
 
-def test_threads_with_one_question_send_one_request(server: OpenAIServer, asker: LlmExecutor) -> None:
+def test_threads_with_one_question_send_one_request(server: OpenAIServer, executor: LlmExecutor) -> None:
     server.latency = 0.2
     with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(lambda _: ask(asker), range(8))) == {"you said hello"}
+        assert set(pool.map(lambda _: ask(executor), range(8))) == {"you said hello"}
     assert len(server.requests) == 1
 
 
-def test_of_threads_with_one_question_each_tries_when_the_one_before_failed(
-    server: OpenAIServer, asker: LlmExecutor
-) -> None:
+def test_each_waiting_thread_tries_after_the_previous_one_failed(server: OpenAIServer, executor: LlmExecutor) -> None:
     server.latency = 0.05
     server.faults = [Fault("401", times=2)]
 
     def outcome(_: int) -> str:
         try:
-            return ask(asker)
+            return ask(executor)
         except ModelError as error:
             return error.trouble
 
@@ -141,29 +139,31 @@ def test_of_threads_with_one_question_each_tries_when_the_one_before_failed(
     assert len(server.requests) == 3
 
 
-def test_an_answer_that_comes_in_between_is_found(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
-    """Another may be done after one has looked for its answer, and before one has the right to ask."""
+def test_an_answer_stored_between_look_up_and_lease_is_found(
+    lake: Lake, server: OpenAIServer, executor: LlmExecutor
+) -> None:
+    """Another process may store the answer between this one's look-up and its lease."""
     other = Lake(lake.storage.uri)
     claim = lake.calls.claim
 
     def claim_late(key: str, lease: timedelta) -> bool:
-        ask(asker_of(other, server))
+        ask(executor_of(other, server))
         return claim(key, lease)
 
     store: Any = lake.calls
     store.claim = claim_late
-    assert ask(asker) == "you said hello"
+    assert ask(executor) == "you said hello"
     assert len(server.requests) == 1
 
 
-def test_agents_do_not_share_answers(server: OpenAIServer, asker: LlmExecutor) -> None:
+def test_agents_do_not_share_answers(server: OpenAIServer, executor: LlmExecutor) -> None:
     for scope in (ACME, replace(ACME, agent_id="sales"), GLOBEX):
-        assert ask(asker, scope=scope) == "you said hello"
+        assert ask(executor, scope=scope) == "you said hello"
     assert len(server.requests) == 3
 
 
-def test_whatever_decides_an_answer_decides_its_key(asker: LlmExecutor) -> None:
-    base = question(asker)
+def test_the_key_covers_everything_that_determines_the_answer(executor: LlmExecutor) -> None:
+    base = question(executor)
     endpoint = base.endpoint
 
     def at(**changes: Any) -> LlmRequest:
@@ -189,8 +189,10 @@ def test_whatever_decides_an_answer_decides_its_key(asker: LlmExecutor) -> None:
     assert {other.key for other in same} == {base.key}
 
 
-def test_an_answer_that_fails_todays_checks_is_asked_for_again(server: OpenAIServer, asker: LlmExecutor) -> None:
-    ask(asker)
+def test_a_stored_answer_that_fails_current_checks_is_requested_again(
+    server: OpenAIServer, executor: LlmExecutor
+) -> None:
+    ask(executor)
 
     def read(text: str) -> str:
         if text.endswith("hello"):
@@ -198,18 +200,18 @@ def test_an_answer_that_fails_todays_checks_is_asked_for_again(server: OpenAISer
         return text
 
     server.answer = lambda body: "a new one"
-    assert asker.complete(question(asker), read).value == "a new one"
+    assert executor.complete(question(executor), read).value == "a new one"
 
 
-def test_without_a_store_nothing_is_remembered(server: OpenAIServer) -> None:
-    asker = asker_of(None, server)
-    assert [ask(asker), ask(asker)] == ["you said hello"] * 2
-    assert asker.embed(asker.configuration.embedding, ["a text"], ()).shape == (1, 16)
+def test_without_a_store_nothing_is_stored(server: OpenAIServer) -> None:
+    executor = executor_of(None, server)
+    assert [ask(executor), ask(executor)] == ["you said hello"] * 2
+    assert executor.embed(executor.configuration.embedding, ["a text"], ()).shape == (1, 16)
     assert len(server.requests) == 3
 
 
-def test_a_model_is_named_by_what_decides_its_answers(asker: LlmExecutor) -> None:
-    endpoint = asker.configuration.embedding
+def test_a_models_name_covers_what_determines_its_answers(executor: LlmExecutor) -> None:
+    endpoint = executor.configuration.embedding
     assert identity_of(endpoint.model_copy(update={"api_base": None})) == "openai/v"
     names = {
         identity_of(endpoint.model_copy(update=changes))
@@ -219,24 +221,22 @@ def test_a_model_is_named_by_what_decides_its_answers(asker: LlmExecutor) -> Non
     assert identity_of(endpoint.model_copy(update={"api_key": "env:X", "timeout_seconds": 1.0})) in names
 
 
-# --- again -----------------------------------------------------------------------------------------------------------
+# --- retries ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_names_a_time_is_asked_again_no_sooner(
-    lake: Lake, server: OpenAIServer, asker: LlmExecutor
-) -> None:
+def test_retry_after_is_respected(lake: Lake, server: OpenAIServer, executor: LlmExecutor) -> None:
     server.faults = [Fault("429", retry_after=0.5), Fault("503", retry_after=0.3)]
-    assert ask(asker) == "you said hello"
+    assert ask(executor) == "you said hello"
     first, second, third = (request.received_at for request in server.requests)
     assert 0.5 <= second - first < 8
     assert 0.3 <= third - second < 8
     assert [call["outcome"] for call in calls_of(lake)] == ["rate_limited", "unavailable", "ok"]
 
 
-def test_a_server_that_wants_a_long_rest_is_not_waited_for(server: OpenAIServer, asker: LlmExecutor) -> None:
+def test_a_long_retry_after_is_not_waited_for(server: OpenAIServer, executor: LlmExecutor) -> None:
     server.faults = [Fault("429", retry_after=600)]
     started = time.monotonic()
-    assert trouble(asker) == Trouble.RATE_LIMITED
+    assert trouble(executor) == Trouble.RATE_LIMITED
     assert time.monotonic() - started < 3
     assert len(server.requests) == 1
 
@@ -245,11 +245,9 @@ def test_a_server_that_wants_a_long_rest_is_not_waited_for(server: OpenAIServer,
     ("kind", "expected"),
     [("500", "unavailable"), ("reset", "unavailable"), ("429", "rate_limited"), ("hang", "timeout")],
 )
-def test_attempts_are_bounded_and_each_is_remembered(
-    lake: Lake, server: OpenAIServer, kind: str, expected: str
-) -> None:
+def test_attempts_are_limited_and_each_is_stored(lake: Lake, server: OpenAIServer, kind: str, expected: str) -> None:
     server.faults = [Fault(kind, times=None, retry_after=0.01)]
-    assert trouble(asker_of(lake, server, timeout_seconds=0.2)) == expected
+    assert trouble(executor_of(lake, server, timeout_seconds=0.2)) == expected
     assert len(server.requests) == 3
     calls = calls_of(lake)
     assert [call["outcome"] for call in calls] == [expected] * 3
@@ -264,23 +262,23 @@ def test_attempts_are_bounded_and_each_is_remembered(
     [("401", "refused"), ("404", "refused"), ("policy", "refused"), ("quota", "refused"), ("filtered", "refused"),
      ("context_length", "too_long"), ("refusal", "invalid")],
 )  # fmt: skip
-def test_what_will_not_pass_is_not_tried_again(lake: Lake, server: OpenAIServer, kind: str, expected: str) -> None:
+def test_permanent_failures_are_not_retried(lake: Lake, server: OpenAIServer, kind: str, expected: str) -> None:
     server.faults = [Fault(kind, times=None)]
-    assert trouble(asker_of(lake, server)) == expected
+    assert trouble(executor_of(lake, server)) == expected
     [call] = calls_of(lake)
     assert call["outcome"] == expected
     assert len(server.requests) == 1
 
 
-def test_the_waits_between_tries_grow_within_bounds(
+def test_waits_between_attempts_grow_up_to_a_limit(
     lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr(LlmExecutor, "_pause", lambda self, seconds: waits.append(seconds))
     server.faults = [Fault("408", times=None)]
-    asker = asker_of(lake, server, attempts=10, backoff_seconds=2.0)
+    executor = executor_of(lake, server, attempts=10, backoff_seconds=2.0)
     for number in range(3):
-        trouble(asker, str(number))
+        trouble(executor, str(number))
     tries = [waits[start : start + 9] for start in (0, 9, 18)]
     assert len(waits) == 27
     for nth, most in enumerate([2.0, 4.0, 8.0, 16.0, *[30.0] * 5]):
@@ -289,7 +287,7 @@ def test_the_waits_between_tries_grow_within_bounds(
     assert len(set(waits)) == 27  # with jitter
 
 
-# --- answers that are of no use --------------------------------------------------------------------------------------
+# --- invalid answers -------------------------------------------------------------------------------------------------
 
 
 def good(text: str) -> str:
@@ -299,13 +297,13 @@ def good(text: str) -> str:
     return text
 
 
-def test_an_invalid_answer_is_corrected_once_with_the_error_told(
-    lake: Lake, server: OpenAIServer, asker: LlmExecutor
+def test_an_invalid_answer_is_corrected_once_with_the_error(
+    lake: Lake, server: OpenAIServer, executor: LlmExecutor
 ) -> None:
     replies = iter(["bad {0}", "good"])
     server.answer = lambda body: next(replies)
     server.cost_per_call = 0.25
-    answered = asker.complete(question(asker), good)
+    answered = executor.complete(question(executor), good)
     first, second = (request.body["messages"] for request in server.requests)
     assert [message["role"] for message in second] == ["system", "user", "assistant", "user"]
     assert second[:2] == first
@@ -315,48 +313,46 @@ def test_an_invalid_answer_is_corrected_once_with_the_error_told(
     assert [call["outcome"] for call in calls] == ["invalid", "ok"]
     assert [call["cost"] for call in calls] == [0.25, 0.25]
     assert all(call["tokens_in"] > 0 and call["tokens_out"] > 0 for call in calls)
-    # The answer stands for all that it took.
+    # The answer has the tokens of all its requests.
     assert (answered.value, answered.cost) == ("good", 0.5)
     assert answered.tokens_in == sum(call["tokens_in"] for call in calls)
     assert answered.tokens_out == sum(call["tokens_out"] for call in calls)
-    assert asker.complete(question(asker), good) == answered
+    assert executor.complete(question(executor), good) == answered
 
 
-def test_a_second_invalid_answer_is_the_last_and_is_paid_for(
-    lake: Lake, server: OpenAIServer, asker: LlmExecutor
+def test_a_second_invalid_answer_ends_the_question_and_is_paid_for(
+    lake: Lake, server: OpenAIServer, executor: LlmExecutor
 ) -> None:
     server.answer = lambda body: "bad"
-    with pytest.raises(ModelError, match="openai/m gave no valid answer: it is bad") as caught:
-        asker.complete(question(asker), good)
+    with pytest.raises(ModelError, match="openai/m returned no valid answer: it is bad") as caught:
+        executor.complete(question(executor), good)
     assert caught.value.trouble == Trouble.INVALID
     assert len(server.requests) == 2
     calls = calls_of(lake)
     assert [call["outcome"] for call in calls] == ["invalid", "invalid"]
     assert sum(call["cost"] for call in calls) == pytest.approx(lake.calls.spent("acme", "2026-01").cost)
     server.answer = lambda body: "good"
-    assert asker.complete(question(asker), good).value == "good"
+    assert executor.complete(question(executor), good).value == "good"
 
 
-def test_a_correction_is_tried_again_like_any_request(server: OpenAIServer, asker: LlmExecutor) -> None:
+def test_a_correction_is_retried_like_any_request(server: OpenAIServer, executor: LlmExecutor) -> None:
     server.answer = lambda body: "good" if len(body["messages"]) == 4 else "bad"
     server.faults = [Fault("500", match="could not be used", times=2)]
-    assert asker.complete(question(asker), good).value == "good"
+    assert executor.complete(question(executor), good).value == "good"
     assert [len(request.body["messages"]) for request in server.requests] == [2, 4, 4, 4]
 
 
-def test_an_answer_that_was_cut_off_is_corrected_without_being_sent_back_whole(
-    server: OpenAIServer, asker: LlmExecutor
-) -> None:
+def test_a_correction_repeats_only_the_start_of_a_cut_off_answer(server: OpenAIServer, executor: LlmExecutor) -> None:
     server.faults = [Fault("length")]
     server.answer = lambda body: "x" * 9_000 if len(body["messages"]) == 2 else "good"
-    assert asker.complete(question(asker), str).value == "good"
+    assert executor.complete(question(executor), str).value == "good"
     correction = server.requests[1].body["messages"]
     assert correction[2]["content"] == "x" * 1_000
     assert "cut off" in correction[3]["content"]
 
 
-def test_halves_of_characters_are_neither_kept_nor_sent_back(
-    lake: Lake, asker: LlmExecutor, monkeypatch: pytest.MonkeyPatch
+def test_lone_surrogates_are_neither_stored_nor_sent_back(
+    lake: Lake, executor: LlmExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[Sequence[Any]] = []
 
@@ -374,11 +370,11 @@ def test_halves_of_characters_are_neither_kept_nor_sent_back(
         return text
 
     with pytest.raises(ModelError):
-        asker.complete(question(asker), read)
+        executor.complete(question(executor), read)
     json.dumps(sent, ensure_ascii=False).encode()
     seen += ["", "", ""]
-    assert asker.complete(question(asker), read).value == "half ?"
-    assert asker.complete(question(asker), read).value == "half ?"
+    assert executor.complete(question(executor), read).value == "half ?"
+    assert executor.complete(question(executor), read).value == "half ?"
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
@@ -386,27 +382,27 @@ def test_halves_of_characters_are_neither_kept_nor_sent_back(
 USES = [Use(scope, hour) for scope in (ACME, GLOBEX) for hour in (HOUR, HOUR.next())]
 
 
-def test_a_batch_is_asked_for_once_and_keeps_its_order(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
+def test_a_batch_is_sent_once_and_keeps_its_order(lake: Lake, server: OpenAIServer, executor: LlmExecutor) -> None:
     texts, uses = [f"text {number}" for number in range(8)], USES * 2
     server.faults = [Fault("reorder")]
-    vectors = asker.embed(asker.configuration.embedding, texts, uses)
+    vectors = executor.embed(executor.configuration.embedding, texts, uses)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
-    again = asker_of(Lake(lake.storage.uri), server).embed(asker.configuration.embedding, texts, uses)
+    again = executor_of(Lake(lake.storage.uri), server).embed(executor.configuration.embedding, texts, uses)
     assert np.array_equal(again, vectors)
     assert again.dtype == np.float32
     assert len(server.requests) == 1
-    single = asker.embed(asker.configuration.embedding, texts[5:6], uses[:1])
+    single = executor.embed(executor.configuration.embedding, texts[5:6], uses[:1])
     assert np.allclose(single[0], vectors[5], atol=1e-6)
 
 
-def test_what_several_share_adds_up_to_the_whole(lake: Lake, server: OpenAIServer, asker: LlmExecutor) -> None:
+def test_shares_of_a_request_add_up_to_the_whole(lake: Lake, server: OpenAIServer, executor: LlmExecutor) -> None:
     rng = np.random.default_rng(0)
     wanted: dict[str, int] = {}
     for number in range(12):
         texts = [f"{number} {'x' * int(length)}" for length in rng.integers(0, 400, rng.integers(1, 12))]
         uses = [USES[place] for place in rng.integers(0, len(USES), len(texts))]
-        asker.embed(asker.configuration.embedding, texts, uses)
-        wanted[embedding_key(asker.configuration.embedding, texts)] = -(-len("".join(texts).encode()) // 4)
+        executor.embed(executor.configuration.embedding, texts, uses)
+        wanted[embedding_key(executor.configuration.embedding, texts)] = -(-len("".join(texts).encode()) // 4)
     calls = calls_of(lake)
     assert {call["key"] for call in calls} == set(wanted)
     for key, tokens in wanted.items():
@@ -421,7 +417,7 @@ def test_what_several_share_adds_up_to_the_whole(lake: Lake, server: OpenAIServe
 
 
 @given(st.lists(st.tuples(st.text(max_size=50), st.sampled_from(USES)), min_size=1))
-def test_shares_are_by_length_and_lose_nobody(batch: list[tuple[str, Use]]) -> None:
+def test_shares_are_proportional_to_length_and_complete(batch: list[tuple[str, Use]]) -> None:
     texts, uses = [text for text, _ in batch], [use for _, use in batch]
     shares = shares_of(texts, uses)
     assert {share.use for share in shares} == set(uses)
@@ -431,8 +427,8 @@ def test_shares_are_by_length_and_lose_nobody(batch: list[tuple[str, Use]]) -> N
     assert shares_of(texts, ()) == []
 
 
-def test_vectors_have_keys_by_model_dimension_and_texts(asker: LlmExecutor) -> None:
-    endpoint = asker.configuration.embedding
+def test_the_key_of_vectors_covers_model_dimension_and_texts(executor: LlmExecutor) -> None:
+    endpoint = executor.configuration.embedding
     other = endpoint.model_copy(update={"dimension": 32})
     keys = [embedding_key(endpoint, texts) for texts in (["a", "b"], ["b", "a"], ["ab"], ["a"])]
     assert len({*keys, embedding_key(other, ["a", "b"])}) == 5
@@ -449,67 +445,65 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return now
 
 
-def test_a_server_that_answers_nobody_is_not_asked_for_everything(
+def test_a_server_that_is_down_gets_one_request_per_cool_down(
     lake: Lake, server: OpenAIServer, now: SimpleNamespace
 ) -> None:
-    asker = asker_of(lake, server, attempts=2)
+    executor = executor_of(lake, server, attempts=2)
     server.faults = [Fault("500", times=None)]
-    assert {trouble(asker, f"question {number}") for number in range(10)} == {"unavailable"}
+    assert {trouble(executor, f"question {number}") for number in range(10)} == {"unavailable"}
     assert len(server.requests) == 4 * 2
-    assert len(calls_of(lake)) == 4 * 2  # what was not sent is not remembered as if it had been
-    with pytest.raises(ModelError, match="has not answered for a while"):
-        ask(asker, "question 10")
+    assert len(calls_of(lake)) == 4 * 2  # requests that were not sent are not stored
+    with pytest.raises(ModelError, match="last requests all failed"):
+        ask(executor, "question 10")
     now.value += 31
-    assert [trouble(asker, f"question {number}") for number in (11, 12)] == ["unavailable"] * 2
-    assert len(server.requests) == 4 * 2 + 1  # one was let through, once
+    assert [trouble(executor, f"question {number}") for number in (11, 12)] == ["unavailable"] * 2
+    assert len(server.requests) == 4 * 2 + 1  # one trial request
     server.faults = []
     now.value += 31
-    assert ask(asker, "question 13") == "you said question 13"
-    assert ask(asker, "question 14") == "you said question 14"
+    assert ask(executor, "question 13") == "you said question 13"
+    assert ask(executor, "question 14") == "you said question 14"
 
 
-def test_requests_that_are_refused_say_nothing_about_the_server(lake: Lake, server: OpenAIServer) -> None:
-    """Else a few texts that a provider's filter dislikes would keep all others from it, in every run again."""
-    asker = asker_of(lake, server)
+def test_refused_requests_do_not_open_the_circuit_breaker(lake: Lake, server: OpenAIServer) -> None:
+    """Otherwise a few texts that a provider's filter refuses would block all others, in every run."""
+    executor = executor_of(lake, server)
     server.faults = [Fault("policy", match="dislike", times=None), Fault("context_length", match="long", times=None)]
     for number in range(6):
-        assert trouble(asker, f"dislike {number}") == "refused"
-        assert trouble(asker, f"long {number}") == "too_long"
-    assert ask(asker) == "you said hello"
+        assert trouble(executor, f"dislike {number}") == "refused"
+        assert trouble(executor, f"long {number}") == "too_long"
+    assert ask(executor) == "you said hello"
 
 
-def test_whoever_asks_with_another_key_is_not_held_up(
+def test_each_key_has_its_own_circuit_breaker(
     lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GLOBEX_KEY", "sk-globex-0123456789")
-    asker = asker_of(lake, server, rest="workspaces: {globex: {completion: {api_key: env:GLOBEX_KEY}}}")
+    executor = executor_of(lake, server, rest="workspaces: {globex: {completion: {api_key: env:GLOBEX_KEY}}}")
     server.faults = [Fault("429", match="acme", times=None, retry_after=0.01)]
     for number in range(6):
-        trouble(asker, f"acme {number}")
+        trouble(executor, f"acme {number}")
     assert len(server.requests) == 4 * 3
-    assert ask(asker, "globex", GLOBEX) == "you said globex"
+    assert ask(executor, "globex", GLOBEX) == "you said globex"
 
 
-# --- many at a time --------------------------------------------------------------------------------------------------
+# --- concurrency -----------------------------------------------------------------------------------------------------
 
 
-def test_tasks_run_as_many_at_a_time_as_are_allowed_and_keep_their_order(
-    server: OpenAIServer, asker: LlmExecutor
-) -> None:
+def test_tasks_run_up_to_max_concurrency_and_keep_their_order(server: OpenAIServer, executor: LlmExecutor) -> None:
     barrier = threading.Barrier(8, timeout=20)
 
     def answer(body: dict[str, Any]) -> str:
-        barrier.wait()  # until as many are under way
+        barrier.wait()  # until as many are running
         return str(body["messages"][1]["content"])
 
     server.answer = answer
-    assert asker.gather([partial(ask, asker, str(number)) for number in range(32)]) == [str(n) for n in range(32)]
+    assert executor.gather([partial(ask, executor, str(number)) for number in range(32)]) == [str(n) for n in range(32)]
     assert server.peak == 8
-    assert asker.gather([]) == []
+    assert executor.gather([]) == []
 
 
 @pytest.mark.parametrize("error", [KeyError("mine"), KeyboardInterrupt(), SystemExit(3)])
-def test_what_a_task_raises_comes_through_and_cancels_the_rest(asker: LlmExecutor, error: BaseException) -> None:
+def test_an_exception_in_a_task_is_raised_and_cancels_the_rest(executor: LlmExecutor, error: BaseException) -> None:
     begun: list[int] = []
 
     def task(number: int) -> int:
@@ -520,21 +514,21 @@ def test_what_a_task_raises_comes_through_and_cancels_the_rest(asker: LlmExecuto
         return number
 
     with pytest.raises(type(error)) as caught:
-        asker.gather([partial(task, number) for number in range(200)])
+        executor.gather([partial(task, number) for number in range(200)])
     assert caught.value is error
     assert len(begun) < 40
     count = len(begun)
     time.sleep(0.1)
-    assert len(begun) == count  # nothing goes on behind one's back
+    assert len(begun) == count  # no task is still running
 
 
-def test_an_interrupt_ends_waits_at_once(server: OpenAIServer, asker: LlmExecutor) -> None:
+def test_an_interrupt_ends_waits_at_once(server: OpenAIServer, executor: LlmExecutor) -> None:
     server.faults = [Fault("429", match="wait", times=None, retry_after=60)]
     outcomes: list[str] = []
 
     def wait(number: int) -> None:
         try:
-            ask(asker, f"wait {number % 2}")  # some for the server, some for each other
+            ask(executor, f"wait {number % 2}")  # some wait for the server, some for each other
         except ModelError as error:
             outcomes.append(str(error))
             raise
@@ -548,78 +542,78 @@ def test_an_interrupt_ends_waits_at_once(server: OpenAIServer, asker: LlmExecuto
     tasks: list[Callable[[], None]] = [interrupt, *(partial(wait, number) for number in range(5))]
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        asker.gather(tasks)
+        executor.gather(tasks)
     assert time.monotonic() - started < 5
     assert outcomes == ["the run was stopped"] * 5
     server.faults = [Fault("429", retry_after=0.05)]
-    assert asker.gather([lambda: ask(asker, "after that")]) == ["you said after that"]
+    assert executor.gather([lambda: ask(executor, "after that")]) == ["you said after that"]
 
 
 # --- keys and logs ---------------------------------------------------------------------------------------------------
 
 
-def test_a_key_that_is_missing_is_trouble_and_is_named(
+def test_a_missing_key_is_an_error_that_names_it(
     lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("ACME_MISSING_KEY", raising=False)
     keys = "{completion: {api_key: env:ACME_MISSING_KEY}, embedding: {api_key: env:ACME_MISSING_KEY}}"
-    asker = asker_of(lake, server, rest=f"workspaces: {{acme: {keys}}}")
+    executor = executor_of(lake, server, rest=f"workspaces: {{acme: {keys}}}")
     for number in range(5):
         with pytest.raises(ModelError, match=r"ACME_MISSING_KEY.*the variable is not set") as caught:
-            ask(asker, str(number))
+            ask(executor, str(number))
         assert caught.value.trouble == Trouble.REFUSED
-        asker.tell(caught.value)
+        executor.tell(caught.value)
     with pytest.raises(ModelError, match="ACME_MISSING_KEY"):
-        asker.embed(asker.configuration.embedding, ["a"], USES[:1])
+        executor.embed(executor.configuration.embedding, ["a"], USES[:1])
     assert server.requests == []
     assert calls_of(lake) == []
     assert caplog.text.count("ACME_MISSING_KEY") == 1
-    assert ask(asker, scope=GLOBEX) == "you said hello"
+    assert ask(executor, scope=GLOBEX) == "you said hello"
     monkeypatch.setenv("ACME_MISSING_KEY", "sk-now-it-is-there")
-    assert ask(asker) == "you said hello"
+    assert ask(executor) == "you said hello"
     assert server.requests[-1].headers["Authorization"] == "Bearer sk-now-it-is-there"
 
 
-def test_the_same_trouble_is_told_once(asker: LlmExecutor, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_same_failure_is_logged_once(executor: LlmExecutor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         for text in ("down", "down", "odd", "down"):
-            asker.tell(ModelError(Trouble.UNAVAILABLE, text))
-        asker.tell(ModelError(Trouble.TIMEOUT, "down"))
+            executor.tell(ModelError(Trouble.UNAVAILABLE, text))
+        executor.tell(ModelError(Trouble.TIMEOUT, "down"))
     assert [record.getMessage() for record in caplog.records] == [
-        "a model did not help, unavailable: down",
-        "a model did not help, unavailable: odd",
-        "a model did not help, timeout: down",
+        "model call failed, unavailable: down",
+        "model call failed, unavailable: odd",
+        "model call failed, timeout: down",
     ]
 
 
-def test_nothing_but_what_is_told_is_logged(
-    server: OpenAIServer, asker: LlmExecutor, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+def test_requests_log_and_print_nothing(
+    server: OpenAIServer, executor: LlmExecutor, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server.faults = [Fault("500"), Fault("429", retry_after=0.01), Fault("401", after=1)]
     with caplog.at_level(logging.INFO):
-        ask(asker, "one")
-        trouble(asker, "two")
-        asker.embed(asker.configuration.embedding, ["a text"], USES[:1])
+        ask(executor, "one")
+        trouble(executor, "two")
+        executor.embed(executor.configuration.embedding, ["a text"], USES[:1])
     assert caplog.text == ""
     assert capfd.readouterr() == ("", "")
 
 
-def test_keys_stand_nowhere(
+def test_keys_appear_nowhere(
     lake: Lake, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = {"ACME_KEY": "zq-acme-0123456789", "GLOBEX_KEY": "globex.key'with\"marks/9"}
     for name, value in keys.items():
         monkeypatch.setenv(name, value)
     sections = (f"{name}: {{completion: {{api_key: env:{name.upper()}_KEY}}}}" for name in ("acme", "globex"))
-    asker = asker_of(lake, server, rest=f"workspaces: {{{', '.join(sections)}}}")
+    executor = executor_of(lake, server, rest=f"workspaces: {{{', '.join(sections)}}}")
     told = []
     for scope in (ACME, GLOBEX):
         server.faults = [Fault("leak")]
         with pytest.raises(ModelError) as caught:
-            ask(asker, scope=scope)
-        asker.tell(caught.value)
+            ask(executor, scope=scope)
+        executor.tell(caught.value)
         told.append(repr(caught.value.args) + repr(caught.value.__cause__) + repr(caught.value.__context__))
-        assert ask(asker, scope=scope) == "you said hello"
+        assert ask(executor, scope=scope) == "you said hello"
     assert len({request.headers["Authorization"] for request in server.requests}) == 2
     files = [path.read_bytes() for path in Path(lake.storage.uri).rglob("*") if path.is_file()]
     calls_of(lake)
@@ -631,14 +625,14 @@ def test_keys_stand_nowhere(
     assert "Incorrect API key" in caplog.text
 
 
-def test_keys_are_looked_up_by_many_threads_at_once(lake: Lake, server: OpenAIServer, tmp_path: Path) -> None:
+def test_keys_are_looked_up_concurrently(lake: Lake, server: OpenAIServer, tmp_path: Path) -> None:
     agents = {f"a{number}": tmp_path / f"key{number}" for number in range(60)}
     for name, path in agents.items():
         path.write_text(f"sk-{name}-0123456789")
     sections = ", ".join(f"{name}: {{completion: {{api_key: 'file:{path}'}}}}" for name, path in agents.items())
-    asker = asker_of(lake, server, rest=f"workspaces: {{acme: {{agents: {{{sections}}}}}}}")
+    executor = executor_of(lake, server, rest=f"workspaces: {{acme: {{agents: {{{sections}}}}}}}")
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda name: ask(asker, name, Scope("acme", name)), agents))
+        answers = list(pool.map(lambda name: ask(executor, name, Scope("acme", name)), agents))
     assert answers == [f"you said {name}" for name in agents]
     sent = {request.body["messages"][1]["content"]: request.headers["Authorization"] for request in server.requests}
     assert sent == {name: f"Bearer sk-{name}-0123456789" for name in agents}

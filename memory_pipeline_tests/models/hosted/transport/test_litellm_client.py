@@ -39,7 +39,7 @@ CLOSED = "http://127.0.0.1:9/v1"  # nothing listens there
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[OpenAIServer]:
-    """A server that each of LiteLLM's routes has spoken to: the first call on a route takes a second."""
+    """A server warmed up on each of LiteLLM's routes: the first call on a route takes a second."""
     with OpenAIServer() as server:
         for provider in PROVIDERS:
             complete(server, provider=provider)
@@ -65,7 +65,7 @@ def complete(
     secrets: tuple[str, ...] = (),
     **settings: Any,
 ) -> Reply:
-    """Ask for a completion, of a model that no price list knows."""
+    """Request a completion of a model that is in no price list."""
     settings = {"model": f"{provider}/m", "api_base": server.base_url if server else None, **settings}
     return litellm_client.complete(Completion(**settings), MESSAGES, schema, name="city", api_key=key, secrets=secrets)
 
@@ -73,14 +73,14 @@ def complete(
 def embed(
     server: OpenAIServer | None, *texts: str, provider: str = "openai", key: str | None = KEY, **settings: Any
 ) -> EmbeddingReply:
-    """Ask for vectors."""
+    """Request vectors."""
     address = server.base_url if server else None
     settings = {"model": f"{provider}/m", "dimension": 16, "api_base": address, **settings}
     return litellm_client.embed(Embedding(**settings), texts, api_key=key, secrets=())
 
 
 def failure(server: OpenAIServer | None, path: str, **settings: Any) -> CallError:
-    """Ask, and return what is raised."""
+    """Send a request that fails; return the error."""
     with pytest.raises(CallError) as caught:
         complete(server, **settings) if path == "chat" else embed(server, "a", "b", "c", **settings)
     return caught.value
@@ -92,11 +92,11 @@ def wire(server: OpenAIServer) -> dict[str, Any]:
     return request.body
 
 
-# What is sent
+# Requests
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_completion_sends_what_the_endpoint_says(server: OpenAIServer, provider: str) -> None:
+def test_a_completion_sends_the_endpoints_settings(server: OpenAIServer, provider: str) -> None:
     messages = json.dumps(MESSAGES)
     reply = complete(server, provider=provider, temperature=0.5, max_output_tokens=300, parameters={"seed": 7})
     assert reply == Reply("Where does Anna live?", is_cut=False, tokens_in=8, tokens_out=6, cost=None)
@@ -108,13 +108,13 @@ def test_a_completion_sends_what_the_endpoint_says(server: OpenAIServer, provide
     assert json.dumps(MESSAGES) == messages
 
 
-def test_the_temperature_may_be_left_to_the_provider(server: OpenAIServer) -> None:
+def test_without_a_temperature_none_is_sent(server: OpenAIServer) -> None:
     complete(server, temperature=None)
     assert "temperature" not in wire(server)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_schema_is_sent_in_the_form_that_the_endpoint_knows(server: OpenAIServer, provider: str) -> None:
+def test_a_schema_is_sent_in_the_endpoints_answer_format(server: OpenAIServer, provider: str) -> None:
     assert json.loads(complete(server, provider=provider, schema=SCHEMA).text) == {"city": "xxx"}
     described = {"name": "city", "schema": SCHEMA, "strict": False}
     assert wire(server)["response_format"] == {"type": "json_schema", "json_schema": described}
@@ -126,7 +126,7 @@ def test_a_schema_is_sent_in_the_form_that_the_endpoint_knows(server: OpenAIServ
     assert "response_format" not in wire(server)
 
 
-def test_parameters_stay_as_they_are(server: OpenAIServer) -> None:
+def test_parameters_are_not_modified(server: OpenAIServer) -> None:
     endpoint = Completion(model="openai/m", api_base=server.base_url, parameters={"extra_body": {"a": {"b": [1]}}})
     for _ in range(2):
         litellm_client.complete(endpoint, MESSAGES, None, name="x", api_key=KEY, secrets=())
@@ -135,7 +135,7 @@ def test_parameters_stay_as_they_are(server: OpenAIServer) -> None:
 
 
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_a_server_without_keys_is_sent_one_that_is_none(
+def test_a_self_hosted_server_gets_a_placeholder_key(
     server: OpenAIServer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sent() -> str:
@@ -144,7 +144,7 @@ def test_a_server_without_keys_is_sent_one_that_is_none(
         return server.requests[0].headers["Authorization"]
 
     assert sent() == "Bearer no-key"
-    monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")  # meant for OpenAI, not for whoever is at api_base
+    monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")  # meant for OpenAI, not for the server at api_base
     assert sent() == "Bearer no-key"
 
 
@@ -162,7 +162,7 @@ def test_vectors_are_in_the_order_of_the_texts(server: OpenAIServer, provider: s
     assert np.allclose(vectors.values, [embedding(text, 16) for text in texts], atol=1e-6)
     assert (vectors.tokens_in, vectors.cost) == (8, None)
     assert wire(server)["input"] == texts
-    # Digits take thirty times the work; whoever cannot send base64 is not asked to.
+    # Digits take thirty times the work. Servers that cannot send base64 are not asked for it.
     assert wire(server).get("encoding_format") == ("base64" if provider != "lm_studio" else None)
 
 
@@ -173,7 +173,7 @@ def test_vectors_may_be_sent_as_digits_and_of_any_length(server: OpenAIServer) -
     assert embed(server, "a", dimension=None).values.shape == (1, 16)
 
 
-def test_no_texts_are_no_request(server: OpenAIServer) -> None:
+def test_without_texts_no_request_is_sent(server: OpenAIServer) -> None:
     vectors = embed(server)
     assert vectors.values.shape == (0, 16)
     assert not server.requests
@@ -182,22 +182,22 @@ def test_no_texts_are_no_request(server: OpenAIServer) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ([{"index": 0, "embedding": [1.0, 2.0]}, {"index": 0, "embedding": [1.0, 2.0]}], "which texts"),
-        ([{"index": 1, "embedding": [1.0, 2.0]}, {"index": 2, "embedding": [1.0, 2.0]}], "which texts"),
-        ([{"index": "0", "embedding": [1.0, 2.0]}, {"index": 1, "embedding": [1.0, 2.0]}], "which texts"),
+        ([{"index": 0, "embedding": [1.0, 2.0]}, {"index": 0, "embedding": [1.0, 2.0]}], "numbered from 0 to 1"),
+        ([{"index": 1, "embedding": [1.0, 2.0]}, {"index": 2, "embedding": [1.0, 2.0]}], "numbered from 0 to 1"),
+        ([{"index": "0", "embedding": [1.0, 2.0]}, {"index": 1, "embedding": [1.0, 2.0]}], "numbered from 0 to 1"),
         ([{"index": 0, "embedding": [1.0, 2.0]}, {"index": 1, "embedding": [1.0]}], "2 numbers"),
-        ([{"index": 0, "embedding": [1.0, None]}, {"index": 1, "embedding": [1.0, 2.0]}], "no number"),
-        ([{"index": 0, "embedding": [1.0, 1e300]}, {"index": 1, "embedding": [1.0, 2.0]}], "no number"),
-        ([{"index": 0, "embedding": {}}, {"index": 1, "embedding": [1.0, 2.0]}], "no number"),
+        ([{"index": 0, "embedding": [1.0, None]}, {"index": 1, "embedding": [1.0, 2.0]}], "numbers"),
+        ([{"index": 0, "embedding": [1.0, 1e300]}, {"index": 1, "embedding": [1.0, 2.0]}], "numbers"),
+        ([{"index": 0, "embedding": {}}, {"index": 1, "embedding": [1.0, 2.0]}], "numbers"),
         ([{"index": 0}, {"index": 1, "embedding": [1.0, 2.0]}], "2 numbers"),
         ([{"index": 0, "embedding": "AAA="}, {"index": 1, "embedding": [1.0, 2.0]}], None),
         ([{"index": 0, "embedding": "no base64"}, {"index": 1, "embedding": [1.0, 2.0]}], None),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_vectors_that_are_none_are_told_apart(data: list[dict[str, Any]], reason: str | None) -> None:
+def test_invalid_vectors_are_rejected_with_a_reason(data: list[dict[str, Any]], reason: str | None) -> None:
     with pytest.raises(ValueError, match=reason):
-        litellm_client._unit_vectors(data, 2, 2)  # what no server would send on purpose
+        litellm_client._unit_vectors(data, 2, 2)  # no real server sends these
 
 
 def test_vectors_without_an_index_are_in_order() -> None:
@@ -227,7 +227,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_every_fault_is_told_by_its_trouble(
+def test_every_fault_has_its_trouble(
     server: OpenAIServer, path: str, provider: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -237,7 +237,7 @@ def test_every_fault_is_told_by_its_trouble(
             continue
         server.reset()
         server.faults = [Fault(kind, times=None)]
-        # Long enough for a busy machine to answer, but for faults that let one wait.
+        # Long enough for a busy machine, except for faults that delay the answer.
         seconds = 0.3 if kind in {"slow", "hang", "padded"} else 10.0
         started = time.monotonic()
         error = failure(server, path, provider=provider, timeout_seconds=seconds)
@@ -246,7 +246,7 @@ def test_every_fault_is_told_by_its_trouble(
         assert 0 < len(str(error)) <= 300
         assert "\n" not in str(error)
         assert KEY not in str(error)
-        # LiteLLM asks twice where a server of OpenAI's protocol says 422; nothing else is asked twice.
+        # LiteLLM sends a request again only after a 422 of an OpenAI-compatible server.
         asked_twice = kind == "422" and path == "chat" and provider == "openai"
         assert len(server.requests) == 1 + asked_twice, kind
     assert seen == {kind: FAILURES[kind] for kind in seen}
@@ -257,7 +257,7 @@ def test_every_fault_is_told_by_its_trouble(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_answer_that_is_of_no_use_to_a_chat_is_still_given(server: OpenAIServer, provider: str) -> None:
+def test_answers_of_any_content_are_returned(server: OpenAIServer, provider: str) -> None:
     server.faults = [Fault("bad_content"), Fault("fenced"), Fault("length")]
     replies = [complete(server, provider=provider, schema=SCHEMA) for _ in range(3)]
     assert [reply.is_cut for reply in replies] == [False, False, True]
@@ -266,7 +266,7 @@ def test_an_answer_that_is_of_no_use_to_a_chat_is_still_given(server: OpenAIServ
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_a_server_says_when_it_wants_to_be_asked_again(server: OpenAIServer, path: str, provider: str) -> None:
+def test_retry_after_is_read(server: OpenAIServer, path: str, provider: str) -> None:
     def waits(kind: str, value: float | str | None) -> float | None:
         server.faults = [Fault(kind, retry_after=value)]
         return failure(server, path, provider=provider).retry_after
@@ -285,14 +285,14 @@ def test_a_server_says_when_it_wants_to_be_asked_again(server: OpenAIServer, pat
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_nobody_listens(server: OpenAIServer, path: str, provider: str) -> None:
+def test_a_refused_connection_is_unavailable(server: OpenAIServer, path: str, provider: str) -> None:
     error = failure(None, path, provider=provider, api_base=CLOSED)
     assert (error.trouble, error.is_passing) == UNAVAILABLE
     assert "refused" in str(error)
 
 
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_a_key_that_is_missing_is_asked_for(server: OpenAIServer, path: str) -> None:
+def test_a_missing_key_is_an_error_with_the_remedy(server: OpenAIServer, path: str) -> None:
     error = failure(None, path, key=None)
     assert (error.trouble, error.is_passing) == REFUSED
     assert "set api_key in config/workspaces.yaml" in str(error)
@@ -308,7 +308,7 @@ def test_a_key_that_is_missing_is_asked_for(server: OpenAIServer, path: str) -> 
 
 
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_what_can_never_be_sent_is_refused(server: OpenAIServer, path: str) -> None:
+def test_requests_that_cannot_be_sent_are_refused(server: OpenAIServer, path: str) -> None:
     errors = [
         failure(server, path, model="nonsense/m"),
         failure(server, path, key="këy 🙂"),
@@ -319,12 +319,12 @@ def test_what_can_never_be_sent_is_refused(server: OpenAIServer, path: str) -> N
     assert not server.requests
 
 
-# Time
+# Timeouts
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_a_server_that_dribbles_holds_nobody(
+def test_a_dribbling_server_ends_at_the_timeout(
     server: OpenAIServer, path: str, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(litellm_client, "_GRACE", 0.2)
@@ -335,7 +335,7 @@ def test_a_server_that_dribbles_holds_nobody(
     assert (error.trouble, error.is_passing) == TIMEOUT
 
 
-def test_an_answer_that_never_ends_holds_no_thread(server: OpenAIServer) -> None:
+def test_an_endless_answer_leaves_no_thread(server: OpenAIServer) -> None:
     server.faults = [Fault("padded", times=None)]
     before = set(threading.enumerate())
     for provider in PROVIDERS:
@@ -349,7 +349,7 @@ def test_an_answer_that_never_ends_holds_no_thread(server: OpenAIServer) -> None
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
-def test_a_key_that_a_server_repeats_is_hidden(
+def test_a_key_repeated_by_a_server_is_hidden(
     server: OpenAIServer, path: str, provider: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -362,7 +362,9 @@ def test_a_key_that_a_server_repeats_is_hidden(
     assert error.__context__ is None
 
 
-def test_a_key_of_the_environment_is_hidden_by_its_looks(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_the_environment_is_hidden_by_its_pattern(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-proj-0123456789abcdef")
     server.faults = [Fault("leak")]
     assert "0123456789" not in str(failure(server, "chat", key=None, provider="openrouter"))
@@ -376,12 +378,12 @@ def test_secrets_are_hidden_in_every_form() -> None:
     assert plain("abcdef abc", ["abc", "abcdef"]) == "[hidden] abc"  # too short to be a key, unlike the other
 
 
-def test_messages_are_short_and_without_names_of_classes() -> None:
+def test_messages_are_short_and_without_class_names() -> None:
     long = plain("litellm.RateLimitError: RateLimitError: OpenAIException - Wait\n\n for  it. " + "x" * 1000, [])
     assert long.startswith("Wait for it. xxx")
     assert len(long) == 300
     assert plain("litellm.APIConnectionError: It failed.\nTraceback (most recent call last):\n x", []) == "It failed."
-    # A secret is hidden before the message is cut, not after.
+    # Secrets are hidden before the message is cut.
     assert "secret" not in plain("x" * 292 + "secret-0123456789", ["secret-0123456789"])
 
 
@@ -389,7 +391,7 @@ def test_messages_are_short_and_without_names_of_classes() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_provider_knows_the_cost_best(server: OpenAIServer, provider: str) -> None:
+def test_the_providers_cost_has_precedence(server: OpenAIServer, provider: str) -> None:
     server.cost_per_call = 0.0125
     assert complete(server, provider=provider).cost == 0.0125
     assert complete(server, provider=provider, price=Price(input=1.0, output=1.0)).cost == 0.0125
@@ -397,7 +399,7 @@ def test_the_provider_knows_the_cost_best(server: OpenAIServer, provider: str) -
     assert complete(server, provider=provider).cost == 0
 
 
-def test_else_tokens_are_paid_by_the_price(server: OpenAIServer) -> None:
+def test_without_a_reported_cost_the_price_applies(server: OpenAIServer) -> None:
     price = Price(input=2.0, output=10.0)
     reply = complete(server, price=price)
     assert reply.cost == pytest.approx((reply.tokens_in * 2 + reply.tokens_out * 10) / 1e6)
@@ -406,7 +408,7 @@ def test_else_tokens_are_paid_by_the_price(server: OpenAIServer) -> None:
     assert complete(server).cost is None
 
 
-def test_an_answer_that_fails_the_checks_has_its_price(server: OpenAIServer) -> None:
+def test_unusable_answers_have_a_cost(server: OpenAIServer) -> None:
     server.faults = [Fault("nan")]
     error = failure(server, "embeddings", price=Price(input=2.0))
     assert (error.tokens_in, error.tokens_out) == (1, 0)
@@ -420,7 +422,7 @@ def test_an_answer_that_fails_the_checks_has_its_price(server: OpenAIServer) -> 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_what_a_server_does_not_count_is_estimated(server: OpenAIServer, provider: str) -> None:
+def test_tokens_that_a_server_does_not_report_are_estimated(server: OpenAIServer, provider: str) -> None:
     server.counts_tokens = False
     reply = complete(server, provider=provider)
     assert (reply.tokens_in, reply.tokens_out) == (3 + 6, 6)
@@ -444,11 +446,11 @@ def test_prices_come_from_the_endpoint_or_the_list() -> None:
     assert litellm_client.price(Completion()) is None
 
 
-# Many at once
+# Concurrency
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_connections_are_kept_for_many_threads(server: OpenAIServer, provider: str) -> None:
+def test_connections_are_reused_by_many_threads(server: OpenAIServer, provider: str) -> None:
     for _ in range(3):
         complete(server, provider=provider)
     assert server.connections <= 1
@@ -466,7 +468,7 @@ def test_connections_are_kept_for_many_threads(server: OpenAIServer, provider: s
 
 
 def test_the_first_requests_of_many_threads_need_no_network_and_print_nothing() -> None:
-    """In a fresh process, in which whatever is not loopback is out of reach, and LiteLLM is told to be loud."""
+    """In a new process without network except loopback, and with LiteLLM set to verbose."""
     code = """
         import os, socket, sys, threading
         os.environ |= {"LITELLM_LOG": "DEBUG", "OPENAI_LOG": "debug"}
