@@ -1,4 +1,4 @@
-"""`memory-pipeline eval`, as a user types it. The conversations are invented."""
+"""The command `eval`. The conversations are invented."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where temporary lakes are made."""
+    """The folder of temporary lakes."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -52,7 +52,7 @@ def test_help_shows_the_format() -> None:
     assert "LoCoMo" in call("eval", "locomo", "--help").output
 
 
-def test_figures_go_to_the_screen_and_progress_to_stderr(temporary: Path, tmp_path: Path) -> None:
+def test_the_report_goes_to_stdout_and_progress_to_stderr(temporary: Path, tmp_path: Path) -> None:
     result = call("eval", "locomo", "sample.json")
     assert result.exit_code == 0, result.output
     for text in (

@@ -487,7 +487,7 @@ def test_the_command_says_what_was_dropped(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", str(tmp_path / "lake"))
     path = tmp_path / "in.jsonl"
     path.write_text(json.dumps(conversation(message(f"one {BLOCK}"), message(BLOCK))))
-    assert "recalled memory dropped from 2 messages: nobody has said it" in call("ingest", str(path)).output
+    assert "recalled text dropped from 2 messages" in call("ingest", str(path)).output
     assert read("ingest", str(path))[str(path)]["recalled"] == 2
     path.write_text(json.dumps(conversation(message("one"))))
     assert "recalled" not in call("ingest", str(path)).output
