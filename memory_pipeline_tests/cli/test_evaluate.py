@@ -56,14 +56,14 @@ def test_the_report_goes_to_stdout_and_progress_to_stderr(temporary: Path, tmp_p
     result = call("eval", "locomo", "sample.json")
     assert result.exit_code == 0, result.output
     for text in (
-        "1 agent, 1 conversation, 2 messages; 2 questions, and 1 adversarial one, reported apart",
+        "1 agent, 1 conversation, 2 messages; 2 questions, and 1 adversarial one, reported separately",
         "in the first turn                2 100.0%         2 100.0%    100.0%",
         "in 1,000 tokens",
         "MRR 1.000, nDCG@10 1.000",
         "(adversarial)",
-        "what remains of 2 answers",
-        "names, besides messages, what is none:\n  file sample.json, sample 1, question 2: 'D7:1'",
-        "set aside: 1 question\n  file sample.json, sample 1, question 4: it has no evidence",
+        "2 answers: share still found in the text of each grain",
+        "unknown message ids in the evidence of 1 question:\n  file sample.json, sample 1, question 2: 'D7:1'",
+        "excluded: 1 question\n  file sample.json, sample 1, question 4: it has no evidence",
     ):
         assert text in result.stdout
     assert "2 new messages written" in result.stderr

@@ -212,7 +212,7 @@ def test_what_a_model_left_unfinished_is_asked_for_again_from_fine_to_coarse_and
         assert set(made) == {*Grain, "marts"}
 
         assert ticking.tick(ROLL_UPS, timedelta(minutes=10)) == []
-        assert "quarter of an hour" in (ticking.reasons[ROLL_UPS] or "")
+        assert "every 15 minutes" in (ticking.reasons[ROLL_UPS] or "")
         [request] = ticking.tick(ROLL_UPS, timedelta(minutes=5))
         assert (request.job_name, ticking.keys([request])) == ("finish_working", [["2024-01-10T08"]])
         assert ticking.tick(HOURS) == []  # no file is pending

@@ -129,7 +129,7 @@ def test_empty_talks_and_turns_do_no_harm(tmp_path: Path) -> None:
     [
         (TALKS, "sample 1 has no questions: qa must be a list, not None"),
         (TALKS | {"qa": {}}, "qa must be a list"),
-        (TALKS | {"qa": []}, "the files hold no questions"),
+        (TALKS | {"qa": []}, "the files contain no questions"),
         (TALKS | {"qa": ["why?"]}, "sample 1, question 1: expected an object with question"),
         (TALKS | {"qa": [{"evidence": ["D1:1"]}]}, "question 1: question None is not accepted"),
         (TALKS | {"qa": [{"question": " "}]}, "question 1: question ' ' is not accepted"),
@@ -207,14 +207,14 @@ def test_a_message_that_is_refused_is_set_aside(tmp_path: Path) -> None:
         (ask("m1", workspace_id="../x"), "workspace_id '../x' is not valid"),
         (ask("m1", agent_id=None), "agent_id None is not valid"),
         (ask("m1") | {"evidence": "m1"}, "evidence must be a list of message ids, not 'm1'"),
-        (ask(5), "evidence 5 names no message; expected its id, or "),
+        (ask(5), "evidence 5 is not a message id; expected a text, or "),
         (ask({"id": "m1"}), "evidence {'id': 'm1'} names no message"),
-        (ask({"conversation_id": 1, "id": "m1"}), "names no message; expected"),
+        (ask({"conversation_id": 1, "id": "m1"}), "is not a message id; expected"),
         (ask("m1", category=""), "category '' is not accepted"),
         (ask("m1", category=True), "category True is not accepted"),
-        (ask("m1", now="2024-01-01"), "now '2024-01-01' is not a time with its zone"),
-        (ask("m1", now=5), "now 5 is not a time with its zone"),
-        (ask("m1", now="0001-01-01T00:00:00Z"), "is not a time with its zone"),
+        (ask("m1", now="2024-01-01"), "now '2024-01-01' is not a time with a time zone"),
+        (ask("m1", now=5), "now 5 is not a time with a time zone"),
+        (ask("m1", now="0001-01-01T00:00:00Z"), "is not a time with a time zone"),
     ],
 )
 def test_a_line_that_is_neither_is_named_with_the_remedy(tmp_path: Path, record: object, expected: str) -> None:
@@ -229,7 +229,8 @@ def test_a_conversation_that_is_refused_whole_is_an_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("records", "expected"), [([C1], "hold no questions"), ([ask("m1")], "hold no conversations"), ([], "hold no")]
+    ("records", "expected"),
+    [([C1], "contain no questions"), ([ask("m1")], "contain no conversations"), ([], "contain no")],
 )
 def test_a_set_needs_both(tmp_path: Path, records: list[object], expected: str) -> None:
     with pytest.raises(InputError, match=expected):

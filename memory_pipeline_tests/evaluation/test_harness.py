@@ -103,7 +103,7 @@ def test_a_second_time_in_the_same_lake_gives_the_same_figures(settings: Setting
     said: list[str] = []
     before = table_rows(Lake(settings.root))
     assert figures(evaluate(labels_of(*QUESTIONS), settings, say=said.append)) == figures(evaluation)
-    assert said[0] == "0 new messages written, 5 known already"
+    assert said[0] == "0 new messages written, 5 already known"
     assert table_rows(Lake(settings.root)) == before
 
 
@@ -134,23 +134,21 @@ def test_what_is_said_after_a_question_is_not_found(settings: Settings, evaluati
 def test_a_set_without_answers_has_no_curve(settings: Settings, evaluation: Evaluation) -> None:
     again = evaluate(labels_of(replace(QUESTIONS[0], answer=None)), settings)
     assert again.remains == []
-    assert not any("remains" in line for line in report_lines(again))
+    assert not any("share still found" in line for line in report_lines(again))
 
 
 def test_questions_that_are_all_set_aside_are_shown(settings: Settings, evaluation: Evaluation) -> None:
     again = evaluate(labels_of(QUESTIONS[4]), settings)
     assert again.overall.questions == 0
     text = "\n".join(report_lines(again))
-    assert "set aside: 1 question" in text
+    assert "excluded: 1 question" in text
     assert "names no message of acme/support" in text
 
 
 def test_a_lake_that_holds_another_text_is_refused(settings: Settings, evaluation: Evaluation) -> None:
     other = conversation("I moved to Oslo.", at="2022-03-15T08:00")
     labels = labelled_set([("set, line 1", other)], [QUESTIONS[0]])
-    with pytest.raises(
-        InputError, match="holds another text of message 'm1' in conversation 'c1'; name another --root"
-    ):
+    with pytest.raises(InputError, match="has another text of message 'm1' in conversation 'c1'; use another --root"):
         evaluate(labels, settings)
 
 

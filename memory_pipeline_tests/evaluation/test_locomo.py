@@ -163,7 +163,7 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [{}, {"sessions": []}, {"conversation": {}}, [{}], {"session_x": FIRST}])
 def test_a_file_without_talks_is_refused(tmp_path: Path, content: object) -> None:
-    with pytest.raises(InputError, match="holds no talks; expected keys session_1, session_1_date_time"):
+    with pytest.raises(InputError, match="has no sessions; expected the keys session_1, session_1_date_time"):
         convert(tmp_path, content)
 
 

@@ -331,7 +331,7 @@ def test_budgets_that_hold_nothing_are_refused(root: str, tokens: Any) -> None:
         ("get_memory", {"id": None}, "argument id is missing"),
         ("graph_facts", {"about": "Anna", "depth": 9}, "expected a whole number from 0 to 3"),
         ("graph_facts", {"about": "Anna", "include_history": "yes"}, "expected true or false"),
-        ("remember", {"text": "x"}, "there is no tool 'remember'; there are: search_memory"),
+        ("remember", {"text": "x"}, "tool 'remember' is unknown; accepted: search_memory"),
         (None, {}, "there is no tool None"),
         ("x" * 1000, {}, "there is no tool"),
     ],
@@ -381,7 +381,7 @@ def test_nothing_is_raised_whatever_a_model_writes(tools: MemoryTools, name: Any
     outcome = tools.outcome(name, arguments)
     assert outcome.text.encode()
     assert outcome.is_error is outcome.text.startswith("Error: ")
-    assert "fault of its own" not in outcome.text
+    assert "internal memory error" not in outcome.text
     assert count_tokens(outcome.text) <= 2_000
 
 
@@ -393,7 +393,7 @@ def test_a_fault_of_memory_tells_the_model_nothing_of_the_insides(
     with caplog.at_level("ERROR"):
         outcome = tools.outcome("search_memory", {})
     assert outcome.is_error
-    assert outcome.text == "Error: memory could not do this because of a fault of its own; go on without it."
+    assert outcome.text == "Error: internal memory error; continue without it."
     assert "ZeroDivisionError" in caplog.text
 
 

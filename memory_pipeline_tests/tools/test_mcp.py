@@ -230,7 +230,7 @@ def test_stored_text_is_data_and_cannot_break_out(reading: Connection) -> None:
         ("get_memory", {"id": "'; DROP TABLE facts; --"}, "is not one of this memory's"),
         ("get_memory", {"id": "../../../etc/passwd\x00"}, "is not one of this memory's"),
         ("add_memory", {"text": "I was here."}, "there is no tool 'add_memory'"),
-        ("search_memory", {}, "there is no tool 'search_memory'; there are: search_memories"),
+        ("search_memory", {}, "tool 'search_memory' is unknown; accepted: search_memories"),
         ("\u202e\x1b[2J", {}, "there is no tool"),
     ],
 )

@@ -194,7 +194,7 @@ def test_answers_keep_to_their_budget(root: str) -> None:
         ("update_memory", {"id": "working:2024-01-15T08:" + "0" * 32}, "is not a durable memory's"),
         ("forget_memory", {"id": "../../etc/passwd"}, "is not one of this memory's"),
         ("forget_memory", {"id": NOBODY}, "this agent keeps no memory by the id"),
-        ("get_memory", {"id": NOBODY}, "nothing is kept by the id"),
+        ("get_memory", {"id": NOBODY}, "there is no durable memory with id"),
         ("get_memory", {"id": "memory:2024-03-02T08:nothing"}, "is not one of this memory's"),
         ("search_archive", {"query": ""}, "query is blank"),
         ("search_archive", {"query": "x", "max_results": 51}, "expected a whole number from 1 to 50"),

@@ -96,7 +96,7 @@ def test_a_conversation_may_name_its_own_agent(writer: MemoryWriter, root: str) 
 
 @pytest.mark.parametrize("foreign", [{"workspace_id": "other"}, {"agent_id": "sales"}, {"agent_id": None}])
 def test_another_agents_conversation_is_refused(writer: MemoryWriter, root: str, foreign: Record) -> None:
-    with pytest.raises(InputError, match=r"is another's; this writer writes for (acme|support)"):
+    with pytest.raises(InputError, match=r"is not this writer's; expected (acme|support)"):
         write(writer, **foreign)
     assert not Path(root).exists()
 
