@@ -62,7 +62,7 @@ def forget(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Erase an agent, a conversation or a person, and write a receipt.
+    """Erase an agent, a conversation or a person. Writes a receipt.
 
     \b
         memory-pipeline forget --workspace acme --agent support                        a whole agent
@@ -123,7 +123,7 @@ def forget(
 @click.argument("receipt", type=click.Path(path_type=Path))
 @common
 def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
-    """Search every file of a lake for data that RECEIPT lists as erased.
+    """Search a lake for data that RECEIPT lists as erased.
 
     Searches for the subject's names, the ids of deleted records and digests of deleted texts: in file names, in raw
     bytes, in every Parquet and JSON file, referenced or not, and in all versions of the index. Prints locations, never
@@ -243,7 +243,7 @@ def _receipt_text(done: ErasureReport, path: Path) -> str:
 @now_option
 @common
 def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Delete memory that is past its workspace's retention, from tables, index, old versions and disk.
+    """Delete memory that is past its retention. Deletes it from tables, index, old versions and disk.
 
     `retention` in config/workspaces.yaml sets a plan (free, starter, pro, standard) or durations of your own; see
     `memory-pipeline config --example`. By default nothing expires. Age counts from the end of a period. A period is

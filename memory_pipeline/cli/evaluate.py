@@ -87,8 +87,9 @@ def evaluate() -> None:
     nDCG@10    normalized discounted cumulative gain of the first 10
     @budget    the same for the first of 100 hits that fit into --tokens (4 bytes count as a token)
 
-    Questions of the category `adversarial` are reported separately. Questions without evidence are excluded and
-    listed. The report ends with the share of answers that each grain's text still contains, and the text's length.
+    Questions of the category `adversarial` are reported separately. Questions whose evidence matches no message are
+    excluded and listed. The report ends with the share of answers that each grain's text still contains, and the text's
+    length.
     """
 
 
@@ -109,7 +110,7 @@ def locomo(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
 @FILES
 @evaluation_options
 def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
-    """Evaluate on FILES with a conversation, in the format of `ingest`, or a question per line.
+    """Evaluate on FILES in JSONL. Each line is a conversation, in the format of `ingest`, or a question.
 
     \b
     {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @cli.group()
 def graph() -> None:
-    """Read or change an agent's graph: facts as subject, predicate and object, with their validity in time."""
+    """Read or change an agent's graph. A fact is a subject, predicate and object with its validity in time."""
 
 
 def _graph(root: str | None, workspace_id: str, agent_id: str) -> Graph:
@@ -51,7 +51,7 @@ def facts(
 def history(
     subject: str, predicate: str | None, workspace_id: str, agent_id: str, limit: int, root: str | None, as_json: bool
 ) -> None:
-    """Show all facts about SUBJECT, current and ended, in the order they began."""
+    """Show all facts about SUBJECT, current and ended. Sorted by when they began."""
     _show(_graph(root, workspace_id, agent_id).history(subject, predicate, limit=limit), subject, as_json=as_json)
 
 
@@ -64,7 +64,7 @@ def history(
 @now_option
 @common
 def about(text: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool, **options: Any) -> None:
-    """Show the most relevant facts about the people, places and things in TEXT."""
+    """Show the facts most relevant to the entities in TEXT."""
     _show(_graph(root, workspace_id, agent_id).search(text, **options), "the entities in the text", as_json=as_json)
 
 
@@ -102,9 +102,10 @@ def query(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Run one SELECT, in DuckDB's SQL, on the tables facts (current), history (current and ended) and entities.
+    """Run one SELECT on the graph, in DuckDB's SQL.
 
-    The statement can read nothing else and change nothing.
+    The tables are facts (current facts), history (current and ended facts) and entities. The statement can read
+    nothing else and change nothing.
     """
     answer = _graph(root, workspace_id, agent_id).query(statement, max_rows=max_rows, max_seconds=max_seconds)
     if as_json:

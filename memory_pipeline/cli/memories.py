@@ -27,7 +27,7 @@ _KINDS = click.Choice([kind.value for kind in MemoryKind])
 
 @cli.group()
 def memories() -> None:
-    """Read or change an agent's durable memories: facts, rules, instructions, preferences and others.
+    """Read or change an agent's durable memories. Kinds are fact, rule, instruction, preference and others.
 
     Durable memories outlive conversations and never expire. Changed, forgotten and merged versions stay available
     (`history`), with reasons (`explain`). `memory-pipeline upkeep` consolidates them once a day.
@@ -70,7 +70,7 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Choice([*(status.value for status in Status), "any"]),
     default=Status.ACTIVE.value,
     show_default=True,
-    help="Memories with this status.",
+    help="Memories with this status: active, superseded (replaced), deprecated (forgotten), archived (faded), or any.",
 )
 @_LIMIT
 @now_option
@@ -117,7 +117,7 @@ def show(
 @scope_options
 @common
 def history(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002  # as above
-    """Show all versions of a memory, oldest first, each with its editor."""
+    """Show all versions of a memory. Oldest first, each with its editor."""
     found = _reader(root, workspace_id, agent_id).memories.history(id)
     if not found:
         raise _unknown(id)
@@ -135,7 +135,7 @@ def history(id: str, workspace_id: str, agent_id: str, root: str | None, as_json
 @scope_options
 @common
 def explain(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002  # as above
-    """Show every change of a memory, oldest first, with its editor and reason."""
+    """Show all changes of a memory. Oldest first, each with its editor and reason."""
     found = _reader(root, workspace_id, agent_id).memories.explain(id)
     if not found:
         raise _unknown(id)
@@ -165,7 +165,7 @@ def search(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Show the memories most relevant to TEXT, with a warning if one may be out of date."""
+    """Show the memories most relevant to TEXT. A warning marks one that may be out of date."""
     known = _reader(root, workspace_id, agent_id).memories
     if archive:
         found = known.search_archive(text, max_results, now=now)
@@ -189,7 +189,7 @@ def search(
 @scope_options
 @common
 def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool, now: datetime | None) -> None:
-    """Show the hot index: the lines for every system prompt, as the last consolidation chose them."""
+    """Show the hot index. These lines are for every system prompt; the last consolidation chose them."""
     index = _reader(root, workspace_id, agent_id).memories.hot_index(now=now)
     if as_json:
         click.echo(to_json(index))
@@ -296,7 +296,7 @@ def update(
 @scope_options
 @common
 def forget(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **filters: Any) -> None:
-    """Revoke one memory by ID, or all memories that match every filter.
+    """Revoke one memory, or all that match every filter.
 
     Revoked memories stay in the history. Memory search no longer finds them, and recall omits messages with the same
     words. Other searches of conversations still find these messages; to erase them from disk, use
@@ -361,7 +361,7 @@ def prefer(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Set preference KEY of a USER to VALUE, parsed as JSON or else taken as text. It never expires.
+    """Set or delete a preference. VALUE is parsed as JSON, or else taken as text. A preference never expires.
 
     \b
     memory-pipeline memories prefer u17 language Portuguese --workspace acme --agent support

@@ -136,7 +136,7 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
 @now_option
 @common
 def status(now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Show for each grain how many periods exist, are pending, missing or open.
+    """Show which periods exist, are pending, missing or open. Counts them for each grain.
 
     Pending periods are due; missing ones are pending and were never computed; open ones have data but have not ended.
     A coarser grain becomes pending once the finer one is computed. The line "upkeep" counts days of consolidation as
@@ -186,7 +186,7 @@ def upkeep(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Consolidate durable memories: merge duplicates, resolve contradictions, archive stale ones.
+    """Consolidate durable memories. Merges duplicates, resolves contradictions and archives stale memories.
 
     \b
     Processes each pending day, as of its end, in five passes:
@@ -297,10 +297,11 @@ def _record(done: ConsolidationReport, dry_run: bool) -> dict[str, Any]:
 def config(
     workspace_id: str | None, agent_id: str | None, file: Path | None, example: bool, root: str | None, as_json: bool
 ) -> None:
-    """Show, validate or replace the lake's config/workspaces.yaml: models, prompts, keys and budgets.
+    """Show, validate or replace the lake's configuration.
 
-    Without options, validate and print the file. With --workspace and --agent, print that agent's settings including
-    inherited ones. API keys are references (env:NAME, file:/path), never literal values.
+    The file config/workspaces.yaml sets models, prompts, keys and budgets. Without options, validate and print it. With
+    --workspace and --agent, print that agent's settings including inherited ones. API keys are references (env:NAME,
+    file:/path), never literal values.
     """
     from memory_pipeline.configuration import EXAMPLE
     from memory_pipeline.domain.conversations import Scope

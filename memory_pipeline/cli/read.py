@@ -98,7 +98,7 @@ def search(
 @now_option
 @common
 def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool, **options: Any) -> None:
-    """Collect memory about QUERY from all grains, for a prompt, within a token budget and without repetition.
+    """Collect memory about QUERY for a prompt. Reads all grains, within a token budget and without repetition.
 
     Facts come first. Points of summaries are added if no fact covers them.
     """
@@ -141,7 +141,7 @@ def inject(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print a block of context for PROMPT: memories, summaries, graph facts and documents.
+    """Print a block of context for PROMPT. It contains memories, summaries, graph facts and documents.
 
     The block is marked as recalled: if it comes back in a conversation, ingestion drops it. Set its size and the
     selection under `injection` in config/workspaces.yaml (see `memory-pipeline config --example`).
@@ -168,7 +168,7 @@ def inject(
 @scope_options
 @common
 def expand(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002
-    """Show the sources of a summary or fact, down to the messages. ID is the id that search prints.
+    """Show the sources of a summary or fact. ID is the id that search prints; the output ends with the messages.
 
     ID#3 follows only point 3 of a summary; points count from 0.
     """

@@ -26,7 +26,7 @@ from memory_pipeline.cli.common import cli, common, lake_of, reader_of, scope_op
 def mcp(
     workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, root: str | None, as_json: bool
 ) -> None:
-    """Serve one agent's memory to an MCP client over standard input and output.
+    """Serve one agent's memory to an MCP client. The transport is standard input and output.
 
     Tools: search_memories, recall_memory, search_archive, get_memory, graph_facts, list_summaries; with --allow-writing
     also add_memory, update_memory, delete_memory, add_fact and delete_fact. Resources: memory://hot-index, and

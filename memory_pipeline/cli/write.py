@@ -89,7 +89,7 @@ def _report_batches(path: Path) -> Callable[[Any], None]:
 
 @cli.group()
 def convert() -> None:
-    """Convert other formats to conversations, as JSONL on standard output."""
+    """Convert other formats to conversations. Prints JSONL."""
 
 
 @convert.command()

@@ -1,4 +1,4 @@
-"""Charts are written as SVG and PNG, the same bytes for the same figures."""
+"""Charts as SVG and PNG, with equal bytes for equal data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_both_curves_are_drawn(tmp_path: Path) -> None:
         assert said in text
 
 
-def test_equal_figures_give_equal_files(tmp_path: Path) -> None:
+def test_equal_data_gives_equal_files(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg", "a.PNG", "b.PNG"):
         plot(evaluation(*REMAINS), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -1,4 +1,4 @@
-"""The MCP server as its clients meet it: a process of its own, listed, called, ill-treated and left alone."""
+"""The MCP server in a separate process, with well-behaved, hostile and disconnecting clients."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from memory_pipeline_tests.tools.remembering import SALES
 
 READING = ["search_memories", "recall_memory", "search_archive", "get_memory", "graph_facts", "list_summaries"]
 WRITING = ["add_memory", "update_memory", "delete_memory", "add_fact", "delete_fact"]
-#: Everything, whatever the clock of the machine says.
+#: All time, at any current time.
 EVER = {"maximum_days_ago": 36_525}
-#: How long a busy machine may take.
+#: Seconds, enough for a busy machine.
 PATIENCE = 60.0
 
 
@@ -50,14 +50,14 @@ def arguments(root: str, *options: str, scope: Scope = ACME) -> list[str]:
 
 
 class Connection:
-    """A client of the SDK, to be used from a test that is not asynchronous."""
+    """A client of the SDK for synchronous tests."""
 
     def __init__(self, portal: BlockingPortal, client: Client) -> None:
         self.portal = portal
         self.client = client
 
     def call(self, name: str, given: dict[str, Any] | None = None) -> tuple[str, bool]:
-        """Call a tool; return its text, and whether it says that something is wrong."""
+        """Call a tool. Return its text and whether it is an error."""
         result = self.portal.call(lambda: self.client.call_tool(name, given or {}))
         [content] = result.content
         assert isinstance(content, TextContent)
@@ -71,7 +71,7 @@ class Connection:
 
 @contextmanager
 def connected(root: str, *options: str, scope: Scope = ACME) -> Iterator[Connection]:
-    # The client passes on but a few variables by itself, and no folder.
+    # By default the client passes only a few variables and no folder.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMORY_PIPELINE_")}
     server = StdioServerParameters(command=sys.executable, args=arguments(root, *options, scope=scope), env=environment)
     with (
@@ -88,7 +88,7 @@ def reading(remembered: str) -> Iterator[Connection]:
 
 
 class Wire:
-    """A client of one's own, line by line."""
+    """A plain client that sends and reads lines."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Wire:
         self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
     def answer(self, number: int, seconds: float = PATIENCE) -> dict[str, Any]:
-        """Return the answer to a request, and drop what comes before it."""
+        """Return the answer to a request. Lines before it are dropped."""
         ends = time.monotonic() + seconds
         while True:
             try:
@@ -125,7 +125,7 @@ class Wire:
                 return message
 
     def call(self, number: int, name: str, given: dict[str, Any]) -> tuple[str, bool]:
-        """Call a tool; return its text, and whether it says that something is wrong."""
+        """Call a tool. Return its text and whether it is an error."""
         self.request(number, "tools/call", name=name, arguments=given)
         result = self.answer(number)["result"]
         return result["content"][0]["text"], result["isError"]
@@ -152,7 +152,7 @@ def wired(root: str, scope: Scope = ACME) -> Iterator[Wire]:
         wire.end()
 
 
-# What there is
+# Listing
 
 
 def test_a_client_is_told_whose_memory_it_is(reading: Connection) -> None:
@@ -192,7 +192,7 @@ def test_summaries_are_listed_as_resources_by_date(reading: Connection) -> None:
     assert "2024-01-15 Anna: I like tea." in reading.read("memory://summaries/weekly/2024-W3")
 
 
-# What it answers
+# Answers
 
 
 def test_every_tool_answers(reading: Connection) -> None:
@@ -363,7 +363,7 @@ def test_nothing_but_the_protocol_is_on_standard_output_until_an_interrupt_ends_
 
 @pytest.fixture
 def hanging(root: str) -> Iterator[OpenAIServer]:
-    """What makes the vectors of a lake, and never does: a call takes as long as one likes."""
+    """An embedder that blocks, for calls that take as long as needed."""
     write(Lake(root), conversation("I moved to Porto."))
     with OpenAIServer() as server:
         server.faults = [Fault("hang", path="embeddings", times=None)]
@@ -408,7 +408,7 @@ def test_it_answers_others_while_a_call_is_at_work_and_ends_when_the_client_leav
         assert "Traceback" not in wire.process.stderr.read()
 
 
-#: A client without the SDK, which takes long to start: it begins a call, and waits for its answer.
+#: A client without the SDK, whose import is slow: it starts a call and waits for the answer.
 _CLIENT = """
 import json, subprocess, sys
 
@@ -445,7 +445,7 @@ def test_it_ends_when_the_client_is_killed_in_the_midst_of_a_call(root: str, han
 
 
 def is_running(process: int) -> bool:
-    """Tell whether a process runs; one that has ended and waits for its parent does not."""
+    """Return whether a process runs. Zombies do not."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -453,7 +453,7 @@ def is_running(process: int) -> bool:
     return status.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
-# What it does not start with
+# Refusals to start
 
 
 def test_a_lake_that_does_not_exist_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_a_lake_that_does_not_exist_is_an_error_of_one_line(tmp_path: Path) -> N
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *typed: str) -> str:
-    """Return what the command line says when it refuses to serve."""
+    """Return the error of the command line when it refuses to serve."""
     monkeypatch.setattr("sys.argv", ["memory-pipeline", *typed])
     with pytest.raises(SystemExit) as exit_:
         main()

@@ -1,4 +1,4 @@
-"""Tools on what an agent keeps for good: kept at once, corrected, revoked, and noted as used where it is shown."""
+"""Tools for durable memories: remember, update, forget, and recorded use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tools(root: str) -> MemoryTools:
 
 
 def id_in(text: str) -> str:
-    """Return the first id of a durable memory that a text names."""
+    """Return the first id of a durable memory in a text."""
     return next(word.strip("(),;:.") for word in text.split() if word.strip("(").startswith("memory:"))
 
 
@@ -130,7 +130,7 @@ def test_what_is_cold_is_found_in_the_archive_alone(root: str, tools: MemoryTool
 
 
 def supersede(root: str, loser: str, winner: str) -> None:
-    """Land what is pending, and an event of the upkeep."""
+    """Load pending files, and add an event of consolidation."""
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.codec.memories import upkeep_to_rows

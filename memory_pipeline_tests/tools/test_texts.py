@@ -1,4 +1,4 @@
-"""Texts for models: within their budget, whatever is stored, and never silent about what is cut."""
+"""Texts for models stay within their budget and report cuts."""
 
 from __future__ import annotations
 

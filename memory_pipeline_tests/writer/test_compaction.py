@@ -1,4 +1,4 @@
-"""A conversation that is cut to fit a context window: what goes is summed up, and is in memory first."""
+"""Compaction: removed messages are written to memory and replaced by a summary."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_recalled_memory_is_neither_summed_up_nor_lost_nor_doubled(
     talk = conversation(*texts)
     short: Any = writer.compact(talk, now=NOW)
     summary, *rest = short["messages"]
-    assert rest == talk["messages"][5:]  # as they were, with what was recalled
+    assert rest == talk["messages"][5:]  # unchanged, with recalled text
     assert "Summary of the 4 messages before" in summary["content"]
     assert "kayaks" not in summary["content"]
     assert "I bought 3 canoes" in summary["content"]

@@ -1,4 +1,4 @@
-"""Reading files into the journal: what is bad is set aside with its reason, and the rest goes on."""
+"""Ingesting files: invalid records are set aside with a reason, and the rest is written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def ingest(lake: Lake, content: bytes | str | list[Any], name: str = "in.jsonl", **options: Any) -> Ingestion:
-    """Ingest a file of this content; of a list, each item is a line."""
+    """Ingest a file with this content. The items of a list become lines."""
     if isinstance(content, list):
         content = "".join(f"{json.dumps(record)}\n" for record in content)
     path = Path(lake.storage.uri).parent / name
@@ -349,7 +349,7 @@ def test_an_id_that_has_landed_cannot_be_used_for_something_else(lake: Lake) -> 
 def test_an_id_of_another_hour_cannot_be_used_for_something_else(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
 ) -> None:
-    """Neither one that has landed nor one that is pending, of an earlier file or of an earlier batch of the same."""
+    """Neither for loaded nor for pending messages, of another file or of an earlier batch of the same."""
     ingest(lake, [conversation(message("one", id="m1"), message("tool says", id="t1", role="tool"))])
     if lands:
         run(lake)
