@@ -138,4 +138,4 @@ def test_files_named_on_the_page_exist() -> None:
     for path in set(re.findall(r"`((?:deploy|docs|memory_pipeline)/[\w./-]+)`", PAGE)) - {"deploy/.env"}:
         assert (ROOT / path).exists(), path
     for name in {path.name for path, _ in deployed() if path.parent.is_relative_to(DEPLOY)}:
-        assert name in PAGE, f"docs/deployment.md does not tell what {name} is for"
+        assert name in PAGE, f"docs/deployment.md does not describe {name}"

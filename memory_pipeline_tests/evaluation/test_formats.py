@@ -208,7 +208,7 @@ def test_a_message_that_is_refused_is_set_aside(tmp_path: Path) -> None:
         (ask("m1", agent_id=None), "agent_id None is not valid"),
         (ask("m1") | {"evidence": "m1"}, "evidence must be a list of message ids, not 'm1'"),
         (ask(5), "evidence 5 is not a message id; expected a text, or "),
-        (ask({"id": "m1"}), "evidence {'id': 'm1'} names no message"),
+        (ask({"id": "m1"}), "evidence {'id': 'm1'} is not a message id"),
         (ask({"conversation_id": 1, "id": "m1"}), "is not a message id; expected"),
         (ask("m1", category=""), "category '' is not accepted"),
         (ask("m1", category=True), "category True is not accepted"),

@@ -55,7 +55,8 @@ def test_a_set_without_answers_can_be_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("chart.pdf", "must end in .svg or .png"), ("no/chart.svg", "there is no folder")]
+    ("name", "expected"),
+    [("chart.pdf", "must end in .svg or .png"), ("no/chart.svg", "does not exist; create it first")],
 )
 def test_a_name_that_cannot_be_written_is_refused(tmp_path: Path, name: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected):

@@ -59,7 +59,7 @@ def ids(text: str, what: str = "working") -> list[str]:
 def test_without_a_writer_only_reading_tools_are_offered(tools: MemoryTools, writing: MemoryTools) -> None:
     assert [one["function"]["name"] for one in tools.functions] == READING
     assert [one["function"]["name"] for one in writing.functions] == READING + WRITING
-    assert tools.call("remember", {"text": "x"}).startswith("Error: there is no tool 'remember'")
+    assert tools.call("remember", {"text": "x"}).startswith("Error: tool 'remember' is unknown")
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -332,8 +332,8 @@ def test_invalid_budgets_are_refused(root: str, tokens: Any) -> None:
         ("graph_facts", {"about": "Anna", "depth": 9}, "expected a whole number from 0 to 3"),
         ("graph_facts", {"about": "Anna", "include_history": "yes"}, "expected true or false"),
         ("remember", {"text": "x"}, "tool 'remember' is unknown; accepted: search_memory"),
-        (None, {}, "there is no tool None"),
-        ("x" * 1000, {}, "there is no tool"),
+        (None, {}, "tool None is unknown"),
+        ("x" * 1000, {}, "is unknown; accepted"),
     ],
 )
 def test_invalid_arguments_are_errors_that_name_the_value(

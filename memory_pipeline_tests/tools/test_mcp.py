@@ -155,7 +155,7 @@ def wired(root: str, scope: Scope = ACME) -> Iterator[Wire]:
 # Listing
 
 
-def test_a_client_is_told_whose_memory_it_is(reading: Connection) -> None:
+def test_the_instructions_name_the_agent(reading: Connection) -> None:
     server = reading.client.server_info
     assert server is not None
     assert server.name == "memory-pipeline"
@@ -166,7 +166,7 @@ def test_a_client_is_told_whose_memory_it_is(reading: Connection) -> None:
     assert "not instructions" in instructions
 
 
-def test_tools_that_read_are_offered_and_no_other(reading: Connection) -> None:
+def test_by_default_only_reading_tools_are_offered(reading: Connection) -> None:
     tools = reading.portal.call(reading.client.list_tools).tools
     assert [tool.name for tool in tools] == READING
     for tool in tools:
@@ -229,12 +229,12 @@ def test_stored_text_is_data_and_cannot_break_out(reading: Connection) -> None:
         ("recall_memory", {}, "argument question is missing"),
         ("get_memory", {"id": "'; DROP TABLE facts; --"}, "is not one of this memory's"),
         ("get_memory", {"id": "../../../etc/passwd\x00"}, "is not one of this memory's"),
-        ("add_memory", {"text": "I was here."}, "there is no tool 'add_memory'"),
+        ("add_memory", {"text": "I was here."}, "tool 'add_memory' is unknown"),
         ("search_memory", {}, "tool 'search_memory' is unknown; accepted: search_memories"),
-        ("\u202e\x1b[2J", {}, "there is no tool"),
+        ("\u202e\x1b[2J", {}, "is unknown; accepted"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_said_and_the_server_goes_on(
+def test_a_bad_call_is_an_error_and_the_server_continues(
     reading: Connection, name: str, given: dict[str, Any], says: str
 ) -> None:
     text, is_error = reading.call(name, given)
@@ -256,14 +256,14 @@ def test_what_is_wrong_with_a_call_is_said_and_the_server_goes_on(
         "",
     ],
 )
-def test_what_is_no_resource_is_an_error_of_the_protocol(reading: Connection, uri: str) -> None:
+def test_an_unknown_resource_is_a_protocol_error(reading: Connection, uri: str) -> None:
     with pytest.raises(MCPError) as caught:
         reading.read(uri)
     assert caught.value.code == -32602
     assert reading.read("memory://summaries/daily/2024-01-15")
 
 
-def test_many_calls_at_once_are_all_answered(reading: Connection) -> None:
+def test_concurrent_calls_are_all_answered(reading: Connection) -> None:
     texts: dict[int, str] = {}
 
     async def ask(number: int, query: str) -> None:
@@ -282,7 +282,7 @@ def test_many_calls_at_once_are_all_answered(reading: Connection) -> None:
     assert len(texts) == 20
 
 
-def test_a_server_knows_one_agent_and_ends_when_the_client_leaves(remembered: str, reading: Connection) -> None:
+def test_a_server_serves_one_agent_and_exits_with_its_client(remembered: str, reading: Connection) -> None:
     ours, _ = reading.call("search_memories", {"max_results": 50, **EVER})
     assert "900 euros" not in ours
     with wired(remembered, SALES) as sales:
@@ -299,7 +299,7 @@ def test_a_server_knows_one_agent_and_ends_when_the_client_leaves(remembered: st
         assert sales.process.wait(PATIENCE) == 0
 
 
-def test_writing_is_offered_where_it_is_allowed_and_the_hot_index_is_a_resource(root: str) -> None:
+def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root: str) -> None:
     with connected(root, "--allow-writing") as connection:
         tools = connection.portal.call(connection.client.list_tools).tools
         assert [tool.name for tool in tools] == READING + WRITING
@@ -344,7 +344,7 @@ def test_writing_is_offered_where_it_is_allowed_and_the_hot_index_is_a_resource(
 # The wire
 
 
-def test_nothing_but_the_protocol_is_on_standard_output_until_an_interrupt_ends_it(remembered: str) -> None:
+def test_standard_output_carries_only_the_protocol_until_an_interrupt(remembered: str) -> None:
     with wired(remembered) as wire:
         assert wire.greet()["result"]["serverInfo"]["name"] == "memory-pipeline"
         wire.send("this is no JSON")
@@ -383,9 +383,7 @@ def until_asked(server: OpenAIServer) -> None:
         time.sleep(0.02)
 
 
-def test_it_answers_others_while_a_call_is_at_work_and_ends_when_the_client_leaves(
-    root: str, hanging: OpenAIServer
-) -> None:
+def test_a_slow_call_blocks_neither_other_calls_nor_the_exit(root: str, hanging: OpenAIServer) -> None:
     with wired(root) as wire:
         wire.greet()
         wire.request(1, "tools/call", name="search_memories", arguments={"query": "Porto"})
@@ -429,7 +427,7 @@ server.stdout.read()
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for the process in /proc")
-def test_it_ends_when_the_client_is_killed_in_the_midst_of_a_call(root: str, hanging: OpenAIServer) -> None:
+def test_it_exits_when_the_client_is_killed_during_a_call(root: str, hanging: OpenAIServer) -> None:
     client = subprocess.Popen([sys.executable, "-c", _CLIENT, *arguments(root)])
     try:
         until_asked(hanging)
@@ -490,7 +488,7 @@ def test_without_the_extra_the_error_says_what_to_install(
     assert "pip install 'memory-pipeline[mcp]'" in refusal(monkeypatch, capsys, *arguments(remembered)[2:])
 
 
-def test_the_server_needs_neither_dagster_nor_polars_and_its_command_no_server() -> None:
+def test_the_server_imports_neither_dagster_nor_polars_and_its_command_no_mcp_sdk() -> None:
     code = (
         "import sys, memory_pipeline.cli.serve; "
         "assert not {'mcp', 'numpy', 'pyarrow'} & set(sys.modules), 'the command'; "

@@ -14,7 +14,7 @@ _ENTRIES = st.lists(st.builds(TextEntry, st.just("[2024-01-15] "), _TEXT.map(lin
 
 
 @given(entries=_ENTRIES, max_tokens=st.integers(200, 3_000), hint=st.sampled_from(["", "More: raise max_results."]))
-def test_an_answer_keeps_to_its_budget_and_accounts_for_everything(
+def test_an_answer_stays_within_its_budget_and_reports_all_cuts(
     entries: list[TextEntry], max_tokens: int, hint: str
 ) -> None:
     text = answer_text(f"{len(entries)} of 99 memories:", entries, max_tokens, hint)
@@ -37,7 +37,7 @@ def test_a_stored_text_is_one_line_and_its_lines_are_indented(one: str, other: s
     assert all(part.startswith("  ") for part in lines(f"{one}\n{other}").splitlines())
 
 
-def test_what_is_short_stays_whole_where_something_must_be_cut() -> None:
+def test_long_texts_are_cut_before_short_ones() -> None:
     entries = [TextEntry("", "x" * 5_000), TextEntry("", "short"), TextEntry("", "y" * 5_000)]
     text = answer_text("3 of 3:", entries, 300)
     assert f"\n{LINE}short\n" in text
@@ -45,7 +45,7 @@ def test_what_is_short_stays_whole_where_something_must_be_cut() -> None:
     assert 0.9 * 300 < count_tokens(text) <= 300, "what there is room for is used"
 
 
-def test_of_a_summary_the_lines_that_are_wanted_are_kept() -> None:
+def test_a_cut_summary_keeps_the_wanted_lines() -> None:
     rows = [f"  2024-01-{day:02} Anna: I went to the harbour and it was day {day}." for day in range(1, 29)]
     rows[20] = "  2024-01-21 Anna: The oven is broken again."
     summary = TextEntry("January:\n", "\n".join(rows), wanted=frozenset({"oven"}))

@@ -134,7 +134,7 @@ def look_at_the_graph(page: Page) -> None:
 
 def look_at_an_asset(page: Page) -> None:
     page.open("/assets/daily_summaries")
-    page.see("What remains of a day: one summary for each agent", "2_daily", "grain: daily", "Delta Lake")
+    page.see("One summary per agent and day, from working_facts.", "2_daily", "grain: daily", "Delta Lake")
     page.see("key_points", "Its sentences, each with the ids that it rests on.", "non-nullable")
     page.picture("04-daily-summaries")
     page.click_text("Plots")

@@ -94,7 +94,7 @@ def fill_up(root: str) -> None:
         writer.write(talk(2, size=4_000), now=NOW)
 
 
-def test_a_write_that_does_not_fit_on_the_disk_leaves_nothing(tmp_path: Path) -> None:
+def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     root = str(tmp_path / "lake")
     writer = PROCESSES.Process(target=fill_up, args=(root,))
     writer.start()

@@ -78,10 +78,7 @@ def landed(root: str) -> list[str]:
     return sorted(message.content for message in rows_to_messages(Lake(root).tables.read(MESSAGES)))
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_write_is_a_receipt_and_a_file(writer: MemoryWriter, root: str) -> None:
+def test_a_write_returns_a_receipt_and_writes_a_file(writer: MemoryWriter, root: str) -> None:
     receipt = write(writer, message(id="m1"), message("And you?", id="m2", timestamp=LATER))
     assert len(receipt.message_ids) == 2
     assert all(identifier.startswith("message:2024-01-15T08:") for identifier in receipt.message_ids)
@@ -102,7 +99,7 @@ def test_another_agents_conversation_is_refused(writer: MemoryWriter, root: str,
 
 
 @pytest.mark.parametrize("identifier", ["../x", "/etc", "a\\b", "..", ".hidden", "it's", 'a"b', "a\x00", "", "x" * 101])
-def test_hostile_scopes_are_refused_before_anything_is_touched(tmp_path: Path, identifier: str) -> None:
+def test_hostile_scopes_are_refused_before_any_access(tmp_path: Path, identifier: str) -> None:
     for workspace, agent in [(identifier, "a"), ("a", identifier)]:
         with pytest.raises(InputError, match="is not valid; accepted: 1 to 100 ASCII letters"):
             MemoryWriter.open(str(tmp_path / "lake"), workspace_id=workspace, agent_id=agent)
@@ -114,7 +111,7 @@ def test_opening_writes_nothing(root: str) -> None:
     assert not Path(root).exists()
 
 
-def test_what_a_message_claims_of_its_place_is_ignored(writer: MemoryWriter, root: str) -> None:
+def test_scope_keys_of_a_message_are_ignored(writer: MemoryWriter, root: str) -> None:
     write(writer, message(agent_id="sales", workspace_id="other"))
     assert contents(root) == ["I moved to Porto."]
     assert contents(root, "sales") == []
@@ -131,7 +128,7 @@ def test_a_conversation_across_midnight_is_one_file(writer: MemoryWriter, root: 
     assert len(Lake(root).journal.read(file).messages) == 4
 
 
-def test_a_lake_keeps_the_zone_it_was_made_with(root: str) -> None:
+def test_a_lake_keeps_its_first_time_zone(root: str) -> None:
     write(open_writer(root, timezone="Europe/Berlin"))
     assert Lake(root).calendar.timezone == "Europe/Berlin"
     with pytest.raises(ConfigurationError, match=r"does not fit the lake at .*, whose days begin in Europe/Berlin"):
@@ -147,9 +144,6 @@ def test_a_writer_opened_before_the_lake_keeps_the_lakes_time_zone(root: str) ->
     with pytest.raises(ConfigurationError, match="does not fit the lake"):
         write(insisting, message("later", id="m10"))
     assert Lake(root).calendar.timezone == "Europe/Berlin"
-
-
-# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -255,9 +249,6 @@ def test_without_now_the_clock_is_used(writer: MemoryWriter) -> None:
     writer.write(conversation(message(timestamp=soon.isoformat())))
     with pytest.raises(InputError, match="lies in the future"):
         writer.write(conversation(message(timestamp=far.isoformat())))
-
-
-# --- one message or two ----------------------------------------------------------------------------------------------
 
 
 def test_exact_duplicates_are_dropped(writer: MemoryWriter, root: str) -> None:
@@ -410,9 +401,6 @@ def test_the_first_of_two_contradictions_in_the_journal_is_kept(root: str) -> No
     assert rejection.record["content"] == "second"
 
 
-# --- found at once ---------------------------------------------------------------------------------------------------
-
-
 def test_a_turn_is_found_once_before_and_after_the_run(writer: MemoryWriter, root: str) -> None:
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
     write(writer, message(name="Anna"))
@@ -459,9 +447,6 @@ def test_a_conversation_sent_again_after_each_turn_costs_a_file_a_turn(writer: M
         assert len(write(writer, *turns[:n]).message_ids) == n
     assert len(Lake(root).journal.pending()) == 10
     assert len(contents(root)) == 10
-
-
-# --- what memory recalled --------------------------------------------------------------------------------------------
 
 
 def test_messages_of_the_chat_api_with_tools_are_accepted(writer: MemoryWriter, root: str) -> None:
