@@ -277,7 +277,7 @@ def test_a_period_that_has_not_closed_is_refused(catalogue: dg.Definitions) -> N
 
 
 def test_a_run_without_partitions_is_an_error_with_a_remedy(catalogue: dg.Definitions) -> None:
-    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="choose some"):
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="select some"):
         materialize(catalogue, instance, "messages")
 
 
