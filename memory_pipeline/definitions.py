@@ -1,4 +1,4 @@
-"""What `dagster dev` loads: assembles the definitions from the settings of the environment."""
+"""Assemble the Dagster definitions from the settings of the environment. `dagster dev` loads this module."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def build_definitions(
     """Return the definitions of a deployment.
 
     Args:
-        settings: where the lake lies and when it starts; those of the environment if not given.
-        models: what extracts, embeds and summarizes; if not given, what the lake's configuration names at each run.
-        clock: tells the sensors the time, UTC.
+        settings: by default those of the environment.
+        models: by default those that the lake's configuration names at each run.
+        clock: returns the current time in UTC, for sensors and schedules.
 
     Raises:
-        ConfigurationError: a setting is not accepted, or does not fit the lake.
+        ConfigurationError: a setting is invalid or contradicts the lake.
     """
     settings = settings or Settings.from_environment()
     if not settings.plans_ranges:
         _log.warning(
-            "%s is not set to true: Dagster writes an event for each partition and asset before a run starts, and run "
-            "monitoring may give up a backfill of a month of hours. Set it for the web server, the daemon and the code "
-            "server; `dagster dev` reads it from the file .env of its folder",
+            "%s is not true: Dagster writes an event per partition and asset before a run starts, and run monitoring "
+            "may end a backfill of a month of hours. Set it for the web server, the daemon and the code server; "
+            "`dagster dev` reads it from the file .env in its folder",
             PLANS_RANGES,
         )
     lake = Lake(settings.root, settings.timezone, settings.start)
@@ -74,7 +74,7 @@ def build_definitions(
             roll_up_sensor(grains, marts, partitions, start, clock, per_run),
         ],
         resources={"memory": LakeResource(root=settings.root, timezone=calendar.timezone)},
-        # One step a run: a process for each step would only cost its start.
+        # A run has one step: a process for it would only cost its start.
         executor=dg.in_process_executor,
     )
 

@@ -1,4 +1,4 @@
-"""The tour that `memory-pipeline demo` gives: the sample year through the whole chain, and what is remembered of it."""
+"""The tour of `memory-pipeline demo`: run the pipeline on the sample year, and show the memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.settings import Settings
 
-#: What is asked of each grain.
+#: A question for each grain.
 _QUESTIONS = {
     Grain.WORKING: "Who is allergic to hazelnuts?",
     Grain.DAILY: "Who signed the loan?",
@@ -37,44 +37,38 @@ _QUESTIONS = {
     Grain.QUARTERLY: "Where is the second shop?",
     Grain.YEARLY: "Which award did they win?",
 }
-#: Lines of the hot index, and things that nights did, that are shown.
+#: Lines of the hot index, and changes of consolidation, that are shown.
 _HOT_LINES, _NIGHTS, _WIDTH = 8, 3, 115
 _MOMENT = timedelta(microseconds=1)
-#: Of whom the graph is asked.
-_SOMEBODY = "Ruben"
+_SUBJECT = "Ruben"
 
 
 def show_demo(settings: Settings, *, as_json: bool) -> None:
-    """Ingest the sample, run the pipeline, and show what is remembered. A second time changes nothing.
-
-    Args:
-        settings: where the demo's lake lies.
-        as_json: print one JSON object instead of the tour.
-    """
+    """Ingest the sample, run the pipeline, and print the tour or one JSON object. A second run changes nothing."""
     say = (lambda _="": None) if as_json else click.echo
     lake = Lake(settings.root, settings.timezone, settings.start)
     models = default_models(lake.calendar.timezone)
     started = time.monotonic()
     before = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
 
-    say(f"1. A year of conversations between Nadia, Ruben and their agent Juniper goes into {lake.storage.uri}")
+    say(f"1. Ingest: a year of conversations between Nadia, Ruben and their agent Juniper, into {lake.storage.uri}")
     result = ingest_file(lake, HISTORY, Admission(lake.accepts_from, AFTERWARDS, lake.calendar))
-    known = f"; {result.known} were there already" if result.known else ""
+    known = f"; {result.known} already known" if result.known else ""
     count = f"{result.messages} new messages of {result.conversations} conversations"
     say(f"   {count}, in {result.files} journal files{known}\n")
 
-    say("2. The pipeline makes it memory, grain by grain, through Dagster")
+    say("2. Run: facts and summaries, grain by grain, through Dagster")
     for event in run_all(lake, settings, models, AFTERWARDS):
         if isinstance(event, RunResult):
             say(f"   {event.grain:<10} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")
         elif isinstance(event, ConsolidationReport):
             changed = sum(night.changed for night in event.nights)
-            say(f"   {'upkeep':<10} {len(event.nights):>4} nights, {changed} changes of what is kept for good")
+            say(f"   {'upkeep':<10} {len(event.nights):>4} days, {changed} durable memories changed")
     after = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
-    unchanged = " Nothing changed: it was all there." if before == after else ""
+    unchanged = " Nothing changed: the lake was up to date." if before == after else ""
     say(f"   done in {time.monotonic() - started:.1f} s.{unchanged}\n")
 
-    say(f"3. What Juniper remembers on {AFTERWARDS:%d %B %Y}")
+    say(f"3. Search, as of {AFTERWARDS:%d %B %Y}")
     reader = MemoryReader.open(settings.root, workspace_id=WORKSPACE, agent_id=AGENT)
     found: dict[Grain, list[Hit]] = {}
     for grain, question in _QUESTIONS.items():
@@ -85,20 +79,20 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
         for line in hit_lines(found[grain], question, lines=3):
             say(f"   {line}")
 
-    say("\n4. Why it says so: a sentence of the year, down to what was said")
+    say("\n4. Expand: a line of the yearly summary, down to the message it comes from")
     walk = _walk(reader, found[Grain.YEARLY])
     say("\n".join(f"   {line}" for line in walk.lines()) if walk else "   (no yearly summary)")
 
-    say(f"\n5. What it knows of {_SOMEBODY}, and since when")
-    facts = reader.graph.facts_about(_SOMEBODY)
+    say(f"\n5. Graph: facts about {_SUBJECT}, and since when they hold")
+    facts = reader.graph.facts_about(_SUBJECT)
     say("\n".join(f"   {fact.line}" for fact in facts))
 
-    say("\n6. What it keeps for good: the hot index, ready for a system prompt")
+    say("\n6. Durable memories: the hot index, for a system prompt")
     hot = reader.hot_index()
     say("\n".join(f"   {shortened(line, _WIDTH)}" for line in str(hot).splitlines()[:_HOT_LINES]))
     if len(hot) > _HOT_LINES:
         say(f"   … {len(hot)} lines, {hot.tokens} tokens in all")
-    say("\n   and what the last nights have done, and why")
+    say("\n   and the latest changes of consolidation, with reasons")
     nights = _nights(reader, lake)
     for night in nights:
         say(f"   {night['night']} {night['verb']}: {night['title']}\n     {night['reason']}")
@@ -116,12 +110,12 @@ Next:
    .venv/bin/memory-pipeline memories hot {agent}
    .venv/bin/memory-pipeline status --root {settings.root} --now {AFTERWARDS:%Y-%m-%d}
    .venv/bin/memory-pipeline sql memory_growth --run --root {settings.root}
-   make dev                               the same in Dagster, on http://localhost:3000: assets, partitions, backfills
+   make dev                               open this lake in Dagster on http://localhost:3000
 """)
 
 
 def _nights(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
-    """Return what the last nights did to memories, the newest first."""
+    """Return the latest changes of consolidation, newest first."""
     found = [
         {
             "night": str(lake.calendar.day_of(event.event_at - _MOMENT)),
@@ -137,7 +131,7 @@ def _nights(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
 
 
 def _walk(reader: MemoryReader, years: list[Hit]) -> Node | None:
-    """Follow the line of the newest year that answers its question, down to the messages."""
+    """Expand the line of the newest year that best answers its question, down to the messages."""
     if not years:
         return None
     asked = set(terms(_QUESTIONS[Grain.YEARLY]))

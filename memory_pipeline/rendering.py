@@ -1,4 +1,4 @@
-"""How results look on a screen, and as JSON."""
+"""Format results as lines for a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 
 def to_json(value: object) -> str:
-    """Return records as JSON: times in ISO 8601, periods by their names."""
+    """Return records as JSON: times in ISO 8601, periods by their keys."""
     text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
-    # Lone surrogates, which quarantined records may hold, become JSON's own escapes.
+    # Quarantined records may contain lone surrogates; write them as JSON escapes.
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -47,23 +47,23 @@ def _plain(value: object) -> Any:
 
 
 def plain(text: str) -> str:
-    """Return a text of several lines that cannot steer the terminal."""
+    """Replace control characters, which could steer the terminal. Keep line breaks."""
     return "\n".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", line) for line in text.split("\n"))
 
 
 def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | None = 5, first: int = 1) -> Iterator[str]:
-    """Yield search results: the text under its date, then where it lies and what it rests on.
+    """Yield each search result: its date and text, then its source, score and id.
 
     Args:
-        hits: the results.
-        query: what was searched for; of a long summary, the lines that share words with it are shown.
-        lines: lines shown of a summary; None shows all.
-        first: number of the first of them.
+        hits: search results, in order.
+        query: the search text; a shortened summary shows the lines that share most words with it.
+        lines: maximum number of lines of a summary; None shows all.
+        first: number of the first result.
     """
     for number, hit in enumerate(hits, start=first):
         if hit.grain == "durable":
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
-            what = f"{hit.kind} that is kept for good"
+            what = f"durable memory of kind {hit.kind}"
         elif hit.grain is Grain.WORKING:
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
             what = f"{hit.kind} of {hit.conversation_id}{f', {hit.later_note}' if hit.later else ''}"
@@ -72,7 +72,7 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
             shown = _best(text, query, len(text) if lines is None else lines)
             yield f"{number:2}. [{hit.date}] {hit.grain} summary of {hit.period}, {len(shown)} of {len(text)} lines:"
             yield from (f"      {_cut(line)}" for line in shown)
-            what = f"made from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
+            what = f"from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
         score = f", score {hit.score:.2f}" if query else ""
         yield f"    {what}{score}, id {hit.id}"
         if hit.parts is not None:
@@ -81,7 +81,7 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
 
 
 def _best(text: list[str], query: str | None, count: int) -> list[str]:
-    """Return the lines that share most words with the query, in their own order; the first ones if none do."""
+    """Return the lines that share most words with the query, in document order; the first lines if none do."""
     wanted = set(terms(query or ""))
     shared = [len(wanted & set(terms(line))) for line in text]
     places = [place for place in range(len(text)) if shared[place] or not any(shared)]
@@ -90,7 +90,7 @@ def _best(text: list[str], query: str | None, count: int) -> list[str]:
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield a table with a line for each row; long cells are cut."""
+    """Yield a table, a line per row. Long cells are cut."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, (name, *(row[at] for row in cells)))) for at, name in enumerate(columns)]
     for row in ([*columns], ["-" * width for width in widths], *cells):
@@ -105,25 +105,25 @@ def _cell(value: object) -> str:
 
 
 def run_line(done: RunResult, seconds: float) -> str:
-    """Return what the run of a grain did, and what models had to do with it."""
-    made = f"{len(done.periods):>6,} periods made, {done.changed:>6,} partitions changed"
-    text = f"{done.grain:<10} {made}  ({seconds:.1f} s)"
+    """Return the result of a run of one grain, with its use of models."""
+    counts = f"{len(done.periods):>6,} periods processed, {done.changed:>6,} partitions changed"
+    text = f"{done.grain:<10} {counts}  ({seconds:.1f} s)"
     if done.calls:
         tokens = done.tokens_in + done.tokens_out
         text += f", {done.calls:,} model calls, {tokens:,} tokens, ${done.cost_usd:.4f}"
     if done.refused:
-        text += f", {done.refused:,} parts of answers refused"
+        text += f", {done.refused:,} parts of answers rejected"
     if done.fallbacks:
-        text += f", {done.fallbacks:,} rows fell back on rules"
+        text += f", {done.fallbacks:,} rows fell back to rules"
     if done.unfinished:
-        text += f"; {done.unfinished:,} wait for a model, and the next run tries again"
+        text += f"; {done.unfinished:,} wait for a model, the next run retries"
     return text
 
 
 def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a table of the calls that are expected, and their sum."""
+    """Yield a table of the expected calls, and their total."""
     if not expected:
-        yield "no model would be asked"
+        yield "no model calls expected"
         return
     yield "grain      purpose     workspace             calls    tokens in   tokens out         cost  model"
     for row in expected:
@@ -134,12 +134,12 @@ def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
     calls, dollars = sum(row["calls"] for row in expected), sum(row["cost"] or 0.0 for row in expected)
     unpriced = sum(row["unpriced"] for row in expected)
-    unknown = f", and {unpriced:,} calls whose price is not known" if unpriced else ""
+    unknown = f", and {unpriced:,} calls of unknown price" if unpriced else ""
     yield f"{calls:,} calls, about ${dollars:.4f}{unknown}"
 
 
 def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
-    """Yield what expires of each workspace and class, and what is held back; then what it comes to."""
+    """Yield the expired rows of each workspace and retention class, what is held back, and the total."""
     going = [each for each in done.expired if each.rows]
     if going:
         yield "workspace             memory          kept until   through             rows   periods   agents"
@@ -151,38 +151,37 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
         )
     for held in {each.expiry.held_back_by: each.expiry for each in done.expired if each.expiry.held_back_by}.values():
         yield (
-            f"{held.kept} memory from {held.held_back_by} on is held back: it or its parent is yet to be made "
-            "(`memory-pipeline status`, `memory-pipeline run`)"
+            f"{held.kept} memory from {held.held_back_by} on is held back: it or its parent is pending "
+            "(see `memory-pipeline status`, then `memory-pipeline run`)"
         )
     if not going:
         yield "nothing has expired"
     elif dry_run:
-        yield f"{done.rows:,} rows would go; nothing was deleted"
+        yield f"{done.rows:,} rows would be deleted"
     else:
-        left = f"{done.files:,} files, {done.bytes:,} bytes left the disk"
-        yield f"{done.rows:,} rows went; {left} ({done.seconds:.1f} s)"
+        yield f"{done.rows:,} rows, {done.files:,} files, {done.bytes:,} bytes deleted ({done.seconds:.1f} s)"
 
 
 def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
-    """Yield what housekeeping deleted or would delete, by kind, if there is any, and how much it compacted."""
-    gone = "would go" if dry_run else "went"
+    """Yield the deleted files of each kind, and the compacted index tables. Kinds without files are left out."""
+    gone = "would be deleted" if dry_run else "deleted"
     for what, kinds in (
         ("old versions", cleaned.old_versions),
-        ("left behind by processes that were killed", cleaned.left_behind),
+        ("left by killed processes", cleaned.left_behind),
     ):
         for kind, each in kinds.items():
             if each.files:
                 size = f", {each.bytes:,} bytes" if each.bytes else ""
                 yield f"{what}: {kind}: {each.files:,} files{size} {gone}"
     if cleaned.compacted:
-        yield f"{cleaned.compacted:,} tables of the index were compacted: {cleaned.bytes_written:,} bytes were written"
+        yield f"{cleaned.compacted:,} index tables compacted, {cleaned.bytes_written:,} bytes written"
 
 
 def upkeep_line(done: ConsolidationReport) -> str:
-    """Return what the upkeep did, in a line as those of the grains."""
+    """Return the result of consolidation, in the format of :func:`run_line`."""
     changed = sum(night.changed for night in done.nights)
     text = (
-        f"{'upkeep':<10} {len(done.nights):>6,} nights made, {changed:>9,} changes of memories  ({done.seconds:.1f} s)"
+        f"{'upkeep':<10} {len(done.nights):>6,} days processed, {changed:>9,} memories changed  ({done.seconds:.1f} s)"
     )
     calls = sum(night.usage.calls for night in done.nights)
     if calls:
@@ -190,12 +189,12 @@ def upkeep_line(done: ConsolidationReport) -> str:
         text += f", {calls:,} model calls, ${cost:.4f}"
     troubles = sum(len(night.troubles) for night in done.nights)
     if troubles:
-        text += f"; {troubles:,} passes failed, and the next run tries again"
+        text += f"; {troubles:,} passes failed, the next run retries"
     return text
 
 
 def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
-    """Yield what nights do, agent by agent and night by night, with reasons; then what it comes to."""
+    """Yield the changes of each agent and day with their reasons, failed passes, and the total."""
     changes = sorted(done.changes, key=lambda each: (each.scope.workspace_id, each.scope.agent_id, each.night.key))
     before = None
     for each in changes:
@@ -203,16 +202,16 @@ def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
             yield plain(f"{each.scope.workspace_id} / {each.scope.agent_id}")
         if before is None or (each.scope, each.night) != (before.scope, before.night):
             yield f"  {each.night}"
-        yield f"    {_told(each)}"
+        yield f"    {_change(each)}"
         reason = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(each.reason.split()))
         yield from textwrap.wrap(reason, _WIDTH, initial_indent=" " * 18, subsequent_indent=" " * 18)
         before = each
     for night in done.nights:
         for trouble in night.troubles:
-            yield f"{night.night} FAILED, and is made again by the next run: {_cut(trouble)}"
+            yield f"{night.night} FAILED, the next run retries: {_cut(trouble)}"
     review = done.nights[-1].review if done.nights else []
     if review:
-        yield f"{len(review):,} memories have rotted so far that somebody should look at them:"
+        yield f"{len(review):,} memories are stale and need a review:"
         yield from (f"  {_cut(line)}" for line in review[:10])
         if len(review) > 10:
             yield f"  … and {len(review) - 10:,} more; --json lists all"
@@ -220,65 +219,59 @@ def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
     for each in changes:
         name = "withdrawn" if each.is_withdrawn else _VERBS[each.verb][1]
         counts[name] = counts.get(name, 0) + 1
-    told = ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "no changes"
-    nights = f"{len(done.nights):,} night{'' if len(done.nights) == 1 else 's'}"
+    total = ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "no changes"
+    days = f"{len(done.nights):,} day{'' if len(done.nights) == 1 else 's'}"
     agents = f"{done.agents:,} agent{'' if done.agents == 1 else 's'}"
     if not done.nights:
-        yield "no night is pending"
+        yield "no day is pending"
     else:
-        yield f"{nights}, {agents}: {told}{'; nothing was written' if dry_run else f' ({done.seconds:.1f} s)'}"
+        yield f"{days}, {agents}: {total}{'; nothing was written' if dry_run else f' ({done.seconds:.1f} s)'}"
 
 
 def unloaded_lines(hours: Collection[Period], calendar: Calendar, now: datetime) -> Iterator[str]:
-    """Yield that hours hold messages or changes that no run has loaded, if any do, and when their nights can be made.
-
-    Args:
-        hours: those with files in the journal.
-        calendar: where days begin.
-        now: as of when nights are made.
-    """
+    """Yield a warning if the journal has files of `hours`, and when their day can be consolidated."""
     if not hours:
         return
     count = f"{len(hours):,} hour{' has' if len(hours) == 1 else 's have'}"
-    yield f"{count} messages or changes that no run has loaded yet: run `memory-pipeline run` first"
+    yield f"{count} messages or changes that are not loaded yet: run `memory-pipeline run` first"
     ends = min(calendar.bounds(calendar.ancestor(hour, Grain.DAILY))[1] for hour in hours)
     if ends > now:
-        yield f"their day has not ended; its night can be made from {ends:%Y-%m-%d %H:%M} UTC on"
+        yield f"their day can be consolidated from {ends:%Y-%m-%d %H:%M} UTC on"
 
 
-#: How each thing that the upkeep does is told, of one memory and of many.
+#: Words for each change of consolidation: of one memory, and in the total.
 _VERBS = {
-    "PROMOTE": ("becomes fact", "became facts"),
-    "MERGE": ("merges", "merged"),
-    "SUPERSEDE": ("loses", "lost to another"),
-    "COOL": ("cools", "cooled"),
-    "KEEP": ("is kept", "looked at and kept"),
-    "ARCHIVE": ("is archived", "archived"),
-    "HEAT": ("enters index", "entered the hot index"),
-    "CHILL": ("leaves index", "left the hot index"),
+    "PROMOTE": ("promote", "promoted to facts"),
+    "MERGE": ("merge", "merged"),
+    "SUPERSEDE": ("supersede", "superseded"),
+    "COOL": ("cool", "cooled"),
+    "KEEP": ("keep", "reviewed and kept"),
+    "ARCHIVE": ("archive", "archived"),
+    "HEAT": ("add to hot", "added to the hot index"),
+    "CHILL": ("drop from hot", "dropped from the hot index"),
 }
 
 
-def _told(change: MemoryDiff) -> str:
+def _change(change: MemoryDiff) -> str:
     word = _VERBS[change.verb][0]
     title = _quoted(change.title)
     if change.verb == "MERGE":
         title = f"{_quoted(change.other_title)} into {title}"
     elif change.verb == "SUPERSEDE":
-        title = f"{title} to {_quoted(change.other_title)}"
-    undone = "no longer: " if change.is_withdrawn else ""
+        title = f"{title} by {_quoted(change.other_title)}"
+    undone = "undone: " if change.is_withdrawn else ""
     return f"{word:<13} {undone}{title}"
 
 
 def _quoted(title: str | None) -> str:
-    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join((title or "a memory that is gone").split()))
+    text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join((title or "a deleted memory").split()))
     return f"“{text if len(text) <= _CELL else f'{text[: _CELL - 1]}…'}”"
 
 
 def status_lines(
     statuses: Sequence[GrainStatus], quarantined: Sequence[str], nights: ConsolidationStatus | None = None
 ) -> Iterator[str]:
-    """Yield a table of what is there, what is pending and what is missing; then what was set aside."""
+    """Yield a table of each grain's periods, then what needs attention."""
     yield "grain       periods      rows  first          last            pending  missing  open"
     for status in statuses:
         first, last = (str(status.made[0]), str(status.made[-1])) if status.made else ("-", "-")
@@ -296,20 +289,20 @@ def status_lines(
         yield "pending: run `memory-pipeline run`"
     if nights is not None and nights.troubled:
         yield (
-            f"in {len(nights.troubled):,} nights of upkeep a pass failed, the last one {nights.troubled[-1]}: "
-            "`memory-pipeline upkeep` tries again and says why"
+            f"a pass of consolidation failed on {len(nights.troubled):,} days, the last one {nights.troubled[-1]}: "
+            "retry with `memory-pipeline upkeep`, which prints the reason"
         )
     for status in statuses:
         if status.expired:
             span = f"{status.expired[0]} to {status.expired[-1]}"
-            yield f"{len(status.expired):,} {status.grain} periods have expired and are not kept: {span}"
+            yield f"{len(status.expired):,} {status.grain} periods have expired: {span}"
     unfinished = sum(len(status.unfinished) for status in statuses)
     if unfinished:
-        yield f"{unfinished} periods hold something that waits for a model: it failed, or a budget is spent"
+        yield f"{unfinished} periods wait for a model: it failed, or a budget is spent"
     for status in statuses:
         if status.early:
             yield (
-                f"{len(status.early)} hours with messages lie before the first day of the memory, from "
+                f"{len(status.early)} hours with messages are before the first day of the memory, from "
                 f"{status.early[0]}; set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, or unset it"
             )
     if quarantined:
@@ -321,6 +314,6 @@ def status_lines(
 
 
 def _cut(text: str) -> str:
-    """Shorten a text to a line; what it says must not steer the terminal."""
+    """Shorten a text to one line, without control characters."""
     text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

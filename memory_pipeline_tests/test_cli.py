@@ -1,4 +1,4 @@
-"""The command line, as a user types it; and its JSON, as a program reads it."""
+"""The command line, with the output for people and as JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def filled(tmp_path: Path) -> None:
 
 @pytest.fixture
 def made(shared_folder: SharedFolder, models: Models, root: str) -> None:
-    """The same lake after a run, which was made once."""
+    """The same lake after a run, built once for all tests."""
 
     def fill(folder: Path) -> None:
         write(Lake(str(folder)), *TALKS)
@@ -65,7 +65,7 @@ def made(shared_folder: SharedFolder, models: Models, root: str) -> None:
 SCOPE = ["--workspace", "acme", "--agent", "support"]
 
 
-def test_help_teaches_every_command() -> None:
+def test_every_command_has_help() -> None:
     overview = call("--help").output
     for command in COMMANDS:
         assert command in overview
@@ -73,7 +73,7 @@ def test_help_teaches_every_command() -> None:
     assert "timestamp" in call("ingest", "--help").output
 
 
-def test_from_file_to_answer(filled: None) -> None:
+def test_an_ingested_file_can_be_searched_and_expanded(filled: None) -> None:
     done = read("run", "--now", "2025-02-01")
     assert [(grain["grain"], len(grain["periods"])) for grain in done] == [
         ("working", 2), ("daily", 2), ("weekly", 2), ("monthly", 2), ("quarterly", 1), ("yearly", 1),
@@ -91,13 +91,13 @@ def test_a_second_run_has_nothing_to_do(made: None) -> None:
     assert all(not grain["periods"] for grain in read("run"))
 
 
-def test_a_range_is_made_again_and_changes_nothing(made: None) -> None:
+def test_recomputing_a_range_changes_nothing(made: None) -> None:
     again = read("run", "--from", "2024-01-15", "--to", "2024-01-31")
     assert [len(grain["periods"]) for grain in again] == [2, 17, 3, 2, 1, 1]
     assert not any(grain["changed"] for grain in again if grain["rows"])
 
 
-def test_status_tells_what_is_there_pending_and_missing(
+def test_status_counts_existing_pending_and_missing_periods(
     made: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def counts() -> dict[str, tuple[int, int, int]]:
@@ -113,7 +113,7 @@ def test_status_tells_what_is_there_pending_and_missing(
     assert counts()["working"] == (0, 2, 2)
 
 
-def test_what_cannot_be_taken_is_counted_and_shown(tmp_path: Path) -> None:
+def test_records_set_aside_are_counted_and_shown(tmp_path: Path) -> None:
     bad = conversation("fine", "no time")
     del bad["messages"][1]["timestamp"]
     path = tmp_path / "talks.jsonl"
@@ -133,7 +133,7 @@ def test_what_cannot_be_taken_is_counted_and_shown(tmp_path: Path) -> None:
     assert len(read("status")["quarantined"]) == 3
 
 
-def test_a_file_of_which_everything_is_set_aside_fails(tmp_path: Path) -> None:
+def test_ingest_fails_if_all_records_of_a_file_are_set_aside(tmp_path: Path) -> None:
     good, bad, empty = tmp_path / "good.jsonl", tmp_path / "bad.jsonl", tmp_path / "empty.jsonl"
     good.write_text(json.dumps(conversation("x")) + "\nbroken")
     bad.write_text('{"messages": [], "messages": []}\nbroken')
@@ -146,7 +146,7 @@ def test_a_file_of_which_everything_is_set_aside_fails(tmp_path: Path) -> None:
     assert call("ingest", str(empty)).exit_code == 0
 
 
-def test_what_is_older_than_the_first_day_is_set_aside_with_the_setting_named(
+def test_records_before_the_first_day_are_set_aside_and_the_setting_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "talks.jsonl"
@@ -159,7 +159,7 @@ def test_what_is_older_than_the_first_day_is_set_aside_with_the_setting_named(
     assert read("status")["quarantined"] == []
 
 
-def test_a_lake_takes_its_start_from_its_data_whatever_comes_first(tmp_path: Path) -> None:
+def test_the_first_day_follows_the_oldest_record_in_any_order(tmp_path: Path) -> None:
     ingest(tmp_path / "new.jsonl", conversation("I moved to Porto."))
     ingest(tmp_path / "old.jsonl", conversation("I moved to Rome.", at="2017-05-01T08:00", conversation_id="c2"))
     assert {each["grain"]: each["missing"] for each in read("status")["grains"]}["working"][0] == "2017-05-01T08"
@@ -169,7 +169,7 @@ def test_a_lake_takes_its_start_from_its_data_whatever_comes_first(tmp_path: Pat
     assert made["yearly"] == ["2017"]
 
 
-def test_locomo_is_converted_and_taken(tmp_path: Path) -> None:
+def test_converted_locomo_files_can_be_ingested(tmp_path: Path) -> None:
     sample = {
         "speaker_a": "Ada", "speaker_b": "Bo",
         "session_1": [{"speaker": "Ada", "dia_id": "D1:1", "text": "I bought a canoe."}],
@@ -186,7 +186,7 @@ def test_locomo_is_converted_and_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["search", "x", *SCOPE, "--root", "nowhere"], InputError, "there is no memory lake at .*nowhere; name it"),
+        (["search", "x", *SCOPE, "--root", "nowhere"], InputError, "there is no memory lake at .*nowhere; set --root"),
         (["status", "--root", "ftp://x"], ConfigurationError, "lake root 'ftp://x' is not accepted"),
         (["run", "--from", "2024-01-01"], InputError, "--from and --to go together"),
         (["run", "--from", "2024-02-01", "--to", "2024-01-01"], InputError, "--to 2024-01-01 is before"),
@@ -219,7 +219,7 @@ def test_an_error_is_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
-def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing(
+def test_the_demo_shows_every_grain_and_a_second_run_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talks = HISTORY.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -235,7 +235,7 @@ def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing(
         f"{sum(counts)} new messages",
         "working:",
         "yearly:",
-        "down to what was said",
+        "down to the message",
         "the hot index",
         "make dev",
     ):
@@ -248,12 +248,12 @@ def test_the_demo_shows_every_grain_and_a_walk_and_a_second_one_changes_nothing(
     assert again.partition("\n6. ")[2] == first.output.partition("\n6. ")[2] != ""
 
 
-def test_a_configuration_is_shown_checked_and_put(filled: None, tmp_path: Path) -> None:
-    assert "does not exist: all is deterministic" in call("config").output
+def test_a_configuration_is_shown_validated_and_replaced(filled: None, tmp_path: Path) -> None:
+    assert "does not exist: deterministic models are used" in call("config").output
     example = call("config", "--example").output
     path = tmp_path / "mine.yaml"
     path.write_text(example, encoding="utf-8")
-    assert "is in use now" in call("config", "--put", str(path)).output
+    assert "is now in use" in call("config", "--put", str(path)).output
     assert call("config").output == example
     held = read("config", *SCOPE)
     assert held["extraction"]["model"] == "openrouter/openai/gpt-5-mini"
@@ -266,11 +266,11 @@ def test_a_configuration_is_shown_checked_and_put(filled: None, tmp_path: Path) 
     assert isinstance(call("config", "--put", "missing.yaml").exception, InputError)
 
 
-def test_an_estimate_says_what_would_be_asked_and_the_run_asks_it(filled: None, root: str) -> None:
+def test_an_estimate_counts_the_calls_that_the_run_makes(filled: None, root: str) -> None:
     from memory_pipeline_tests import oracle
     from memory_pipeline_tests.openai_server import OpenAIServer
 
-    assert "no model would be asked" in call("run", "--estimate").output
+    assert "no model calls expected" in call("run", "--estimate").output
     with OpenAIServer() as server:
         server.answer = oracle.answer
         oracle.configure(Lake(root), server)

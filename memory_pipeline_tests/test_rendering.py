@@ -1,4 +1,4 @@
-"""What people see: search results, the state of the lake, JSON."""
+"""Terminal output and JSON: search results, reports of consolidation, the state of the lake."""
 
 from __future__ import annotations
 
@@ -58,27 +58,24 @@ def lines_of(statuses: list[GrainStatus], quarantined: list[str] | None = None) 
     return list(status_lines(statuses, quarantined or []))
 
 
-# --- hits ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_hit_as_a_line() -> None:
+def test_a_hit_is_a_marked_line() -> None:
     assert str(FACT) == "⁍ [2024-01-15] Anna: I moved to Porto."
 
 
-def test_a_fact_on_two_lines() -> None:
+def test_a_fact_takes_two_lines() -> None:
     assert list(hit_lines([FACT])) == [
         " 1. [2024-01-15] Anna: I moved to Porto.",
         "    turn of call, id working:2024-01-15T08:0",
     ]
 
 
-def test_a_score_is_shown_where_something_was_searched_for() -> None:
+def test_scores_are_shown_only_for_a_query() -> None:
     assert list(hit_lines([FACT], "Porto"))[-1] == "    turn of call, score 1.50, id working:2024-01-15T08:0"
     no_match = dataclasses.replace(FACT, score=0.0)
     assert ", score 0.00, " in list(hit_lines([no_match], "Lisbon"))[-1]
 
 
-def test_a_fact_of_many_lines_is_shown_on_one_and_cut() -> None:
+def test_a_long_fact_is_cut_to_one_line() -> None:
     fact = dataclasses.replace(FACT, content="Anna: one\n\n  two\t" + "x" * 500)
     first = next(iter(hit_lines([fact])))
     assert first.startswith(" 1. [2024-01-15] Anna: one two xxx")
@@ -86,16 +83,16 @@ def test_a_fact_of_many_lines_is_shown_on_one_and_cut() -> None:
     assert len(first) < 140
 
 
-def test_a_summary_says_what_it_was_made_from_and_how_much_is_shown() -> None:
+def test_a_summary_shows_its_sources_and_how_many_lines_are_shown() -> None:
     assert list(hit_lines([WEEK], lines=2)) == [
         " 1. [2024-01-15] weekly summary of 2024-W03, 2 of 9 lines:",
         "      line 1",
         "      line 2",
-        "    made from 2 daily summaries, id weekly:2024-W03:0",
+        "    from 2 daily summaries, id weekly:2024-W03:0",
     ]
 
 
-def test_of_a_summary_the_lines_that_answer_are_shown_in_their_order() -> None:
+def test_the_best_lines_of_a_summary_are_shown_in_order() -> None:
     week = dataclasses.replace(WEEK, content="Ben cooked.\nAnna moved.\nBen slept.\nAnna moved to Porto.")
     assert list(hit_lines([week], "Where did Anna move? Porto?", lines=2))[1:-1] == [
         "      Anna moved.",
@@ -104,17 +101,17 @@ def test_of_a_summary_the_lines_that_answer_are_shown_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("query", [None, "line 9"])
-def test_a_summary_can_be_shown_whole(query: str | None) -> None:
+def test_all_lines_of_a_summary_can_be_shown(query: str | None) -> None:
     whole = list(hit_lines([WEEK], query, lines=None))
     assert [line.strip() for line in whole[1:-1]] == WEEK.content.splitlines()
 
 
-def test_a_day_is_made_from_facts() -> None:
+def test_a_daily_summary_counts_facts_as_sources() -> None:
     day = dataclasses.replace(WEEK, grain=Grain.DAILY, period="2024-01-15", content="one line")
-    assert list(hit_lines([day]))[1:] == ["      one line", "    made from 2 working facts, id weekly:2024-W03:0"]
+    assert list(hit_lines([day]))[1:] == ["      one line", "    from 2 working facts, id weekly:2024-W03:0"]
 
 
-def test_hits_are_numbered_and_an_empty_text_is_no_trouble() -> None:
+def test_hits_are_numbered_and_may_be_empty() -> None:
     empty = dataclasses.replace(WEEK, content="")
     firsts = [line[:40] for line in hit_lines([FACT, empty, FACT]) if line[:3].strip()]
     assert firsts == [
@@ -131,15 +128,12 @@ def test_a_terminal_gets_no_control_characters(hit: Hit) -> None:
     assert all(line.isprintable() for line in hit_lines([hostile]))
 
 
-def test_what_is_kept_for_good_says_so() -> None:
+def test_a_durable_memory_is_shown_with_its_kind() -> None:
     hit = dataclasses.replace(FACT, grain="durable", kind="rule", content="Refunds need\na receipt.")
     assert list(hit_lines([hit])) == [
         " 1. [2024-01-15] Refunds need a receipt.",
-        "    rule that is kept for good, id working:2024-01-15T08:0",
+        "    durable memory of kind rule, id working:2024-01-15T08:0",
     ]
-
-
-# --- upkeep ----------------------------------------------------------------------------------------------------------
 
 
 def done_with(*changes: MemoryDiff, **numbers: object) -> ConsolidationReport:
@@ -153,66 +147,63 @@ def change(
     return MemoryDiff(Scope("w", "a"), Period(Grain.DAILY, night), verb, "m1", title, other and "m2", other, reason)
 
 
-def test_the_upkeep_tells_whose_what_and_why() -> None:
+def test_consolidation_reports_each_agents_changes_with_reasons() -> None:
     done = done_with(
         change("HEAT", "Anna"), change("MERGE", "new", "old"), change("SUPERSEDE", "Porto", "Faro", night="2024-01-16")
     )
     assert list(upkeep_lines(done, dry_run=True)) == [
         "w / a",
         "  2024-01-15",
-        "    enters index  “Anna”",
+        "    add to hot    “Anna”",
         "                  so",
-        "    merges        “old” into “new”",
+        "    merge         “old” into “new”",
         "                  so",
         "  2024-01-16",
-        "    loses         “Porto” to “Faro”",
+        "    supersede     “Porto” by “Faro”",
         "                  so",
-        "1 night, 1 agent: 1 entered the hot index, 1 merged, 1 lost to another; nothing was written",
+        "1 day, 1 agent: 1 added to the hot index, 1 merged, 1 superseded; nothing was written",
     ]
     withdrawn = dataclasses.replace(change("COOL", "x"), is_withdrawn=True)
     lines = list(upkeep_lines(done_with(withdrawn), dry_run=False))
-    assert lines[2] == "    cools         no longer: “x”"
-    assert lines[-1] == "1 night, 1 agent: 1 withdrawn (0.0 s)"
-    assert list(upkeep_lines(ConsolidationReport(), dry_run=True)) == ["no night is pending"]
+    assert lines[2] == "    cool          undone: “x”"
+    assert lines[-1] == "1 day, 1 agent: 1 withdrawn (0.0 s)"
+    assert list(upkeep_lines(ConsolidationReport(), dry_run=True)) == ["no day is pending"]
 
 
-def test_what_memories_say_does_not_steer_the_terminal_nor_fill_it() -> None:
+def test_titles_and_reasons_cannot_steer_or_flood_the_terminal() -> None:
     hostile = change("HEAT", "\x1b[2Jred\u202e" + "x" * 500, reason="word " * 100 + "\x1b[0m")
     text = "\n".join(upkeep_lines(done_with(hostile, troubles=["w / a: \x1b[31m" + "y" * 500]), dry_run=True))
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert max(map(len, text.splitlines())) < 200
-    assert text.count("word") == 100  # the reason is told to its end
+    assert text.count("word") == 100  # reasons are not cut
 
 
-def test_failures_and_what_somebody_should_look_at_are_told() -> None:
+def test_failed_passes_and_memories_to_review_are_listed() -> None:
     done = done_with(troubles=["w / a: staleness: no model"], review=[f"memory {number}" for number in range(12)])
     lines = list(upkeep_lines(done, dry_run=False))
-    assert lines[0] == "2024-01-15 FAILED, and is made again by the next run: w / a: staleness: no model"
-    assert lines[-2:] == ["  … and 2 more; --json lists all", "1 night, 1 agent: no changes (0.0 s)"]
-    assert upkeep_line(done).endswith("1 passes failed, and the next run tries again")
+    assert lines[0] == "2024-01-15 FAILED, the next run retries: w / a: staleness: no model"
+    assert lines[-2:] == ["  … and 2 more; --json lists all", "1 day, 1 agent: no changes (0.0 s)"]
+    assert upkeep_line(done).endswith("1 passes failed, the next run retries")
 
 
-# --- status ----------------------------------------------------------------------------------------------------------
-
-
-def test_nights_of_upkeep_stand_below_the_grains() -> None:
+def test_the_status_of_consolidation_follows_the_grains() -> None:
     nights = [Period(Grain.DAILY, f"2024-01-{day}") for day in (15, 16, 17)]
     found = ConsolidationStatus(made=nights[:2], pending=nights[1:], missing=nights[2:], troubled=nights[1:2], events=7)
     lines = list(status_lines([status()], [], found))
     assert lines[2].split() == ["upkeep", "2", "7", "2024-01-15", "2024-01-16", "2", "1", "0"]
     assert lines[3] == "pending: run `memory-pipeline run`"
-    assert lines[4].startswith("in 1 nights of upkeep a pass failed, the last one 2024-01-16")
+    assert lines[4].startswith("a pass of consolidation failed on 1 days, the last one 2024-01-16")
 
 
-def test_an_empty_lake() -> None:
+def test_the_status_of_an_empty_lake_has_no_hint() -> None:
     header, row = lines_of([status()])
     assert header.split() == ["grain", "periods", "rows", "first", "last", "pending", "missing", "open"]
     assert row.split() == ["daily", "0", "0", "-", "-", "0", "0", "0"]
     assert len(row) == len(header)
 
 
-def test_what_is_there_and_what_is_to_be_done() -> None:
+def test_the_status_counts_periods_and_names_the_next_command() -> None:
     made = status(
         made=["2024-01-15", "2024-01-17"],
         rows=1234,
@@ -227,32 +218,29 @@ def test_what_is_there_and_what_is_to_be_done() -> None:
 
 def test_hours_before_the_first_day_name_the_setting() -> None:
     last = lines_of([status(Grain.WORKING, early=["2019-05-01T08", "2019-05-01T09"])])[-1]
-    assert last.startswith("2 hours with messages lie before the first day of the memory, from 2019-05-01T08; ")
+    assert last.startswith("2 hours with messages are before the first day of the memory, from 2019-05-01T08; ")
     assert "set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday" in last
 
 
-def test_reasons_are_counted() -> None:
+def test_quarantined_records_are_counted_by_reason() -> None:
     found = lines_of([], ["naive", "no text", "naive"])
     assert found[1:] == ["3 records were set aside in journal/quarantine:", "  2 × naive", "  1 × no text"]
 
 
-def test_of_many_reasons_ten_are_shown() -> None:
+def test_at_most_ten_reasons_are_shown() -> None:
     found = lines_of([], [f"reason {n}" for n in range(25)])
     assert len(found) == 13
     assert found[-1] == "  … and 15 more reasons; --json lists all"
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_hit_as_json() -> None:
+def test_a_hit_as_json_has_all_fields() -> None:
     [found] = json.loads(to_json([FACT]))
     assert list(found) == [field.name for field in dataclasses.fields(Hit)]
     assert (found["grain"], found["date"], found["starts_at"]) == ("working", "2024-01-15", "2024-01-15T08:03:00+00:00")
     assert found["source_ids"] == ["m1"]
 
 
-def test_records_within_records() -> None:
+def test_nested_records_become_json() -> None:
     value = {
         "status": status(made=["2024-01-15"]),
         "rejected": Rejection("why", "where", {"a": [1, None]}),
@@ -268,10 +256,10 @@ def test_records_within_records() -> None:
     assert (found["count"], found["path"]) == ({"a": 2}, "x")
 
 
-def test_json_keeps_what_people_wrote_readable() -> None:
+def test_json_keeps_non_ascii_characters() -> None:
     assert "Zoë 你好" in to_json({"content": "Zoë 你好"})
 
 
-def test_json_can_be_printed_whatever_was_set_aside() -> None:
+def test_lone_surrogates_become_json_escapes() -> None:
     text = to_json(Rejection("why", "where", {"content": "a\ud800"}))
     assert json.loads(text.encode())["record"] == {"content": "a\ud800"}

@@ -28,7 +28,7 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the command line; an error of this package, or of the disk, is one line and exit code 2."""
+    """Run the command line. Errors of this package and of the disk print one line and exit with code 2."""
     try:
         cli(standalone_mode=True)
     except Exception as error:

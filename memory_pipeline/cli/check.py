@@ -1,4 +1,4 @@
-"""The command that checks what memory holds."""
+"""The command `check`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.option("--asset", metavar="ASSET", help="The checks of this asset alone, such as messages or daily_summaries.")
-@click.option("--from", "since", type=Time(), metavar="DATE", help="First day of the partitions to look at.")
-@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day of the partitions to look at (included).")
+@click.option("--asset", metavar="ASSET", help="Run only the checks of this asset, e.g. messages or daily_summaries.")
+@click.option("--from", "since", type=Time(), metavar="DATE", help="First day to check.")
+@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to check (included).")
 @now_option
 @common
 def check(
@@ -34,19 +34,19 @@ def check(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Check that memory is as it should be: the checks that Dagster shows, without Dagster.
+    """Check the integrity of the lake. Runs Dagster's asset checks without Dagster and writes nothing.
 
-    Prints a line for each check: ok; warning, memory is right and somebody should look; or FAILED, memory is wrong or
-    has a hole. Below a check that did not pass stand some of its offenders (ids, agents and periods, never what was
-    said) and what to do. Nothing is written.
+    Each check prints one line: "ok"; "warning" if memory is correct but needs attention; or "FAILED" if memory is
+    wrong or incomplete. A warning or failure is followed by some offenders (ids, agents and periods, never content)
+    and by what to do.
 
-    With --from and --to, checks look at the closed periods that own a moment of these days; budgets, the journal and
-    the tests of dbt_like_sql are looked at whole all the same.
+    --from and --to limit the checks to closed periods that overlap these days. Budgets, the journal and the tests of
+    dbt_like_sql are always checked completely.
 
     \b
-    Exit code: 0 all is well, or there are warnings only
+    Exit code: 0 all checks passed, or there are only warnings
                1 a check failed
-               2 the command was not understood, or there is no lake
+               2 invalid arguments, or the lake does not exist
     """
     from memory_pipeline.checks import CheckContext, checks_of, run_checks
 
@@ -79,12 +79,12 @@ def _periods(lake: Lake, since: datetime | None, until: datetime | None, now: da
     from memory_pipeline.steps.scheduling.planner import periods_in
 
     if (since is None) != (until is None):
-        raise InputError("--from and --to go together; give both, or neither for all that there is")
+        raise InputError("--from and --to go together; give both, or neither to check everything")
     if since is None or until is None:
         return None
     first, last = since.date(), until.date()
     if last < first:
-        raise InputError(f"--to {last} is before --from {first}")
+        raise InputError(f"--to {last} is before --from {first}; give a later --to")
     begins, ends = (
         lake.calendar.bounds(Period.containing(Grain.DAILY, day))[0] for day in (first, last + timedelta(days=1))
     )
@@ -92,7 +92,7 @@ def _periods(lake: Lake, since: datetime | None, until: datetime | None, now: da
 
 
 def _tell(checks: list[Check], done: int) -> None:
-    """Say on a terminal what is looked at next, in place of what was said before."""
+    """Show the next check on a terminal, in place of the line before."""
     if done < len(checks) and sys.stderr.isatty():
         next_one = checks[done]
         click.echo(f"check {done + 1} of {len(checks)}: {next_one.asset} {next_one.name}", nl=False, err=True)
@@ -104,7 +104,7 @@ def _clear() -> None:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """Yield a line that says how it went; below it what is wrong, if something is."""
+    """Yield the result of a check, then its offenders and the remedy if it did not pass."""
     each = finding.check
     numbers = ", ".join(f"{name} {_number(value)}" for name, value in finding.numbers.items())
     if finding.passed:

@@ -1,4 +1,4 @@
-"""The command group, shared options, and how commands open the lake, its models and a reader."""
+"""The command group, shared options, and helpers that open the lake, its models and a reader."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Time(click.ParamType[datetime]):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read a time; without a zone it is UTC."""
+        """Parse a time. Without a zone it is UTC."""
         if isinstance(value, datetime):
             return value
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is not a time such as 2024-01-15T08:30:00+00:00 or 2024-01-15", param, ctx)
+            self.fail(f"{value!r} is not a time; expected 2024-01-15 or 2024-01-15T08:30:00+00:00", param, ctx)
         if not FIRST_YEAR < moment.year < LAST_YEAR:
             self.fail(f"{value!r} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -52,20 +52,18 @@ class Day(click.ParamType[date]):
     name = "date"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
-        """Read a date, or a time."""
+        """Parse a date or a time."""
         if isinstance(value, date):
             return value
         try:
             return date.fromisoformat(value) if len(value) <= len("2024-01-15") else datetime.fromisoformat(value)
         except ValueError:
-            self.fail(
-                f"{value!r} is not a date such as 2024-01-15, or a time such as 2024-01-15T08:30+00:00", param, ctx
-            )
+            self.fail(f"{value!r} is not a date or a time; expected 2024-01-15 or 2024-01-15T08:30+00:00", param, ctx)
 
 
 def common(command: Command) -> Command:
-    """Add what every command takes: the lake, and JSON output."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
+    """Add --root and --json."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     return click.option(
         "--root",
         metavar="URI",
@@ -76,18 +74,18 @@ def common(command: Command) -> Command:
 def now_option(command: Command) -> Command:
     """Add --now."""
     return click.option(
-        "--now", type=Time(), metavar="TIME", help="Act as of this time instead of the clock's, as 2025-01-31T12:00Z."
+        "--now", type=Time(), metavar="TIME", help="Use this time instead of the current one, e.g. 2025-01-31T12:00Z."
     )(command)
 
 
 def scope_options(command: Command) -> Command:
-    """Add --workspace and --agent, which must be given."""
-    command = click.option("--agent", "agent_id", required=True, help="Whose memory: the agent's id.")(command)
-    return click.option("--workspace", "workspace_id", required=True, help="The agent's workspace.")(command)
+    """Add the required options --workspace and --agent."""
+    command = click.option("--agent", "agent_id", required=True, help="Id of the agent.")(command)
+    return click.option("--workspace", "workspace_id", required=True, help="Workspace of the agent.")(command)
 
 
 def settings_of(root: str | None) -> Settings:
-    """Return the environment's settings, with `root` if it is given."""
+    """Return the settings of the environment. `root` takes precedence if given."""
     settings = Settings.from_environment()
     return replace(settings, root=root or settings.root)
 
@@ -96,28 +94,28 @@ def lake_of(settings: Settings, *, must_exist: bool = True) -> Lake:
     """Open the lake.
 
     Raises:
-        InputError: there is none, and there must be one.
+        InputError: the lake does not exist, and `must_exist` is set.
     """
     from memory_pipeline.lake import Lake
 
     lake = Lake(settings.root, settings.timezone, settings.start)
     if must_exist and not lake.exists:
         raise InputError(
-            f"there is no memory lake at {lake.storage.uri}; name it with --root or MEMORY_PIPELINE_ROOT, "
-            "or fill it with `memory-pipeline ingest FILE`"
+            f"there is no memory lake at {lake.storage.uri}; set --root or MEMORY_PIPELINE_ROOT, "
+            "or create it with `memory-pipeline ingest FILE`"
         )
     return lake
 
 
 def models_of(lake: Lake) -> Models:
-    """Return the models of the lake's configuration."""
+    """Return the models that the lake's configuration names."""
     from memory_pipeline.models.factory import configured_models
 
     return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
 
 
 def reader_of(lake: Lake, workspace_id: str, agent_id: str) -> MemoryReader:
-    """Open an agent's memory."""
+    """Open a reader of one agent's memory."""
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.models.factory import reading_embedder
     from memory_pipeline.reader import MemoryReader
@@ -127,7 +125,7 @@ def reader_of(lake: Lake, workspace_id: str, agent_id: str) -> MemoryReader:
 
 
 def show_progress(*, quiet: bool) -> None:
-    """Print a line for each batch that is made; nothing of other libraries."""
+    """Print this package's log, a line per batch, to standard error. Logs of other libraries stay hidden."""
     log = logging.getLogger("memory_pipeline")
     if not quiet and not log.handlers:
         handler = logging.StreamHandler(sys.stderr)
@@ -136,20 +134,18 @@ def show_progress(*, quiet: bool) -> None:
         log.setLevel(logging.INFO)
 
 
-# The command that all others belong to.
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="memory-pipeline")
 def cli() -> None:
     """Long-term memory for AI agents, as a data pipeline.
 
-    Conversations go into a journal (ingest), become facts and daily to yearly summaries (run), and are found again
-    (search, recall, inject, expand), as a graph of what is known, too (graph), and by other programs (mcp). What is
-    kept for good (memories) is put in order every night (upkeep). Try `memory-pipeline demo`.
+    `ingest` appends conversations to a journal. `run` turns them into facts, summaries (daily to yearly), a graph and
+    durable memories, and consolidates the durable memories once a day (`upkeep`). Read them with `search`, `recall`,
+    `inject`, `expand`, `graph` and `memories`, or serve them to an MCP client with `mcp`. Start with
+    `memory-pipeline demo`.
 
     \b
-    Settings: MEMORY_PIPELINE_ROOT      the lake, if --root is not given
-              MEMORY_PIPELINE_START     first day of the memory, default: the lake's
-              MEMORY_PIPELINE_TIMEZONE  the zone in which days begin, default UTC
+    Environment: MEMORY_PIPELINE_ROOT      the lake, if --root is not given
+                 MEMORY_PIPELINE_START     first day of the memory (default: the lake's)
+                 MEMORY_PIPELINE_TIMEZONE  time zone in which days begin (default: UTC)
     """

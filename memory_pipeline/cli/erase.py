@@ -32,22 +32,22 @@ _FINDINGS = 50
 
 @cli.command()
 @click.option("--workspace", "workspace_id", required=True, help="The workspace.")
-@click.option("--agent", "agent_id", help="The agent; alone: forget all that it remembers.")
-@click.option("--conversation", "conversation_id", help="Forget one conversation of the agent.")
+@click.option("--agent", "agent_id", help="The agent. Alone: erase its whole memory.")
+@click.option("--conversation", "conversation_id", help="Erase one conversation of the agent.")
 @click.option(
     "--person",
     "names",
     multiple=True,
     metavar="NAME",
-    help="Forget a person: a name or a user id. Once for each name that the person is known by.",
+    help="Erase a person by name or user id. Repeat it for each name of the person.",
 )
 @click.option(
     "--receipt",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the receipt is written; it must not exist, nor lie in the lake. [default: ./erasure-TIME.json]",
+    help="New file for the receipt, outside of the lake. [default: ./erasure-TIME.json]",
 )
-@click.option("--dry-run", is_flag=True, help="Say what there is to forget, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Print what would be erased; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @now_option
 @common
 def forget(
@@ -62,23 +62,23 @@ def forget(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Forget an agent, a conversation or a person for good, and write a receipt.
+    """Erase an agent, a conversation or a person. Writes a receipt.
 
     \b
-        memory-pipeline forget --workspace acme --agent support                        all of an agent
+        memory-pipeline forget --workspace acme --agent support                        a whole agent
         memory-pipeline forget --workspace acme --agent support --conversation c-17    one conversation
-        memory-pipeline forget --workspace acme --person "Anna Schmidt" --person u-17  a person, with every agent
-        memory-pipeline forget --workspace acme --agent support --person "Anna Schmidt"   … with one agent
+        memory-pipeline forget --workspace acme --person "Anna Schmidt" --person u-17  a person, for all agents
+        memory-pipeline forget --workspace acme --agent support --person "Anna Schmidt"   … for one agent
 
-    Of a person all conversations go whose user has one of the names as id, and every other message, fact and point
-    of a summary that mentions a name, as whole words, whatever their case and accents. A name that is a word, too, such
-    as Will or May, takes everything with that word: look at --dry-run first.
+    --person deletes all conversations of a user with that id, and every other message, fact and summary point that
+    contains the name as whole words, ignoring case and accents. A name that is also a word (Will, May) matches every
+    use of that word: check with --dry-run first.
 
-    It is removed from the journal, the quarantine, tables, graph, index, answers of models and marts; what was made
-    from it is made again without it; files and old versions leave the disk. What is sent again later is dropped, if it
-    was said before now. Safe to repeat and to interrupt; agents may go on writing and reading.
+    Deletes from the journal, quarantine, tables, graph, index, model answers and marts, recomputes derived data,
+    and deletes files and old versions from disk. Messages from before now that are sent again later are dropped. Safe
+    to repeat and to interrupt; agents can keep reading and writing.
 
-    The receipt names who was forgotten, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
+    The receipt contains the erased names, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
     """
     from memory_pipeline.erasure import forget as forget_subject
     from memory_pipeline.erasure import preview
@@ -94,13 +94,13 @@ def forget(
         if dry_run:
             return
         if as_json:
-            raise InputError("--json asks no questions; give --yes to forget, or --dry-run to look")
-        click.confirm("Forget this for good?", abort=True)
+            raise InputError("--json cannot ask for confirmation; give --yes to erase, or --dry-run for a preview")
+        click.confirm("Erase this permanently?", abort=True)
     elif dry_run:
         raise InputError("--yes and --dry-run contradict each other; give one of them")
     path = _receipt_path(lake, receipt, moment)
     try:
-        # It names in clear what was forgotten, so it is for the user who forgets alone.
+        # The receipt holds the erased names in clear text, so only its owner may read it.
         file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
     except OSError as error:
         raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
@@ -123,16 +123,16 @@ def forget(
 @click.argument("receipt", type=click.Path(path_type=Path))
 @common
 def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
-    """Search every file of a lake for what RECEIPT says is gone.
+    """Search a lake for data that RECEIPT lists as erased.
 
-    Looks for the names of the subject, for the ids of what was removed, and for digests of what it said: in the names
-    of files, in their bytes, in every Parquet and JSON file, referenced or not, and in all versions of the index.
-    The lake is the receipt's, if --root is not given. What was found is not printed, only where.
+    Searches for the subject's names, the ids of deleted records and digests of deleted texts: in file names, in raw
+    bytes, in every Parquet and JSON file, referenced or not, and in all versions of the index. Prints locations, never
+    the content found. Without --root it searches the lake that the receipt names.
 
     \b
     Exit code: 0 nothing is left
-               1 something was found, or something that belonged to it cannot be read
-               2 the command was not understood, or the receipt is none, or another lake's
+               1 something is left, or a file cannot be searched
+               2 invalid arguments, not a receipt, or a receipt of another lake
     """
     from memory_pipeline.erasure import ErasureReport, verify
 
@@ -181,11 +181,11 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
 
 def _subject(workspace_id: str, agent_id: str | None, conversation_id: str | None, names: tuple[str, ...]) -> Subject:
     if names and conversation_id is not None:
-        raise InputError("--person and --conversation name two things to forget; give one of them")
+        raise InputError("--person and --conversation do not go together; give one of them")
     if names:
         return Subject.person(workspace_id, names, agent_id)
     if agent_id is None:
-        raise InputError("nothing to forget is named; give --agent, --agent with --conversation, or --person")
+        raise InputError("nothing to erase is named; give --agent, --agent with --conversation, or --person")
     scope = Scope(workspace_id, agent_id)
     return Subject.agent(scope) if conversation_id is None else Subject.conversation(scope, conversation_id)
 
@@ -194,8 +194,8 @@ def _receipt_path(lake: Lake, given: Path | None, now: datetime) -> Path:
     path = given or Path(f"erasure-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.json")
     if lake.storage.is_local and path.resolve().is_relative_to(Path(lake.storage.uri).resolve()):
         raise InputError(
-            f"--receipt {shown(str(path), 200)} lies in the lake, and a receipt names who was forgotten; "
-            "keep it elsewhere"
+            f"--receipt {shown(str(path), 200)} is in the lake, but it contains the erased names; "
+            "choose a file outside of the lake"
         )
     return path
 
@@ -203,35 +203,34 @@ def _receipt_path(lake: Lake, given: Path | None, now: datetime) -> Path:
 def _preview_text(subject: Subject, found: ErasurePreview) -> str:
     lines = [str(subject)]
     if not found.counts:
-        return f"{subject}: there is nothing to forget"
+        return f"{subject}: nothing to erase"
     lines += [f"  {place:<18} {count:>10,}" for place, count in found.counts.items()]
     agents = ", ".join(scope.agent_id for scope in found.scopes[:_SHOWN])
     more = f" and {len(found.scopes) - _SHOWN:,} more" if len(found.scopes) > _SHOWN else ""
     if agents:
         lines.append(f"  of agents {agents}{more}")
     if found.hours:
-        lines.append(f"  in {len(found.hours):,} hours, {found.hours[0]} to {found.hours[-1]}; all above is made again")
+        lines.append(
+            f"  in {len(found.hours):,} hours, {found.hours[0]} to {found.hours[-1]}; coarser grains are recomputed"
+        )
     return "\n".join([*lines, *(f"  {identifier}" for identifier in found.sample)])
 
 
 def _receipt_text(done: ErasureReport, path: Path) -> str:
-    lines = [f"{done.subject}: forgotten"]
+    lines = [f"{done.subject}: erased"]
     lines += [
         f"  {part.place:<18} {part.count:>10,} {part.what}"
         + (f" in {len(part.partitions):,} partitions" if part.partitions else "")
         for part in done.removed
     ]
-    made = sum(map(len, done.remade.values()))
-    lines.append(f"  {made:,} periods made again; {done.files:,} files, {done.bytes:,} bytes off the disk")
+    recomputed = sum(map(len, done.remade.values()))
+    lines.append(f"  {recomputed:,} periods recomputed; {done.files:,} files, {done.bytes:,} bytes deleted from disk")
     lines += [f"  not covered: {part}" for part in done.not_covered]
-    return "\n".join([*lines, f"receipt: {path}", f"check it: memory-pipeline verify-erasure {path}"])
-
-
-# The commands that delete: memory that is older than its workspace keeps it, and files that nothing needs.
+    return "\n".join([*lines, f"receipt: {path}", f"to verify: memory-pipeline verify-erasure {path}"])
 
 
 @cli.command()
-@click.option("--dry-run", is_flag=True, help="Print what would go and why, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted and why; delete nothing.")
 @click.option(
     "--grace",
     "grace_minutes",
@@ -239,25 +238,25 @@ def _receipt_text(done: ErasureReport, path: Path) -> str:
     default=0,
     show_default=True,
     metavar="MINUTES",
-    help="How long files stay that other programs may be reading; readers of this package need none.",
+    help="Keep replaced files this long, for other programs that may read them. Readers of this package need 0.",
 )
 @now_option
 @common
 def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Delete memory that is older than its workspace keeps it, so that its bytes leave the disk.
+    """Delete memory that is past its retention. Deletes it from tables, index, old versions and disk.
 
-    For how long is set by `retention` in config/workspaces.yaml (`memory-pipeline config --example`): a plan (free,
-    starter, pro, standard), durations of your own, or, if nothing is said, forever. Age counts from the end of a
-    period, and nothing goes before its parent has been made from it: what is held back is printed with the reason.
+    `retention` in config/workspaces.yaml sets a plan (free, starter, pro, standard) or durations of your own; see
+    `memory-pipeline config --example`. By default nothing expires. Age counts from the end of a period. A period is
+    held back until its parent is summarized; the output lists what is held back and why.
 
     \b
-        memory-pipeline expire --dry-run                     what would go today
-        memory-pipeline expire --dry-run --now 2027-01-01    what will have gone by then
-        memory-pipeline expire                               do it
+        memory-pipeline expire --dry-run                     what would be deleted today
+        memory-pipeline expire --dry-run --now 2027-01-01    what would be deleted on that day
+        memory-pipeline expire                               delete it
 
-    Then it does what `memory-pipeline vacuum` does, whatever the configuration says of retention.
+    Afterwards it does what `memory-pipeline vacuum` does, with or without a retention plan.
 
-    Safe to repeat and to interrupt. In Dagster the job `expire_memory` does the same every night.
+    Safe to repeat and to interrupt. The Dagster job `expire_memory` does the same every night.
     """
     from memory_pipeline.lake.orphans import AGE
     from memory_pipeline.steps.housekeeping import clean_files
@@ -267,7 +266,7 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
     lake = lake_of(settings)
     grace = timedelta(minutes=grace_minutes)
     done = delete_expired(lake, lake.start, now or datetime.now(UTC), dry_run=dry_run, grace=grace)
-    # By the clock, whatever --now says: somebody may be writing.
+    # By the clock, not by --now: other processes may be writing.
     cleaned = clean_files(lake, datetime.now(UTC), age=max(grace, AGE), dry_run=dry_run)
     if as_json:
         record = {key: value for key, value in asdict(done).items() if key != "periods"}
@@ -277,7 +276,7 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
 
 
 @cli.command()
-@click.option("--dry-run", is_flag=True, help="Print what would go, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted; delete nothing.")
 @click.option(
     "--older-than",
     "minutes",
@@ -285,23 +284,23 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
     default=60,
     show_default=True,
     metavar="MINUTES",
-    help="How long ago files were replaced that go, by full hours for tables. Readers that began before may use them.",
+    help="Delete files replaced this long ago (full hours for tables). Open readers may still use newer ones.",
 )
 @common
 def vacuum(dry_run: bool, minutes: int, root: str | None, as_json: bool) -> None:
-    """Delete files that nothing needs any more, and put small files of the index together where they pile up.
+    """Delete unused files, and compact small files of the index.
 
-    Each run replaces files of tables and of the index. The replaced ones stay for readers that began before, and go
-    here, with old entries of logs; so does what processes left behind that were killed more than an hour ago. No
-    memory is deleted, and no search finds less.
+    Each run replaces files of tables and index; the replaced files stay for readers that are already open. `vacuum`
+    deletes them, old log entries, and files that killed processes left more than an hour ago. It deletes no memory and
+    changes no search result.
 
     \b
-        memory-pipeline vacuum --dry-run          what would go
-        memory-pipeline vacuum                    do it
-        memory-pipeline vacuum --older-than 0     where nothing else uses the lake: what was replaced just now goes, too
+        memory-pipeline vacuum --dry-run          what would be deleted
+        memory-pipeline vacuum                    delete it
+        memory-pipeline vacuum --older-than 0     delete all replaced files; only while nothing else uses the lake
 
-    Safe to repeat, to interrupt and to run beside writers and readers. In Dagster the job `expire_memory` does the same
-    every night, and `memory-pipeline run` does it once a day.
+    Safe to repeat, to interrupt and to run beside readers and writers. The Dagster job `expire_memory` does the same
+    every night, and `memory-pipeline run` once a day.
     """
     from memory_pipeline.steps.housekeeping import clean_files
 
@@ -312,7 +311,7 @@ def vacuum(dry_run: bool, minutes: int, root: str | None, as_json: bool) -> None
         click.echo(to_json(record))
         return
     gone = f"{cleaned.gone.files:,} files, {cleaned.gone.bytes:,} bytes"
-    total = f"{gone} would go; nothing was deleted" if dry_run else f"{gone} left the disk ({cleaned.seconds:.1f} s)"
+    total = f"{gone} would be deleted" if dry_run else f"{gone} deleted ({cleaned.seconds:.1f} s)"
     click.echo("\n".join([*housekeeping_lines(cleaned, dry_run=dry_run), total]))
 
 

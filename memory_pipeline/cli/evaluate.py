@@ -1,4 +1,4 @@
-"""The command that measures how well memory is searched."""
+"""The command `eval`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Options(TypedDict):
-    """What :func:`evaluation_options` gives a command."""
+    """The options that :func:`evaluation_options` adds."""
 
     max_results: int
     tokens: int
@@ -33,37 +33,39 @@ class _Options(TypedDict):
 
 
 def evaluation_options(command: Command) -> Command:
-    """Add what every labelled set is evaluated with."""
+    """Add the options common to all formats."""
     for option in reversed(
         [
-            click.option("--max-results", default=10, show_default=True, type=click.IntRange(1, 100), help="1 to 100."),
+            click.option(
+                "--max-results", default=10, show_default=True, type=click.IntRange(1, 100), help="Hits, 1 to 100."
+            ),
             click.option(
                 "--tokens",
                 default=1_000,
                 show_default=True,
                 type=click.IntRange(min=1),
-                help="Budget of returned context: what is found within it is measured too.",
+                help="Token budget of the @budget metrics.",
             ),
             click.option(
                 "--plot",
                 type=click.Path(path_type=Path),
                 metavar="FILE",
-                help="Draw the figures as .svg or .png (needs the extra `plot`).",
+                help="Plot the metrics to a .svg or .png file (needs the extra `plot`).",
             ),
             click.option(
                 "--config",
                 "configuration",
                 type=click.Path(path_type=Path),
                 metavar="FILE",
-                help="Put this workspaces.yaml into the lake first: other models, another embedder.",
+                help="Use this workspaces.yaml, e.g. to measure other models or another embedder.",
             ),
             click.option(
                 "--root",
                 metavar="URI",
-                help="Keep the lake here, and use it again the next time: a folder, or s3://bucket/prefix. Without "
-                "it the lake is a temporary folder; MEMORY_PIPELINE_ROOT is never used.",
+                help="Keep the lake here and reuse it: a folder, or s3://bucket/prefix. Default: a temporary folder; "
+                "MEMORY_PIPELINE_ROOT is ignored.",
             ),
-            click.option("--json", "as_json", is_flag=True, help="Print JSON for machines."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         ]
     ):
         command = option(command)
@@ -72,21 +74,22 @@ def evaluation_options(command: Command) -> Command:
 
 @cli.group("eval")
 def evaluate() -> None:
-    """Measure how well memory is searched, on labelled questions.
+    """Measure retrieval quality on labelled questions.
 
-    The conversations go into a lake, the pipeline runs over it, and each question is asked of working memory through
-    the reader, as an agent would. What counts is the turn: hits give their messages, in order, each once.
+    Loads the conversations into a lake, runs the pipeline, and searches working memory for each question. Results are
+    scored by message: hits are mapped to their messages, in rank order, without duplicates.
 
     \b
-    any@k      questions of which one turn of the evidence is among the first k
-    all@k      questions of which all of the evidence is among the first k
+    any@k      share of questions with at least one evidence message among the first k
+    all@k      share of questions with all evidence messages among the first k
     recall@k   mean share of a question's evidence among the first k
-    MRR        mean of 1 / rank of the first turn of the evidence
-    nDCG@10    mean gain of the first 10, discounted by rank, as a share of the best order's
-    @budget    the same for those of 100 hits, in order, whose lines fit into --tokens (4 bytes count as a token)
+    MRR        mean of 1 / rank of the first evidence message
+    nDCG@10    normalized discounted cumulative gain of the first 10
+    @budget    the same for the first of 100 hits that fit into --tokens (4 bytes count as a token)
 
-    Questions of the category `adversarial` are reported apart. A question whose evidence names no message is set
-    aside and shown. At last: how much of the answers remains in the text of each grain, and how long that text is.
+    Questions of the category `adversarial` are reported separately. Questions whose evidence matches no message are
+    excluded and listed. The report ends with the share of answers that each grain's text still contains, and the text's
+    length.
     """
 
 
@@ -96,7 +99,7 @@ def evaluate() -> None:
 def locomo(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
     """Evaluate on FILES in LoCoMo's format (Maharana et al., ACL 2024).
 
-    Each sample is an agent of the workspace `locomo`; its questions stand under `qa`.
+    Each sample becomes an agent of the workspace `locomo`; its questions are in `qa`.
     """
     from memory_pipeline.evaluation.formats import read_locomo_set
 
@@ -107,7 +110,7 @@ def locomo(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
 @FILES
 @evaluation_options
 def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
-    """Evaluate on FILES of which each line is a conversation, as `ingest` takes it, or a question.
+    """Evaluate on FILES in JSONL. Each line is a conversation, in the format of `ingest`, or a question.
 
     \b
     {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",
@@ -117,10 +120,9 @@ def jsonl(files: tuple[Path, ...], **options: Unpack[_Options]) -> None:
      "question": "Where does Anna live?", "evidence": ["m1"],
      "answer": "Porto", "category": "places", "now": "2024-02-01T00:00:00Z"}      (answer, category, now: optional)
 
-    Each stands on one line, in any order and in any of the files. Evidence are ids of messages that answer the
-    question, each enough to be named; an id that several conversations of the agent use is written
-    {"conversation_id": "c1", "id": "m1"}. `now` is when the question is asked: what was said more than a day later is
-    not found; without it, everything is.
+    One record per line, in any order and any file. `evidence` lists the ids of the messages that answer the question.
+    Write {"conversation_id": "c1", "id": "m1"} for an id that several conversations of the agent use. `now` is the
+    time of the question: messages from more than a day later are not searched. Without it, all are.
     """
     from memory_pipeline.evaluation.formats import read_jsonl_set
 
@@ -152,7 +154,7 @@ def _evaluate(labels: LabelledSet, **options: Unpack[_Options]) -> None:
 
 @contextmanager
 def _settings(root: str | None) -> Iterator[Settings]:
-    """Yield the settings of the lake at `root`, or of a temporary one, whose runs nobody keeps."""
+    """Yield the settings of the lake at `root`, or of a temporary lake and Dagster instance."""
     settings = Settings.from_environment()
     if root is not None:
         yield replace(settings, root=root)

@@ -1,4 +1,4 @@
-"""Commands on an agent's graph: what it knows, and changing that."""
+"""The commands `graph …`, which read and change an agent's graph."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @cli.group()
 def graph() -> None:
-    """Ask or change what an agent knows: facts as subject, predicate, object, and for how long they held."""
+    """Read or change an agent's graph. A fact is a subject, predicate and object with its validity in time."""
 
 
 def _graph(root: str | None, workspace_id: str, agent_id: str) -> Graph:
     return reader_of(lake_of(settings_of(root)), workspace_id, agent_id).graph
 
 
-_LIMIT = click.option("--limit", default=50, show_default=True, help="Most results.")
+_LIMIT = click.option("--limit", default=50, show_default=True, help="Maximum number of results.")
 
 
 @graph.command()
 @click.argument("name")
 @scope_options
-@click.option("--at", type=Time(), metavar="TIME", help="What held then, as far as it is known now.")
+@click.option("--at", type=Time(), metavar="TIME", help="Facts that held at this time, as known today.")
 @_LIMIT
 @common
 def facts(
     name: str, workspace_id: str, agent_id: str, at: datetime | None, limit: int, root: str | None, as_json: bool
 ) -> None:
-    """Show the facts about NAME that hold, newest first. Case does not matter, aliases are followed."""
+    """Show the current facts about NAME, newest first. Ignores case and follows aliases."""
     _show(_graph(root, workspace_id, agent_id).facts_about(name, at=at, limit=limit), name, as_json=as_json)
 
 
@@ -51,47 +51,47 @@ def facts(
 def history(
     subject: str, predicate: str | None, workspace_id: str, agent_id: str, limit: int, root: str | None, as_json: bool
 ) -> None:
-    """Show all facts with a SUBJECT, those too that have ended, in the order in which they began."""
+    """Show all facts about SUBJECT, current and ended. Sorted by when they began."""
     _show(_graph(root, workspace_id, agent_id).history(subject, predicate, limit=limit), subject, as_json=as_json)
 
 
 @graph.command()
 @click.argument("text")
 @scope_options
-@click.option("--speaker", help='Who says it: what "I" means.')
-@click.option("--hops", default=1, show_default=True, help="How far around what it names, 0 to 3.")
+@click.option("--speaker", help='Name of the speaker, to resolve "I".')
+@click.option("--hops", default=1, show_default=True, help="Distance from the entities in TEXT, 0 to 3.")
 @_LIMIT
 @now_option
 @common
 def about(text: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool, **options: Any) -> None:
-    """Show the facts that fit a TEXT best, of the people, places and things that it names."""
-    _show(_graph(root, workspace_id, agent_id).search(text, **options), "what it names", as_json=as_json)
+    """Show the facts most relevant to the entities in TEXT."""
+    _show(_graph(root, workspace_id, agent_id).search(text, **options), "the entities in the text", as_json=as_json)
 
 
 @graph.command()
 @click.argument("name")
 @scope_options
-@click.option("--depth", default=1, show_default=True, help="Steps, 1 to 6.")
+@click.option("--depth", default=1, show_default=True, help="Maximum distance, 1 to 6.")
 @_LIMIT
 @common
 def neighbors(
     name: str, workspace_id: str, agent_id: str, depth: int, limit: int, root: str | None, as_json: bool
 ) -> None:
-    """Show what facts lead to from NAME, nearest first."""
+    """Show the entities that facts connect to NAME, nearest first."""
     found = _graph(root, workspace_id, agent_id).neighbors(name, depth, limit=limit)
     if as_json:
         click.echo(to_json({"total": found.total, "neighbors": found}))
         return
     for neighbor in found:
         click.echo(plain(f"{neighbor.distance}  {neighbor.name}"))
-    _tell_rest(found, found.total, name)
+    _echo_rest(found, found.total, name)
 
 
 @graph.command()
 @click.argument("statement")
 @scope_options
-@click.option("--max-rows", default=100, show_default=True, help="Most rows.")
-@click.option("--max-seconds", default=5.0, show_default=True, help="How long it may take.")
+@click.option("--max-rows", default=100, show_default=True, help="Maximum number of rows.")
+@click.option("--max-seconds", default=5.0, show_default=True, help="Time limit in seconds.")
 @common
 def query(
     statement: str,
@@ -102,9 +102,10 @@ def query(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Run one SELECT in DuckDB's SQL over the tables facts (what holds), history (what held too) and entities.
+    """Run one SELECT on the graph, in DuckDB's SQL.
 
-    It can read nothing else and change nothing.
+    The tables are facts (current facts), history (current and ended facts) and entities. The statement can read
+    nothing else and change nothing.
     """
     answer = _graph(root, workspace_id, agent_id).query(statement, max_rows=max_rows, max_seconds=max_seconds)
     if as_json:
@@ -112,7 +113,7 @@ def query(
         return
     click.echo("\n".join(table_lines(answer.columns, answer.rows)))
     if answer.is_cut:
-        click.echo("… and more; --max-rows shows them", err=True)
+        click.echo("… more rows; raise --max-rows to see them", err=True)
 
 
 @graph.command()
@@ -120,13 +121,13 @@ def query(
 @scope_options
 @common
 def export(file: Path, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:
-    """Write all facts, those too that have ended, to FILE in Parquet."""
+    """Write all facts, current and ended, to a Parquet FILE."""
     rows = _graph(root, workspace_id, agent_id).export(file)
     click.echo(to_json({"file": str(file), "rows": rows}) if as_json else f"{rows:,} facts written to {file}")
 
 
-_CONFIDENCE = click.option("--confidence", default=1.0, show_default=True, help="0 to 1, how sure it is.")
-_WEIGHT = click.option("--weight", type=float, help="0 to 1, how strong the relationship is.")
+_CONFIDENCE = click.option("--confidence", default=1.0, show_default=True, help="Confidence, 0 to 1.")
+_WEIGHT = click.option("--weight", type=float, help="Strength of the relationship, 0 to 1.")
 
 
 @graph.command()
@@ -139,7 +140,7 @@ _WEIGHT = click.option("--weight", type=float, help="0 to 1, how strong the rela
 @now_option
 @common
 def insert(**options: Any) -> None:
-    """Assert SUBJECT PREDICATE OBJECT. Where the predicate holds one object at a time, it replaces the one before."""
+    """Insert SUBJECT PREDICATE OBJECT. A single-valued predicate replaces its previous object."""
     _change("INSERT", **options)
 
 
@@ -147,14 +148,14 @@ def insert(**options: Any) -> None:
 @click.argument("subject")
 @click.argument("predicate")
 @click.argument("object")
-@click.option("--replaces", metavar="OBJECT", help="What it takes the place of, where the predicate holds many.")
+@click.option("--replaces", metavar="OBJECT", help="The object to replace, for a multi-valued predicate.")
 @scope_options
 @_CONFIDENCE
 @_WEIGHT
 @now_option
 @common
 def update(**options: Any) -> None:
-    """Assert SUBJECT PREDICATE OBJECT in place of another object."""
+    """Replace another object by OBJECT for SUBJECT and PREDICATE."""
     _change("UPDATE", **options)
 
 
@@ -166,9 +167,9 @@ def update(**options: Any) -> None:
 @now_option
 @common
 def delete(**options: Any) -> None:
-    """Say that SUBJECT PREDICATE OBJECT holds no longer; without OBJECT, all that SUBJECT has for PREDICATE.
+    """End SUBJECT PREDICATE OBJECT. Without OBJECT, end all facts of SUBJECT and PREDICATE.
 
-    What held before stays in the history.
+    Ended facts stay in the history.
     """
     _change("DELETE", **options)
 
@@ -199,11 +200,11 @@ def _show(found: Facts, what: str, *, as_json: bool) -> None:
         return
     for fact in found:
         click.echo(plain(fact.line))
-    _tell_rest(found, found.total, what)
+    _echo_rest(found, found.total, what)
 
 
-def _tell_rest(found: Sequence[object], total: int, what: str) -> None:
+def _echo_rest(found: Sequence[object], total: int, what: str) -> None:
     if not found:
-        click.echo(f"the graph knows nothing about {what}", err=True)
+        click.echo(f"the graph has no facts about {what}", err=True)
     elif total > len(found):
-        click.echo(f"… of {total:,}; --limit shows more", err=True)
+        click.echo(f"… of {total:,}; raise --limit to see more", err=True)

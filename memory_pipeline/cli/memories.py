@@ -1,4 +1,4 @@
-"""Commands on what an agent keeps for good: its durable memories, and changing them."""
+"""The commands `memories …`, which read and change an agent's durable memories."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _KINDS = click.Choice([kind.value for kind in MemoryKind])
 
 @cli.group()
 def memories() -> None:
-    """Ask or change what an agent keeps for good: facts, rules, instructions, preferences and what else has a kind.
+    """Read or change an agent's durable memories. Kinds are fact, rule, instruction, preference and others.
 
-    They outlive every conversation and every retention plan. What is changed, forgotten or merged stays in the history
-    (history), with the reason (explain). `memory-pipeline upkeep` keeps them true and few, every night.
+    Durable memories outlive conversations and never expire. Changed, forgotten and merged versions stay available
+    (`history`), with reasons (`explain`). `memory-pipeline upkeep` consolidates them once a day.
     """
 
 
@@ -46,24 +46,21 @@ def _writer(root: str | None, workspace_id: str, agent_id: str) -> MemoryWriter:
     return MemoryWriter(lake_of(settings, must_exist=False), Scope(workspace_id, agent_id))
 
 
-_LIMIT = click.option("--limit", default=50, show_default=True, help="Most results.")
+_LIMIT = click.option("--limit", default=50, show_default=True, help="Maximum number of results.")
 
 
 def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what memories can be told apart by."""
+    """Add the options that filter memories."""
     for option in (
         click.option("--user", "user_id", help="Preferences of this user."),
-        click.option("--tag", help="With this label."),
+        click.option("--tag", help="Memories with this tag."),
         click.option("--object", "object", metavar="NAME", help="Facts with this object."),
-        click.option("--predicate", metavar="NAME", help="Facts with this predicate, as lives_in."),
-        click.option("--subject", metavar="NAME", help="Facts about this one, in any case."),
-        click.option("--kind", type=_KINDS, help="Of this kind."),
+        click.option("--predicate", metavar="NAME", help="Facts with this predicate, e.g. lives_in."),
+        click.option("--subject", metavar="NAME", help="Facts about this subject; ignores case."),
+        click.option("--kind", type=_KINDS, help="Memories of this kind."),
     ):
         command = option(command)
     return command
-
-
-# --- asking ----------------------------------------------------------------------------------------------------------
 
 
 @memories.command("list")
@@ -73,14 +70,14 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Choice([*(status.value for status in Status), "any"]),
     default=Status.ACTIVE.value,
     show_default=True,
-    help="Those that count, that another took the place of, that were forgotten, that had faded; or any.",
+    help="Memories with this status: active, superseded (replaced), deprecated (forgotten), archived (faded), or any.",
 )
 @_LIMIT
 @now_option
 @scope_options
 @common
 def list_(workspace_id: str, agent_id: str, root: str | None, as_json: bool, status: str, **filters: Any) -> None:
-    """Show memories, newest first; with options, only those for which all of them hold."""
+    """Show memories that match all given filters, newest first."""
     found = _reader(root, workspace_id, agent_id).memories.list(status=None if status == "any" else status, **filters)
     _show(found, as_json=as_json)
 
@@ -91,7 +88,7 @@ def list_(workspace_id: str, agent_id: str, root: str | None, as_json: bool, sta
 @scope_options
 @common
 def about(subject: str, workspace_id: str, agent_id: str, limit: int, root: str | None, as_json: bool) -> None:
-    """Show the facts about SUBJECT that count, newest first. Case does not matter."""
+    """Show the active facts about SUBJECT, newest first. Ignores case."""
     _show(_reader(root, workspace_id, agent_id).memories.about(subject, limit=limit), as_json=as_json)
 
 
@@ -108,10 +105,10 @@ def show(
     as_json: bool,
     now: datetime | None,
 ) -> None:
-    """Show all of one memory, whatever its status; with #n after the ID, its n-th version."""
+    """Show all fields of one memory of any status. ID#2 is its second version."""
     memory = _reader(root, workspace_id, agent_id).memories.get(id, now=now)
     if memory is None:
-        raise _nothing(id)
+        raise _unknown(id)
     click.echo(to_json(memory) if as_json else plain("\n".join(_all_lines(memory))))
 
 
@@ -120,17 +117,17 @@ def show(
 @scope_options
 @common
 def history(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002  # as above
-    """Show all versions of a memory, oldest first, each with its editor."""
+    """Show all versions of a memory. Oldest first, each with its editor."""
     found = _reader(root, workspace_id, agent_id).memories.history(id)
     if not found:
-        raise _nothing(id)
+        raise _unknown(id)
     if as_json:
         click.echo(to_json(found))
         return
     for memory in found:
         head = f"{memory.version:3}. {memory.updated_at:%Y-%m-%d %H:%M} by {memory.editor}, {memory.kind}"
         click.echo(plain(f"{head}: {_one_line(memory.content)}"))
-    click.echo(f"     {_standing(found[-1])}")
+    click.echo(f"     {_status(found[-1])}")
 
 
 @memories.command()
@@ -138,10 +135,10 @@ def history(id: str, workspace_id: str, agent_id: str, root: str | None, as_json
 @scope_options
 @common
 def explain(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002  # as above
-    """Show what made a memory what it is: every event, oldest first, with who did it and why."""
+    """Show all changes of a memory. Oldest first, each with its editor and reason."""
     found = _reader(root, workspace_id, agent_id).memories.explain(id)
     if not found:
-        raise _nothing(id)
+        raise _unknown(id)
     if as_json:
         click.echo(to_json(found))
         return
@@ -151,9 +148,9 @@ def explain(id: str, workspace_id: str, agent_id: str, root: str | None, as_json
 
 @memories.command()
 @click.argument("text")
-@click.option("--archive", is_flag=True, help="Search what was put away instead: stale, faded or contradicted.")
-@click.option("--max-results", default=5, show_default=True, help="Most results.")
-@click.option("--hops", default=0, show_default=True, help="Show facts of the graph so far around each, 0 to 3.")
+@click.option("--archive", is_flag=True, help="Search stale, archived and superseded memories instead.")
+@click.option("--max-results", default=5, show_default=True, help="Maximum number of results.")
+@click.option("--hops", default=0, show_default=True, help="Show graph facts up to this distance from each, 0 to 3.")
 @now_option
 @scope_options
 @common
@@ -168,7 +165,7 @@ def search(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Show the memories that fit a TEXT best, with a warning where one may be out of date."""
+    """Show the memories most relevant to TEXT. A warning marks one that may be out of date."""
     known = _reader(root, workspace_id, agent_id).memories
     if archive:
         found = known.search_archive(text, max_results, now=now)
@@ -180,11 +177,11 @@ def search(
     for one in found:
         click.echo(plain("\n".join(_lines(one.memory, f", score {one.score:.2f}"))))
         if one.warning:
-            click.echo(f"    take care: {one.warning}")
+            click.echo(f"    warning: {one.warning}")
         for fact in one.facts:
             click.echo(plain(f"    {_one_line(fact.line)}"))
     if not found:
-        click.echo("nothing is kept that fits", err=True)
+        click.echo("no memory matches", err=True)
 
 
 @memories.command()
@@ -192,12 +189,12 @@ def search(
 @scope_options
 @common
 def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool, now: datetime | None) -> None:
-    """Show the hot index: the few lines that go into every prompt, as the last upkeep has chosen them."""
+    """Show the hot index. These lines are for every system prompt; the last consolidation chose them."""
     index = _reader(root, workspace_id, agent_id).memories.hot_index(now=now)
     if as_json:
         click.echo(to_json(index))
     elif not index:
-        click.echo("the hot index is empty; `memory-pipeline upkeep` fills it, every night", err=True)
+        click.echo("the hot index is empty; fill it with `memory-pipeline upkeep`", err=True)
     else:
         for entry in index:
             click.echo(plain(str(entry)))
@@ -208,7 +205,7 @@ def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool, now: 
 @scope_options
 @common
 def preferences(user_id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:
-    """Show what a USER wants: all preferences that are set, with their values as JSON."""
+    """Show all preferences of a USER, with their values as JSON."""
     found = _reader(root, workspace_id, agent_id).memories.preferences(user_id)
     if as_json:
         click.echo(to_json(found))
@@ -219,28 +216,25 @@ def preferences(user_id: str, workspace_id: str, agent_id: str, root: str | None
         click.echo(f"no preferences are set for {plain(user_id)}", err=True)
 
 
-# --- changing --------------------------------------------------------------------------------------------------------
-
-
-def _said(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what can be said of a memory beside its content."""
+def _attributes(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that set a memory's attributes besides its content."""
     for option in (
-        click.option("--editor", default=AGENT, show_default=True, help="Who says so."),
-        click.option("--tag", "tags", multiple=True, help="A label; may be given more than once."),
+        click.option("--editor", default=AGENT, show_default=True, help="Editor of the change."),
+        click.option("--tag", "tags", multiple=True, help="A tag; may be repeated."),
         click.option(
             "--point-in-time/--lasting",
             "is_point_in_time",
             default=None,
-            help="Whether it says how things stand at this moment, which is soon no longer so.",
+            help="Whether it describes a passing state.",
         ),
-        click.option("--decay-rate", type=float, help="How fast its relevance fades, per day without use."),
-        click.option("--confidence", type=float, help="0 to 1, how sure it is."),
-        click.option("--importance", type=float, help="0 to 1, how much it matters."),
-        click.option("--object", "object", metavar="NAME", help="Its object."),
-        click.option("--predicate", metavar="NAME", help="Its predicate, as lives_in."),
-        click.option("--subject", metavar="NAME", help="Its subject, if it is a fact of three terms."),
-        click.option("--hook", help="A line of at most 120 characters for the hot index."),
-        click.option("--title", help="What it is about."),
+        click.option("--decay-rate", type=float, help="Loss of relevance per day without use."),
+        click.option("--confidence", type=float, help="Confidence, 0 to 1."),
+        click.option("--importance", type=float, help="Importance, 0 to 1."),
+        click.option("--object", "object", metavar="NAME", help="Object of a fact."),
+        click.option("--predicate", metavar="NAME", help="Predicate of a fact, e.g. lives_in."),
+        click.option("--subject", metavar="NAME", help="Subject of a fact."),
+        click.option("--hook", help="Its line in the hot index, at most 120 characters."),
+        click.option("--title", help="Title."),
     ):
         command = option(command)
     return command
@@ -248,28 +242,34 @@ def _said(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @memories.command()
 @click.argument("content")
-@click.option("--kind", type=_KINDS, default=MemoryKind.FACT.value, show_default=True, help="What sort of thing it is.")
-@_said
+@click.option("--kind", type=_KINDS, default=MemoryKind.FACT.value, show_default=True, help="Kind of memory.")
+@_attributes
 @now_option
 @scope_options
 @common
 def remember(
-    content: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool, tags: Sequence[str], **said: Any
+    content: str,
+    workspace_id: str,
+    agent_id: str,
+    root: str | None,
+    as_json: bool,
+    tags: Sequence[str],
+    **attributes: Any,
 ) -> None:
-    """Keep CONTENT for good: a sentence that can be understood by itself, with names and dates.
+    """Store CONTENT as a durable memory. Write a self-contained sentence, with names and dates.
 
-    What is known already by the same words gets a further version instead.
+    If a memory with the same words exists, it gets a new version instead.
     """
-    made = _writer(root, workspace_id, agent_id).remember(content, tags=list(tags) or None, **said)
-    _tell(made, as_json=as_json)
+    memory_id = _writer(root, workspace_id, agent_id).remember(content, tags=list(tags) or None, **attributes)
+    _echo_written(memory_id, as_json=as_json)
 
 
 @memories.command()
 @click.argument("id")
-@click.option("--content", help="What it says from now on.")
-@click.option("--kind", type=_KINDS, help="What sort of thing it is.")
-@_said
-@click.option("--reason", help="Why, for `explain`.")
+@click.option("--content", help="New content.")
+@click.option("--kind", type=_KINDS, help="Kind of memory.")
+@_attributes
+@click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
 @scope_options
 @common
@@ -280,32 +280,33 @@ def update(
     root: str | None,
     as_json: bool,
     tags: Sequence[str],
-    **said: Any,
+    **attributes: Any,
 ) -> None:
-    """Make a further version of a memory; what is not given stays as it is. What it was stays in its history."""
-    _tell(_writer(root, workspace_id, agent_id).update(id, tags=list(tags) or None, **said), as_json=as_json)
+    """Write a new version of a memory. Options not given keep their values. Old versions stay in the history."""
+    memory_id = _writer(root, workspace_id, agent_id).update(id, tags=list(tags) or None, **attributes)
+    _echo_written(memory_id, as_json=as_json)
 
 
 @memories.command()
 @click.argument("id", required=False)
 @_filters
-@click.option("--key", help="Preferences of this name.")
-@click.option("--reason", help="Why, for `explain`.")
+@click.option("--key", help="Preferences with this key.")
+@click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
 @scope_options
 @common
 def forget(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **filters: Any) -> None:
-    """Revoke one memory by its ID, or all for which every option holds.
+    """Revoke one memory, or all that match every filter.
 
-    They stay in the history, and are no longer kept for good: no search of memories finds them, nor does recall find
-    what was said in the same words. Other searches of conversations do; `memory-pipeline forget` removes somebody's
-    words from them, and off the disk.
+    Revoked memories stay in the history. Memory search no longer finds them, and recall omits messages with the same
+    words. Other searches of conversations still find these messages; to erase them from disk, use
+    `memory-pipeline forget`.
     """
     count = _writer(root, workspace_id, agent_id).forget(filters.pop("id"), **filters)
     click.echo(to_json({"forgotten": count}) if as_json else f"forgotten: {count:,}")
 
 
-_AMOUNT = click.option("--amount", default=STEP, show_default=True, help="By how much, 0 to 1.")
+_AMOUNT = click.option("--amount", default=STEP, show_default=True, help="Amount, 0 to 1.")
 
 
 @memories.command()
@@ -315,8 +316,8 @@ _AMOUNT = click.option("--amount", default=STEP, show_default=True, help="By how
 @scope_options
 @common
 def boost(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **given: Any) -> None:
-    """Make a memory more important, up to 1."""
-    _tell(_writer(root, workspace_id, agent_id).boost(**given), as_json=as_json)
+    """Raise a memory's importance, up to 1."""
+    _echo_written(_writer(root, workspace_id, agent_id).boost(**given), as_json=as_json)
 
 
 @memories.command()
@@ -326,26 +327,26 @@ def boost(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **g
 @scope_options
 @common
 def reduce(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **given: Any) -> None:
-    """Make a memory less important, down to 0."""
-    _tell(_writer(root, workspace_id, agent_id).reduce(**given), as_json=as_json)
+    """Lower a memory's importance, down to 0."""
+    _echo_written(_writer(root, workspace_id, agent_id).reduce(**given), as_json=as_json)
 
 
 @memories.command()
 @click.argument("id")
-@click.option("--reason", help="Why, for `explain`.")
+@click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
 @scope_options
 @common
 def confirm(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **given: Any) -> None:
-    """Say that a memory is still so. An observation becomes a fact, and stays the same memory."""
-    _tell(_writer(root, workspace_id, agent_id).confirm(**given), as_json=as_json)
+    """Confirm that a memory still holds. An observation becomes a fact with the same id."""
+    _echo_written(_writer(root, workspace_id, agent_id).confirm(**given), as_json=as_json)
 
 
 @memories.command()
 @click.argument("user_id", metavar="USER")
 @click.argument("key")
 @click.argument("value", required=False)
-@click.option("--delete", is_flag=True, help="Delete it instead.")
+@click.option("--delete", is_flag=True, help="Delete the preference.")
 @now_option
 @scope_options
 @common
@@ -360,27 +361,27 @@ def prefer(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Set preference KEY of a USER to VALUE: JSON, or else a text. It holds until it is set anew or deleted.
+    """Set or delete a preference. VALUE is parsed as JSON, or else taken as text. A preference never expires.
 
     \b
     memory-pipeline memories prefer u17 language Portuguese --workspace acme --agent support
     memory-pipeline memories prefer u17 opening '{"from": 9, "days": ["Mon", "Tue"]}' …
     """
     if (value is None) is not delete:
-        raise click.UsageError("give a VALUE, or --delete")
+        raise click.UsageError("give either VALUE or --delete")
     writer = _writer(root, workspace_id, agent_id)
     if delete:
         is_gone = writer.delete_preference(user_id, key, now=now)
-        click.echo(to_json({"deleted": is_gone}) if as_json else "deleted" if is_gone else "it was not set")
+        click.echo(to_json({"deleted": is_gone}) if as_json else "deleted" if is_gone else "no such preference was set")
         return
-    _tell(writer.set_preference(user_id, key, _value(value or ""), now=now), as_json=as_json)
+    _echo_written(writer.set_preference(user_id, key, _value(value or ""), now=now), as_json=as_json)
 
 
 def _value(text: str) -> object:
-    """Return the JSON that a text is; the text itself if it is none.
+    """Parse a text as JSON. Return the text itself if it is not JSON.
 
     Raises:
-        InputError: it is JSON in which a key stands twice.
+        InputError: a JSON object repeats a key.
     """
     try:
         return read_json(text)
@@ -390,9 +391,6 @@ def _value(text: str) -> object:
         return text
 
 
-# --- showing ---------------------------------------------------------------------------------------------------------
-
-
 def _show(found: Sequence[DurableMemory], *, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(found))
@@ -400,33 +398,35 @@ def _show(found: Sequence[DurableMemory], *, as_json: bool) -> None:
     for memory in found:
         click.echo(plain("\n".join(_lines(memory))))
     if not found:
-        click.echo("nothing is kept that fits", err=True)
+        click.echo("no memory matches", err=True)
 
 
 def _lines(memory: DurableMemory, more: str = "") -> Iterator[str]:
     yield f"[{memory.updated_at:%Y-%m-%d}] {_one_line(memory.content)}"
-    yield f"    {memory.kind}, version {memory.version}, {_standing(memory)}{more}, id {memory.id}"
+    yield f"    {memory.kind}, version {memory.version}, {_status(memory)}{more}, id {memory.id}"
 
 
-def _tell(memory_id: str, *, as_json: bool) -> None:
+def _echo_written(memory_id: str, *, as_json: bool) -> None:
     click.echo(to_json({"id": memory_id}) if as_json else f"written: {memory_id}")
 
 
-def _nothing(memory_id: str) -> Exception:
+def _unknown(memory_id: str) -> Exception:
     from memory_pipeline.errors import InputError, shown
 
-    return InputError(f"this agent keeps no memory by the id {shown(memory_id)}; `memories list` shows the ids")
+    return InputError(
+        f"this agent has no memory with id {shown(memory_id)}; list ids with `memory-pipeline memories list`"
+    )
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _standing(memory: DurableMemory) -> str:
-    """Say how a memory stands: its status, its temperature, and why."""
-    stands = memory.temperature.value if memory.is_active else f"{memory.status}, {memory.temperature}"
+def _status(memory: DurableMemory) -> str:
+    """Return a memory's status, temperature and reason in one line."""
+    status = memory.temperature.value if memory.is_active else f"{memory.status}, {memory.temperature}"
     why = f" ({_one_line(memory.status_reason)})" if memory.status_reason else ""
-    return f"{stands}{why}"
+    return f"{status}{why}"
 
 
 def _all_lines(memory: DurableMemory) -> Iterator[str]:
@@ -441,8 +441,8 @@ def _all_lines(memory: DurableMemory) -> Iterator[str]:
 
 
 def _event_line(event: MemoryEvent) -> str:
-    said = ", ".join(f"{name}={_one_line(str(value))}" for name, value in event.changes.to_record().items())
+    changes = ", ".join(f"{name}={_one_line(str(value))}" for name, value in event.changes.to_record().items())
     other = f" {event.other_id}" if event.other_id else ""
     why = f": {_one_line(event.reason)}" if event.reason else ""
     head = f"{event.event_at:%Y-%m-%d %H:%M} {event.verb}{other} by {event.editor}{why}"
-    return f"{head}\n    {said}" if said else head
+    return f"{head}\n    {changes}" if changes else head

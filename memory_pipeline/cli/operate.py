@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.option("--from", "since", type=Time(), metavar="DATE", help="First day to make again, with all above it.")
-@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to make again (included).")
-@click.option("--estimate", is_flag=True, help="Say what models would be asked and what it would cost; make nothing.")
+@click.option("--from", "since", type=Time(), metavar="DATE", help="First day to recompute, with all coarser grains.")
+@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to recompute (included).")
+@click.option("--estimate", is_flag=True, help="Print expected model calls and their cost; change nothing.")
 @now_option
 @common
 def run(
@@ -45,18 +45,17 @@ def run(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Make what is pending, through Dagster, in this process.
+    """Process pending data, through Dagster, in this process.
 
-    Without --from and --to: the hours of pending journal files, and every closed day, week, month, quarter and year
-    whose sources are new or have changed; then the nights of upkeep of durable memories. With them: all of that range
-    again. A period that has not closed is left for later. Once a day it ends with what `memory-pipeline vacuum` does.
-    Running it twice changes nothing; interrupting it loses nothing. Runs are kept in the Dagster instance of
-    DAGSTER_HOME, if that is set.
+    Loads the hours in the journal, summarizes every closed day, week, month, quarter and year with new or changed
+    sources, and consolidates durable memories. With --from and --to it recomputes that range instead. Open periods
+    wait until they close. Once a day it also runs `memory-pipeline vacuum`. Safe to repeat and to interrupt. Dagster
+    stores the runs if DAGSTER_HOME is set.
 
-    Models are those of config/workspaces.yaml in the lake (`memory-pipeline config`). What a model did not do, because
-    it failed or a budget is spent, is done by rules, or waits, and is tried again by the next run. --estimate counts
-    the questions exactly, as long as answers are not so long that they must be cut into chunks; tokens, cost, and the
-    requests for embeddings, which depend on how many facts are found, are estimates.
+    The lake's config/workspaces.yaml names the models (`memory-pipeline config`). If a model fails or a budget is
+    spent, rules take over or the data waits; the next run retries. --estimate counts completion calls exactly unless
+    answers are so long that they are split; tokens, cost and embedding calls, which depend on the number of facts, are
+    estimates.
     """
     from memory_pipeline.defs.in_process import run_all
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
@@ -71,7 +70,7 @@ def run(
         if since.date() < lake.start:
             raise InputError(
                 f"--from {since.date()} is before the first day of this memory, {lake.start}; "
-                "give a later one, or set MEMORY_PIPELINE_START to an earlier one"
+                "give a later day, or set MEMORY_PIPELINE_START to an earlier one"
             )
         between = _days(lake, since.date(), until.date())
     show_progress(quiet=as_json)
@@ -99,10 +98,10 @@ def run(
 
 
 def _clean_daily(lake: Lake) -> list[str]:
-    """Delete files that nothing needs, if a day has passed since that was last done; return what went, in lines."""
+    """Delete unused files if the last time was a day ago. Return lines that report it."""
     from memory_pipeline.steps.housekeeping import clean_files, is_due
 
-    now = datetime.now(UTC)  # by the clock, whatever --now says: others may use the lake
+    now = datetime.now(UTC)  # by the clock, not by --now: other processes may use the lake
     return [*housekeeping_lines(clean_files(lake, now), dry_run=False)] if is_due(lake, now) else []
 
 
@@ -116,7 +115,7 @@ def _estimate(settings: Settings, now: datetime, between: tuple[datetime, dateti
     )
     for grain, periods in dry_run(lake, models, lake.start, now, between):
         if not as_json:
-            click.echo(f"{grain:<10} {len(periods):>6,} periods looked at", err=True)
+            click.echo(f"{grain:<10} {len(periods):>6,} periods checked", err=True)
     ordered = sorted(asker.expected.items(), key=lambda item: item[0].order)
     expected = [{**asdict(what), **asdict(usage)} for what, usage in ordered]
     click.echo(to_json(expected) if as_json else "\n".join(estimate_lines(expected)))
@@ -126,7 +125,7 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
     from memory_pipeline.domain.periods import Period
 
     if last < first:
-        raise InputError(f"--to {last} is before --from {first}")
+        raise InputError(f"--to {last} is before --from {first}; give a later --to")
     return (
         lake.calendar.bounds(Period.containing(Grain.DAILY, first))[0],
         lake.calendar.bounds(Period.containing(Grain.DAILY, last + timedelta(days=1)))[0],
@@ -137,10 +136,11 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
 @now_option
 @common
 def status(now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Say for each grain what is there, what is pending (to be made) and what of it is missing (never made).
+    """Show which periods exist, are pending, missing or open. Counts them for each grain.
 
-    Open periods have material and have not closed yet. Coarser grains show as pending once the finer are made. Of the
-    upkeep of durable memories, periods are nights, and rows what they did.
+    Pending periods are due; missing ones are pending and were never computed; open ones have data but have not ended.
+    A coarser grain becomes pending once the finer one is computed. The line "upkeep" counts days of consolidation as
+    periods and their changes as rows.
     """
     from memory_pipeline.steps.consolidation.days import night_status
     from memory_pipeline.steps.scheduling.planner import grain_status
@@ -160,7 +160,7 @@ def status(now: datetime | None, root: str | None, as_json: bool) -> None:
 @cli.command()
 @common
 def demo(root: str | None, as_json: bool) -> None:
-    """Show all of it on a year of conversations that comes with the package. Default root: ./demo-lake."""
+    """Run the whole pipeline on a sample year of conversations. The default root is ./demo-lake."""
     from memory_pipeline.demo import show_demo
 
     settings = Settings.from_environment()
@@ -168,15 +168,12 @@ def demo(root: str | None, as_json: bool) -> None:
     show_demo(replace(settings, root=root or "./demo-lake"), as_json=as_json)
 
 
-# The command that keeps durable memories in order, and shows what it would do.
-
-
 @cli.command()
-@click.option("--dry-run", is_flag=True, help="Print what would be done and why, and change nothing.")
-@click.option("--from", "since", type=Time(), metavar="DATE", help="First night to make again: that after this day.")
-@click.option("--to", "until", type=Time(), metavar="DATE", help="Last night to make again (included).")
+@click.option("--dry-run", is_flag=True, help="Print the changes and their reasons; change nothing.")
+@click.option("--from", "since", type=Time(), metavar="DATE", help="First day to consolidate again.")
+@click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to consolidate again (included).")
 @click.option("--workspace", "workspace_id", help="Only agents of this workspace.")
-@click.option("--agent", "agent_id", help="Only this agent of the workspace.")
+@click.option("--agent", "agent_id", help="Only this agent.")
 @now_option
 @common
 def upkeep(
@@ -189,31 +186,30 @@ def upkeep(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Keep durable memories true and small: what a night does, for each night that was not made yet.
+    """Consolidate durable memories. Merges duplicates, resolves contradictions and archives stale memories.
 
     \b
-    A night looks at each agent as of the end of the day, in five passes:
-      promotion       an observation that three conversations tell becomes a fact
-      duplicates      two memories that say the same become one; nothing that only one says is lost
-      contradictions  of two values for what has one, the surer and then the newer stays
-      staleness       what nobody has said for long goes cold; what has faded is archived
-      hot index       the most important ones are chosen, up to two caps
+    Processes each pending day, as of its end, in five passes:
+      promotion       an observation from three conversations becomes a fact
+      duplicates      merge memories that say the same; no detail is lost
+      contradictions  of two values where only one can hold, keep the more confident, then the newer
+      staleness       memories not mentioned for long turn cold; faded ones are archived
+      hot index       choose the most important memories, within two caps
 
-    Nothing is deleted: what loses is kept, names what took its place, and can be found by archive search. Instructions,
-    rules and preferences never grow stale. Each change is an event with its reason (`memory-pipeline memories
-    explain`).
+    Nothing is deleted: a superseded memory names its successor, and archive search finds it. Instructions, rules and
+    preferences never become stale. Each change is an event with a reason (`memory-pipeline memories explain`).
 
     \b
-        memory-pipeline upkeep --dry-run                     what the pending nights would do, and why
-        memory-pipeline upkeep                               do it
-        memory-pipeline upkeep --dry-run --now 2027-01-01    what will have been done by then
-        memory-pipeline upkeep --from 2024-01-01 --to 2024-12-31    a year again, by the rules and models of today
+        memory-pipeline upkeep --dry-run                     preview the pending days, with reasons
+        memory-pipeline upkeep                               consolidate them
+        memory-pipeline upkeep --dry-run --now 2027-01-01    preview all changes up to that day
+        memory-pipeline upkeep --from 2024-01-01 --to 2024-12-31    a year again, with today's rules and models
 
-    A night is a function of what was remembered and of its day: made again, in whatever order, it does the same, and
-    what comes late makes its night and those after it again. `memory-pipeline run` makes pending nights after the
-    hours, and Dagster does (`memory_upkeep_nightly`). What no run has loaded yet a night does not see: run
-    `memory-pipeline run` first. With --workspace or --agent nights stay pending for the others.
-    Where a model helps, --dry-run asks it too; its answers are kept, and the run that follows asks nothing again.
+    The result depends only on the memories and the day: repeating days, in any order, gives the same result. Late data
+    makes its day and all later days pending again. Data still in the journal is not seen: run `memory-pipeline run`
+    first, which also consolidates pending days. Dagster does so every night (`memory_upkeep_nightly`). With
+    --workspace or --agent, the days stay pending for all other agents. If a model is configured, --dry-run calls it
+    too; its answers are cached for the run that follows.
     """
     from memory_pipeline.steps.consolidation.consolidate import consolidate
     from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
@@ -222,7 +218,7 @@ def upkeep(
     if (since is None) != (until is None):
         raise InputError("--from and --to go together; give both, or neither for what is pending")
     if agent_id is not None and workspace_id is None:
-        raise InputError("--agent needs --workspace; agents of two workspaces may have one name")
+        raise InputError("--agent needs --workspace; agent ids are unique only within a workspace")
     settings = settings_of(root)
     lake = lake_of(settings)
     moment = now or datetime.now(UTC)
@@ -232,7 +228,7 @@ def upkeep(
         _check(since.date(), until.date(), lake.start)
         nights = nights_between(lake, since.date(), until.date(), moment)
         if not nights:
-            raise InputError(f"--from {since.date()}: that day has not ended; its night can be made afterwards")
+            raise InputError(f"--from {since.date()}: that day has not ended; consolidate it afterwards")
     scopes = None if workspace_id is None else _scopes(lake, workspace_id, agent_id)
     unloaded = list(journal_hours(lake, lake.start, moment, scopes))
     show_progress(quiet=as_json or dry_run)
@@ -248,34 +244,34 @@ def upkeep(
 
 def _check(first: date, last: date, start: date) -> None:
     if last < first:
-        raise InputError(f"--to {last} is before --from {first}")
+        raise InputError(f"--to {last} is before --from {first}; give a later --to")
     if first < start:
         raise InputError(
             f"--from {first} is before the first day of this memory, {start}; "
-            "set MEMORY_PIPELINE_START to an earlier one"
+            "give a later day, or set MEMORY_PIPELINE_START to an earlier one"
         )
 
 
 def _scopes(lake: Lake, workspace_id: str, agent_id: str | None) -> list[Scope]:
-    """Return the agents that are meant.
+    """Return the selected agents with durable memories or pending journal files.
 
     Raises:
-        InputError: there are none.
+        InputError: no agent matches.
     """
     from memory_pipeline.lake.schemas import MEMORY_EVENTS
 
-    Scope(workspace_id, agent_id or workspace_id)  # what no id may hold is refused
+    Scope(workspace_id, agent_id or workspace_id)  # validates both ids
     owners = {Scope(*owner.split("~")) for owner in lake.tables.keys(MEMORY_EVENTS)}
     owners |= {file.scope for file in lake.journal.pending()}
     of_workspace = sorted((one for one in owners if one.workspace_id == workspace_id), key=lambda one: one.agent_id)
     if not of_workspace:
-        raise InputError(f"--workspace {shown(workspace_id)}: no agent of it keeps durable memories")
+        raise InputError(f"--workspace {shown(workspace_id)} has no agent with durable memories; check the name")
     if agent_id is None:
         return of_workspace
     if Scope(workspace_id, agent_id) not in owners:
         known = shown(", ".join(one.agent_id for one in of_workspace))
         raise InputError(
-            f"--agent {shown(agent_id)} of workspace {workspace_id} keeps no durable memories; those that do: {known}"
+            f"--agent {shown(agent_id)} of workspace {workspace_id} has no durable memories; agents that do: {known}"
         )
     return [Scope(workspace_id, agent_id)]
 
@@ -292,22 +288,20 @@ def _record(done: ConsolidationReport, dry_run: bool) -> dict[str, Any]:
     }
 
 
-# The command that shows and replaces what is configured.
-
-
 @cli.command()
-@click.option("--workspace", "workspace_id", help="Show what holds for this workspace's agent.")
+@click.option("--workspace", "workspace_id", help="With --agent: show the effective settings of that agent.")
 @click.option("--agent", "agent_id", help="The agent.")
-@click.option("--put", "file", type=click.Path(path_type=Path), help="Check FILE and make it the lake's configuration.")
-@click.option("--example", is_flag=True, help="Print a configuration to start from, with every key explained.")
+@click.option("--put", "file", type=click.Path(path_type=Path), help="Validate FILE and store it as the configuration.")
+@click.option("--example", is_flag=True, help="Print an example configuration that explains every key.")
 @common
 def config(
     workspace_id: str | None, agent_id: str | None, file: Path | None, example: bool, root: str | None, as_json: bool
 ) -> None:
-    """Show, check or replace config/workspaces.yaml of the lake: models, prompts, keys and budgets.
+    """Show, validate or replace the lake's configuration.
 
-    Without options the file is checked and shown. With --workspace and --agent: what holds for that agent, after
-    everything it inherits. Keys of providers are named by where they are found (env:NAME, file:/path), never written.
+    The file config/workspaces.yaml sets models, prompts, keys and budgets. Without options, validate and print it. With
+    --workspace and --agent, print that agent's settings including inherited ones. API keys are references (env:NAME,
+    file:/path), never literal values.
     """
     from memory_pipeline.configuration import EXAMPLE
     from memory_pipeline.domain.conversations import Scope
@@ -319,11 +313,11 @@ def config(
     lake = lake_of(settings_of(root), must_exist=file is None)
     if file is not None:
         lake.put_configuration(file)
-        click.echo(to_json({"written": lake.storage.locate(CONFIGURATION)}) if as_json else f"{file} is in use now")
+        click.echo(to_json({"written": lake.storage.locate(CONFIGURATION)}) if as_json else f"{file} is now in use")
         return
     configuration = lake.configuration()
     if (workspace_id is None) != (agent_id is None):
-        raise InputError("--workspace and --agent go together; give both, or neither for the file as it is")
+        raise InputError("--workspace and --agent go together; give both, or neither to print the file")
     if workspace_id is not None and agent_id is not None:
         click.echo(to_json(configuration.describe(Scope(workspace_id, agent_id))))
         return
@@ -331,5 +325,5 @@ def config(
     if as_json:
         click.echo(to_json({"source": configuration.source, "text": text, "uses_models": configuration.uses_models}))
     else:
-        missing = f"# {configuration.source} does not exist: all is deterministic; --example shows what can be set"
+        missing = f"# {configuration.source} does not exist: deterministic models are used; --example prints a template"
         click.echo(text or missing, nl=not text.endswith("\n"))

@@ -1,4 +1,4 @@
-"""Commands that read memory: by search, and by lineage."""
+"""Commands that read memory: search, recall, inject and expand."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def filter_options(command: Command) -> Command:
-    """Add what limits a search, besides ages."""
+    """Add the filters of a search, except ages and kinds."""
     for option in reversed(
         [
-            click.option("--since", type=Day(), metavar="DATE", help="The oldest memory wanted, instead of an age."),
-            click.option("--until", type=Day(), metavar="DATE", help="The newest memory wanted (included)."),
-            click.option("--person", help="Who said it or is named in it; one word of the name is enough."),
-            click.option("--tag", help="A tag of the conversation that a fact comes from."),
-            click.option("--min-importance", "minimum_importance", type=float, help="0 to 1."),
+            click.option("--since", type=Day(), metavar="DATE", help="Earliest date; replaces the maximum age."),
+            click.option("--until", type=Day(), metavar="DATE", help="Latest date (included)."),
+            click.option("--person", help="Speaker or person mentioned; one word of the name is enough."),
+            click.option("--tag", help="Tag of the conversation."),
+            click.option("--min-importance", "minimum_importance", type=float, help="Minimum importance, 0 to 1."),
         ]
     ):
         command = option(command)
@@ -40,17 +40,17 @@ def filter_options(command: Command) -> Command:
     default="working",
     show_default=True,
     type=click.Choice([grain.value for grain in Grain]),
-    help="What to search.",
+    help="Grain to search.",
 )
-@click.option("--min-days-ago", default=0.0, show_default=True, help="Age of the newest memory wanted.")
-@click.option("--max-days-ago", default=365.0, show_default=True, help="Age of the oldest memory wanted.")
+@click.option("--min-days-ago", default=0.0, show_default=True, help="Minimum age in days.")
+@click.option("--max-days-ago", default=365.0, show_default=True, help="Maximum age in days.")
 @filter_options
 @click.option("--kind", type=click.Choice([kind.value for kind in FactKind]), help="Kind of fact.")
-@click.option("--conversation", "conversation_id", help="The conversation that a fact comes from.")
-@click.option("--max-results", default=10, show_default=True, help="1 to 100.")
-@click.option("--offset", default=0, show_default=True, help="Results to leave out: 10 shows the second page of 10.")
-@click.option("--explain", is_flag=True, help="Show what each score is made of.")
-@click.option("--full", is_flag=True, help="Show summaries whole.")
+@click.option("--conversation", "conversation_id", help="Id of the conversation.")
+@click.option("--max-results", default=10, show_default=True, help="Maximum number of results, 1 to 100.")
+@click.option("--offset", default=0, show_default=True, help="Results to skip, e.g. 10 for the second page of 10.")
+@click.option("--explain", is_flag=True, help="Show the parts of each score.")
+@click.option("--full", is_flag=True, help="Show all lines of summaries.")
 @now_option
 @common
 def search(
@@ -64,10 +64,10 @@ def search(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Search an agent's memory for QUERY, or show the newest of it.
+    """Search an agent's memory for QUERY. Without QUERY, show the newest entries.
 
-    All filters that are given must be fulfilled. A summary's age counts from the end of its period. What was written a
-    moment ago is found too.
+    Results match all given filters. The age of a summary counts from the end of its period. Messages that the pipeline
+    has not processed yet are found too.
     """
     reader = reader_of(lake_of(settings_of(root)), workspace_id, agent_id)
     grain = options["grain"]
@@ -81,11 +81,11 @@ def search(
             "\n".join(hit_lines(hits, None if full else query, lines=None if full else 5, first=hits.offset + 1))
         )
         if hits.offset + len(hits) < hits.total:
-            click.echo(f"… of {hits.total:,} memories; --offset {hits.offset + len(hits)} shows the next", err=True)
+            click.echo(f"… of {hits.total:,} memories; see the next with --offset {hits.offset + len(hits)}", err=True)
     else:
         click.echo(
-            f"nothing in {grain} memory of {workspace_id}/{agent_id} that passes, of {hits.total:,} memories; "
-            "--max-days-ago widens the range, `memory-pipeline status` tells what there is",
+            f"no results in {grain} memory of {workspace_id}/{agent_id}, {hits.total:,} memories in all; "
+            "raise --max-days-ago, or list what exists with `memory-pipeline status`",
             err=True,
         )
 
@@ -93,14 +93,14 @@ def search(
 @cli.command()
 @click.argument("query")
 @scope_options
-@click.option("--max-tokens", default=1_000, show_default=True, help="What the answer may take, at 4 bytes a token.")
+@click.option("--max-tokens", default=1_000, show_default=True, help="Token budget, at 4 bytes a token.")
 @filter_options
 @now_option
 @common
 def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool, **options: Any) -> None:
-    """Tell what all grains together remember of QUERY, within a budget of tokens and without telling anything twice.
+    """Collect memory about QUERY for a prompt. Reads all grains, within a token budget and without repetition.
 
-    This is what an agent puts into its prompt. Facts come first; points of summaries tell of what only they remember.
+    Facts come first. Points of summaries are added if no fact covers them.
     """
     found = reader_of(lake_of(settings_of(root)), workspace_id, agent_id).recall(query, **options)
     if as_json:
@@ -109,7 +109,7 @@ def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_js
         click.echo(plain(str(found)))
     else:
         click.echo(
-            f"{workspace_id}/{agent_id} remembers nothing; `memory-pipeline status` tells what there is", err=True
+            f"no memory of {workspace_id}/{agent_id} matches; list what exists with `memory-pipeline status`", err=True
         )
 
 
@@ -120,12 +120,16 @@ def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_js
     "documents",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A text file whose content takes part; may be given several times, best first.",
+    help="A text file to include; may be repeated, most relevant first.",
 )
 @scope_options
-@click.option("--max-results", type=int, help="Most things, 1 to 50; the configuration's if not given, 5 by default.")
-@click.option("--max-tokens", type=int, help="What the block may take, at 4 bytes a token; likewise, 1,000.")
-@click.option("--speaker", help='Who asks: what "I" means.')
+@click.option(
+    "--max-results", type=int, help="Maximum number of items, 1 to 50. [default: the configuration's, else 5]"
+)
+@click.option(
+    "--max-tokens", type=int, help="Token budget, at 4 bytes a token. [default: the configuration's, else 1000]"
+)
+@click.option("--speaker", help='Name of the speaker, to resolve "I".')
 @now_option
 @common
 def inject(
@@ -137,15 +141,15 @@ def inject(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print what to put before a model with PROMPT: memories, summaries, facts of the graph, and documents.
+    """Print a block of context for PROMPT. It contains memories, summaries, graph facts and documents.
 
-    The block is marked as recalled, so that it is dropped when it is written back with a conversation. `injection` in
-    config/workspaces.yaml sets its size and what helps to choose (`memory-pipeline config --example`).
+    The block is marked as recalled: if it comes back in a conversation, ingestion drops it. Set its size and the
+    selection under `injection` in config/workspaces.yaml (see `memory-pipeline config --example`).
     """
     try:
         snippets = [{"id": str(file), "content": file.read_text(encoding="utf-8")} for file in documents]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--document cannot be read: {error}") from None
+        raise InputError(f"--document cannot be read: {error}; give a readable UTF-8 text file") from None
     reader = reader_of(lake_of(settings_of(root)), workspace_id, agent_id)
     known = reader.inject_knowledge(prompt, snippets, **options)
     if as_json:
@@ -153,10 +157,10 @@ def inject(
         click.echo(to_json({**record, "troubles": known.troubles, "parts": known.parts}))
         return
     click.echo(
-        plain(known.block) if known.parts else f"{workspace_id}/{agent_id} knows nothing of it", err=not known.parts
+        plain(known.block) if known.parts else f"no memory of {workspace_id}/{agent_id} matches", err=not known.parts
     )
     for source, reason in known.troubles.items():
-        click.echo(f"{source} did not help: {reason}", err=True)
+        click.echo(f"{source} failed and was skipped: {reason}", err=True)
 
 
 @cli.command()
@@ -164,9 +168,9 @@ def inject(
 @scope_options
 @common
 def expand(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002
-    """Walk from a summary or a fact (its ID, as search prints it) down to the messages that it rests on.
+    """Show the sources of a summary or fact. ID is the id that search prints; the output ends with the messages.
 
-    ID#3 follows the summary's point 3 alone; points count from 0.
+    ID#3 follows only point 3 of a summary; points count from 0.
     """
     node = reader_of(lake_of(settings_of(root)), workspace_id, agent_id).expand(id)
     click.echo(to_json(node) if as_json else "\n".join(node.lines()))

@@ -1,4 +1,4 @@
-"""The command that rebuilds what is damaged."""
+"""The command `repair`."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.option("--dry-run", is_flag=True, help="Print what is damaged and what would become of it; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the damage and what would be rebuilt; change nothing.")
 @now_option
 @common
 def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Rebuild what is damaged from the records that are left.
+    """Rebuild damaged files from the remaining records.
 
-    Reads the whole lake. Files that are missing or cannot be read, lost index tables and partitions that do not pass
-    `memory-pipeline check` are made again, with the rows that they held. Records that nothing can be made from, such as
-    messages, are named and left as they are: put their files back from a copy of the lake, and repair it again.
+    Reads the whole lake. Rebuilds missing and unreadable files, lost index tables, and partitions that fail
+    `memory-pipeline check`, with the same rows. Messages and other source records cannot be rebuilt: their files are
+    listed as lost and left alone. Restore them from a backup and run `repair` again.
 
     Safe to repeat and to interrupt.
 
     \b
-    Exit code: 0 nothing is damaged any more
-               1 something is lost, or, with --dry-run, something is damaged
-               2 the command was not understood, or there is no lake
+    Exit code: 0 no damage is left
+               1 something is lost or still damaged, or a step failed; with --dry-run, something is damaged
+               2 invalid arguments, or the lake does not exist
     """
     from memory_pipeline.steps.repair import find_damage
 
@@ -48,14 +48,14 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
     lake = lake_of(settings)
     found = find_damage(lake)
     if not as_json:
-        click.echo("\n".join(_lines(found, "would be rebuilt" if dry_run else "is rebuilt")))
+        click.echo("\n".join(_lines(found, "would be rebuilt" if dry_run else "rebuilding")))
     left, errors = found, list[str]()
     if not dry_run:
         show_progress(quiet=as_json)
         errors = _repaired(lake, settings, models_of(lake), now or datetime.now(UTC), found)
         left = find_damage(lake_of(settings))
         if not as_json:
-            click.echo("\n".join([*_lines(left, "is still damaged"), *(plain(f"not made: {each}") for each in errors)]))
+            click.echo("\n".join([*_lines(left, "still damaged"), *(plain(f"failed: {each}") for each in errors)]))
     if as_json:
         records = {"found": [asdict(each) for each in found], "left": [asdict(each) for each in left]}
         click.echo(to_json({"dry_run": dry_run, **records, "not_made": errors}))
@@ -64,7 +64,7 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
 
 
 def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, found: Sequence[Damage]) -> list[str]:
-    """Rebuild what was found, make what is pending then and what does not pass its checks; return what failed."""
+    """Rebuild the damage, run what is pending, recompute what fails its checks. Return the errors."""
     from memory_pipeline.checks import CheckContext, all_checks, run_checks
     from memory_pipeline.defs.in_process import run_all
     from memory_pipeline.lake.tables.ledger import index_asset, table_asset
@@ -76,11 +76,11 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
         rebuild(lake, models, lake.start, found)
     with _noted(errors):
         _exhaust(run_all(lake, settings, models, now))
-    checks = [check for check in all_checks() if check.name in _MADE_AGAIN]
+    checks = [check for check in all_checks() if check.name in _FIXED_BY_RECOMPUTING]
     failing = {finding.check.asset for finding in run_checks(CheckContext(lake, now), checks) if finding.is_error}
     for grain in Grain:
         if failing & {table_asset(grain), index_asset(grain), *(_OF_HOURS if grain is Grain.WORKING else ())}:
-            # All of them: to make again what is right changes nothing.
+            # All periods: recomputing a correct one changes nothing.
             periods = [Period(grain, key) for key in lake.ledger.entries(table_asset(grain))]
             with _noted(errors):
                 _exhaust(materialize(lake, models, grain, periods))
@@ -92,7 +92,7 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
 
 @contextmanager
 def _noted(errors: list[str]) -> Iterator[None]:
-    """Note an error of the lake, and go on: what comes next may still be made."""
+    """Collect an error of the lake and continue: later steps may still succeed."""
     try:
         yield
     except LakeError as error:
@@ -104,9 +104,11 @@ def _exhaust(events: Iterable[object]) -> None:
         pass
 
 
-#: Checks of what making partitions again puts right.
-_MADE_AGAIN = frozenset({"unique_ids", "unique_operation_ids", "orphaned_sources", "index_level", "empty_summaries"})
-#: What is made with the hours, beside facts and their index.
+#: Checks that recomputing partitions can fix.
+_FIXED_BY_RECOMPUTING = frozenset(
+    {"unique_ids", "unique_operation_ids", "orphaned_sources", "index_level", "empty_summaries"}
+)
+#: Assets computed with the hours, besides facts and their index.
 _OF_HOURS = ("graph_facts", "durable_memories")
 
 

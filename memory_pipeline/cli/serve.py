@@ -15,25 +15,28 @@ from memory_pipeline.cli.common import cli, common, lake_of, reader_of, scope_op
 
 @cli.command()
 @scope_options
-@click.option("--allow-writing", is_flag=True, help="Let the client add memories, and change the graph.")
+@click.option("--allow-writing", is_flag=True, help="Let the client change memories and the graph.")
 @click.option(
-    "--max-tokens", default=2_000, show_default=True, help="What one answer may take, at 4 bytes a token; from 200."
+    "--max-tokens",
+    default=2_000,
+    show_default=True,
+    help="Token budget of one answer, at 4 bytes a token; at least 200.",
 )
 @common
 def mcp(
     workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, root: str | None, as_json: bool
 ) -> None:
-    """Serve one agent's memory to an MCP client, on standard input and output.
+    """Serve one agent's memory to an MCP client. The transport is standard input and output.
 
     Tools: search_memories, recall_memory, search_archive, get_memory, graph_facts, list_summaries; with --allow-writing
     also add_memory, update_memory, delete_memory, add_fact and delete_fact. Resources: memory://hot-index, and
-    summaries as memory://summaries/weekly/2024-W03. In the settings of a client:
+    summaries such as memory://summaries/weekly/2024-W03. Configuration of a client:
 
     \b
     {"mcpServers": {"memory": {"command": "memory-pipeline",
                                "args": ["mcp", "--root", "/data/lake", "--workspace", "acme", "--agent", "support"]}}}
 
-    It ends when the client leaves. What it reports goes to standard error.
+    The server exits when the client disconnects. It logs to standard error.
     """
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.tools.mcp import MemoryServer
@@ -47,9 +50,9 @@ def mcp(
     writer = MemoryWriter(lake, Scope(workspace_id, agent_id)) if allow_writing else None
     server = MemoryServer(Access(reader, writer, max_tokens=max_tokens), version("memory-pipeline"))
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="memory-pipeline: %(message)s")
-    # A line of input that is waited for cannot be interrupted otherwise; nothing is lost.
+    # A blocked read of standard input cannot be interrupted otherwise. Nothing is lost.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not server.serve():
-        # Python would wait for the thread of a call whose answer nobody reads.
+        # Python would wait for the thread of a call that no client waits for.
         sys.stderr.flush()
         os._exit(0)

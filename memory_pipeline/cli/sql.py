@@ -1,4 +1,4 @@
-"""The command that shows and runs the SQL of dbt_like_sql."""
+"""The command `sql`, which shows and runs the models of dbt_like_sql."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @cli.command()
 @click.argument("model", required=False)
-@click.option("--run", "is_run", is_flag=True, help="Run MODEL over the lake and print its rows.")
-@click.option("--lineage", is_flag=True, help="Print which columns of the lake and of marts each column comes from.")
-@click.option("--dag", is_flag=True, help="Print what reads what, in the order in which it is made: for MODEL, or all.")
-@click.option("--build", is_flag=True, help="Make the mart MODEL, and those that it reads, below marts/ of the lake.")
-@click.option("--full", is_flag=True, help="With --build: make all of it, not only the months that have changed.")
+@click.option("--run", "is_run", is_flag=True, help="Run MODEL on the lake and print its rows.")
+@click.option("--lineage", is_flag=True, help="Print the source columns of each column.")
+@click.option("--dag", is_flag=True, help="Print dependencies in build order, of MODEL or of all models.")
+@click.option("--build", is_flag=True, help="Build the mart MODEL and the marts it reads, in the lake's marts/.")
+@click.option("--full", is_flag=True, help="With --build: rebuild all months, not only those that changed.")
 @common
 def sql(
     model: str | None,
@@ -34,16 +34,16 @@ def sql(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Print a MODEL of dbt_like_sql: what it says of itself, and its SQL. Without one, list them.
+    """Print the SQL of a MODEL of dbt_like_sql. Without MODEL, list all models.
 
     \b
-    memory-pipeline sql                           what there is
-    memory-pipeline sql memory_growth             the SQL
-    memory-pipeline sql memory_growth --run       the rows
-    memory-pipeline sql growth_adds_up --run      a test: the rows that should not be
+    memory-pipeline sql                           list the models
+    memory-pipeline sql memory_growth             print the SQL of a mart
+    memory-pipeline sql memory_growth --run       print its rows
+    memory-pipeline sql growth_adds_up --run      run a test: prints the rows that violate it
 
-    Staging models stand over the tables of the lake, marts over these, and tests over both. A mart's rows are those
-    of the lake as it is, whether or not it was made before.
+    Staging models read the lake's tables, marts read staging models, and tests read both. --run reads the current
+    lake, whether or not the mart was built.
     """
     from memory_pipeline.analytics import Warehouse, columns_of, read_catalog
 
@@ -51,15 +51,15 @@ def sql(
         name for name, given in (("--run", is_run), ("--lineage", lineage), ("--dag", dag), ("--build", build)) if given
     ]
     if len(chosen) > 1:
-        raise InputError(f"{' and '.join(chosen)} do not go together")
+        raise InputError(f"{' and '.join(chosen)} do not go together; give one of them")
     if full and not build:
-        raise InputError("--full goes with --build")
+        raise InputError("--full needs --build; add it, or leave out --full")
     known = read_catalog()
     if dag:
         _print_order(known, model, as_json=as_json)
     elif model is None:
         if chosen:
-            raise InputError(f"{chosen[0]} needs a MODEL; there are: {', '.join(sorted(known.models))}")
+            raise InputError(f"{chosen[0]} needs a MODEL; accepted: {', '.join(sorted(known.models))}")
         _print_list(known, as_json=as_json)
     elif lineage:
         columns = columns_of(model)
@@ -70,9 +70,9 @@ def sql(
         click.echo(to_json(columns) if as_json else "\n".join(lines))
     elif build:
         built = Warehouse(lake_of(settings_of(root))).build(model, full=full)
-        parts = f"{built.months:,} months made again, " if known.model(model).incremental else ""
-        said = "changed" if built.changed else "as it was"
-        text = f"{model}: {built.rows:,} rows, {said}; {parts}{built.read:,} rows read in {built.seconds:.1f} s"
+        months = f"{built.months:,} months rebuilt, " if known.model(model).incremental else ""
+        state = "changed" if built.changed else "unchanged"
+        text = f"{model}: {built.rows:,} rows, {state}; {months}{built.read:,} rows read in {built.seconds:.1f} s"
         click.echo(to_json(built) if as_json else text)
     elif is_run:
         _print_rows(Warehouse(lake_of(settings_of(root))).query(model), as_json=as_json)

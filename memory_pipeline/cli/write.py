@@ -1,4 +1,4 @@
-"""Commands that write: conversations into the journal, files into other forms."""
+"""The commands `ingest` and `convert`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @cli.command()
 @FILES
-@click.option("--workspace", "workspace_id", help="Workspace of conversations that do not name theirs.")
-@click.option("--agent", "agent_id", help="Agent of conversations that do not name theirs.")
+@click.option("--workspace", "workspace_id", help="Workspace of conversations that name none.")
+@click.option("--agent", "agent_id", help="Agent of conversations that name none.")
 @now_option
 @common
 def ingest(
@@ -30,9 +30,9 @@ def ingest(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Write conversations from FILES into the journal.
+    """Append conversations from FILES to the journal.
 
-    A *.json file holds one conversation or a list of them, any other one conversation a line. A conversation:
+    A *.json file holds one conversation or a list of them, any other file one conversation per line. A conversation:
 
     \b
     {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",
@@ -40,13 +40,13 @@ def ingest(
      "messages": [{"id": "m1", "role": "user", "name": "Anna", "content": "I moved to Porto.",
                    "timestamp": "2024-01-15T08:03:00+01:00"}]}                     (id, name: optional)
 
-    Roles: user, assistant, system, tool. Times need their zone. What is not accepted is set aside in the lake's
-    journal/quarantine with its reason, and the rest goes on. Ingesting a file twice doubles nothing.
+    Roles: user, assistant, system, tool. Times need a time zone. Invalid records are moved to the lake's
+    journal/quarantine with a reason, and ingestion continues. Ingesting a file twice adds no duplicates.
 
     \b
-    Exit code: 0 something of each file was accepted, or known already
+    Exit code: 0 each file has records that were accepted or already known
                1 all records of a file were set aside
-               2 the command was not understood, or a file cannot be read
+               2 invalid arguments, or a file cannot be read
     """
     from memory_pipeline.domain.conversations import Admission
     from memory_pipeline.writer.files import ingest_file
@@ -63,14 +63,12 @@ def ingest(
             continue
         click.echo(
             f"{path}: {result.messages:,} new messages of {result.conversations:,} conversations, in "
-            f"{result.files:,} journal files; {result.known:,} known already; {result.rejections:,} records set aside"
+            f"{result.files:,} journal files; {result.known:,} already known; {result.rejections:,} records set aside"
         )
         if result.recalled:
-            click.echo(f"  recalled memory dropped from {result.recalled:,} messages: nobody has said it")
+            click.echo(f"  recalled text dropped from {result.recalled:,} messages")
         if result.forgotten:
-            click.echo(
-                f"  {result.forgotten:,} messages or records were forgotten since they were said, and are not taken"
-            )
+            click.echo(f"  {result.forgotten:,} messages or records dropped: they were erased before")
         for rejection in result.rejected:
             click.echo(f"  set aside: {rejection.where}: {rejection.reason}", err=True)
         if result.rejections > len(result.rejected):
@@ -78,7 +76,7 @@ def ingest(
             click.echo(f"  … and {more:,} more, in {lake.storage.locate('journal/quarantine')}", err=True)
         if result.ignored_keys:
             keys = ", ".join(f"{key} ({count:,}×)" for key, count in result.ignored_keys.most_common(8))
-            click.echo(f"  keys that memory has no place for, ignored: {keys}", err=True)
+            click.echo(f"  unknown keys, ignored: {keys}", err=True)
     if as_json:
         click.echo(to_json(results))
     if any(result.is_refused for result in results.values()):
@@ -91,7 +89,7 @@ def _report_batches(path: Path) -> Callable[[Any], None]:
 
 @cli.group()
 def convert() -> None:
-    """Turn other formats into conversations, as JSONL on standard output."""
+    """Convert other formats to conversations. Prints JSONL."""
 
 
 @convert.command()
@@ -99,12 +97,12 @@ def convert() -> None:
 @click.option(
     "--workspace", "workspace_id", default="locomo", show_default=True, help="Workspace of the conversations."
 )
-@click.option("--agent", "agent_id", help="Their agent; each file's name if not given.")
+@click.option("--agent", "agent_id", help="Agent of the conversations. [default: the file's name]")
 @common
 def locomo(files: tuple[Path, ...], workspace_id: str, agent_id: str | None, root: str | None, as_json: bool) -> None:
-    """Convert FILES in LoCoMo's format (Maharana et al., ACL 2024). The output is JSON lines with or without --json.
+    """Convert FILES in LoCoMo's format (Maharana et al., ACL 2024) to JSONL, with or without --json.
 
-    Both people become users with their names; a turn's time is its talk's, plus a minute for each turn before it.
+    Both speakers become users with their names. A turn's time is its session's time plus a minute per earlier turn.
     """
     import json
 

@@ -1,1 +1,1 @@
-"""What Dagster sees: partitions, resources, assets, sensors and automation. No logic of memory lives here."""
+"""Dagster definitions: partitions, resources, assets, jobs, schedules and sensors. Pipeline logic is in `steps`."""

@@ -1,7 +1,7 @@
-"""Runs the assets in this process, without a daemon: what `memory-pipeline run` and `make demo` do.
+"""Run the assets in this process, without a daemon, for `memory-pipeline run` and `make demo`.
 
-What is to be done comes from the journal and the ledger (:mod:`memory_pipeline.steps.scheduling.planner`), grain by
-grain from fine to coarse, so that each sees what the one below it has just made.
+The journal and the ledger say what is pending (:mod:`memory_pipeline.steps.scheduling.planner`). Grains run from fine
+to coarse, so that each sees the output of the finer one.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 
 _MOMENT = timedelta(microseconds=1)
-#: What is added up over the partitions of a grain's table.
+#: Metadata summed over the partitions of a grain's table.
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
-#: Says of a run what it made.
+#: Tag of a run: what it computes. The job's name does not say it.
 _MADE = "memory_pipeline/made"
-#: Dagster's own log goes to its event log. What went wrong is raised, so it is not printed as well.
+#: Errors are raised and are in Dagster's event log, so they are not printed as well.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -47,19 +47,19 @@ def run_all(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
 ) -> Iterator[Grain | RunResult | ConsolidationReport]:
-    """Make what is pending as of `now`, or every closed period with a moment in `between`.
+    """Process what is pending as of `now`, or every closed period that overlaps `between`.
 
-    Yields each grain before it is made and what came of it afterwards; in the end what the upkeep of durable memories
-    did, if a night was to be made. Uses the Dagster instance of ``DAGSTER_HOME`` if that is set, so that
-    ``dagster dev`` shows the runs, else one that is forgotten.
+    Yields each grain before it runs and its result afterwards, then the report of consolidation if a day was pending.
+    Uses the Dagster instance of ``DAGSTER_HOME`` if that is set, so that ``dagster dev`` shows the runs, else an
+    ephemeral one.
 
-    Partitions that cannot be made, because a file is damaged or what was made is wrong, keep no others from being made,
-    but for the coarser ones above them; nor do marts keep memory from being made. Whatever else a step raises comes
-    through at once. What was made stands, and the next run goes on from there.
+    A damaged or invalid partition is skipped together with the coarser ones above it; all others and the marts still
+    run, and the first such error is raised at the end. Other errors are raised at once. Finished partitions stay, and
+    the next run continues from there.
 
     Raises:
-        QualityError: what was made of some partitions is wrong.
-        DamagedError: some partitions, or what they are made from, cannot be read.
+        QualityError: rows of some partitions are invalid.
+        DamagedError: some partitions or their sources cannot be read.
     """
     partitions = Partitions(lake.start, lake.calendar)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
@@ -117,24 +117,14 @@ def keep_nights(
     resource: LakeResource,
     instance: dg.DagsterInstance,
 ) -> ConsolidationReport:
-    """Make nights of upkeep; through Dagster, with two events for each night, only where somebody can see them.
-
-    Args:
-        lake: where.
-        settings: whether Dagster keeps what it is told, and when the memory begins.
-        models: what embeds, and helps to keep in order.
-        nights: days that have ended.
-        partitions: of the deployment.
-        resource: the lake, for Dagster.
-        instance: keeps the runs.
-    """
+    """Consolidate days that have ended. Dagster is used, with two events per day, only if it stores the run."""
     if not settings.has_dagster_home:
         return consolidate(lake, models, nights, lake.start)
-    told: list[ConsolidationReport] = []
-    assets = upkeep_assets(models, partitions, lake.calendar, lake.start, told.append)
+    reports: list[ConsolidationReport] = []
+    assets = upkeep_assets(models, partitions, lake.calendar, lake.start, reports.append)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
     _run("upkeep", [assets], resource, instance, config)
-    return told[0]
+    return reports[0]
 
 
 def _run(
@@ -145,20 +135,20 @@ def _run(
     config: dict[str, Any],
     raised: Sequence[Exception] | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Run assets; what is `raised` of partitions alone is left to the caller, all else comes through."""
+    """Run assets. Errors of single partitions stay in `raised` for the caller; all others are raised."""
     result = dg.materialize(
         assets,
         resources={"memory": resource},
         instance=instance,
         run_config={**config, **_QUIET},
-        tags={_MADE: what},  # the job's name tells nothing
+        tags={_MADE: what},
         raise_on_error=raised is None,
     )
     for error in raised or ():
         if not isinstance(error, QualityError | DamagedError):
             raise error
     if not result.success and not raised:
-        raise dg.Failure(f"the run that makes {what} failed: {result.get_failed_step_keys()}", allow_retries=False)
+        raise dg.Failure(f"the run of {what} failed in steps {result.get_failed_step_keys()}", allow_retries=False)
     return result
 
 

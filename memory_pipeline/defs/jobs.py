@@ -1,7 +1,7 @@
 """Jobs and schedules: retention, housekeeping, consolidation and checks.
 
-Dagster cannot wipe single partitions. So rows are deleted in the lake, whose marks tell that they have expired, and
-what went is reported as an observation: a materialization would say that something was made.
+Dagster cannot wipe single partitions. So rows are deleted in the lake, which marks them as expired, and deletions are
+reported as observations: a materialization would claim that data was written.
 """
 
 # No `from __future__ import annotations` in this module: Dagster resolves the annotations of resources at run time.
@@ -28,9 +28,9 @@ from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import journal_hours
 from memory_pipeline.steps.scheduling.request_log import blocks
 
-#: In the night; the marts of the next day no longer hold what went.
+#: Before the daily marts, which then no longer contain the deleted rows.
 _RETENTION_SCHEDULE = "40 3 * * *"
-#: Of each asset, so many partitions at most are reported one by one, the newest; each is an event in Dagster's storage.
+#: Maximum number of partitions per asset with an observation, the newest; each is an event in Dagster's storage.
 _MOST_OBSERVED = 200
 
 
@@ -42,18 +42,18 @@ _SCHEMA = dg.TableSchema(
 )
 
 
-#: Of what leaves the disk, by kind.
+#: Deleted files by kind.
 _KINDS = dg.TableSchema(
     [dg.TableColumn("kind", "string"), dg.TableColumn("files", "int"), dg.TableColumn("bytes", "int")]
 )
 
 
 class RetentionConfig(dg.Config):
-    """How a run of retention deletes.
+    """Options of the op that deletes expired memory.
 
     Attributes:
-        dry_run: only report what would go.
-        grace_minutes: how long files stay that other programs may be reading.
+        dry_run: only report what would be deleted.
+        grace_minutes: how long replaced files stay, for other programs that may read them.
     """
 
     dry_run: bool = False
@@ -61,11 +61,11 @@ class RetentionConfig(dg.Config):
 
 
 class VacuumConfig(dg.Config):
-    """How a run deletes files.
+    """Options of the op that deletes unused files.
 
     Attributes:
-        dry_run: only report what would go; compact nothing.
-        older_than_minutes: how long ago a file was replaced at least.
+        dry_run: only report what would be deleted; compact nothing.
+        older_than_minutes: minimum time since a file was replaced.
     """
 
     dry_run: bool = False
@@ -73,11 +73,11 @@ class VacuumConfig(dg.Config):
 
 
 def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
-    """Return the job that deletes what is older than its workspace keeps it, and files that nothing needs."""
+    """Return the job that deletes expired memory and unused files."""
 
     @dg.op(
         name="expire",
-        description="Deletes what is older than `retention` in config/workspaces.yaml keeps it.",
+        description="Deletes memory that is past `retention` in config/workspaces.yaml.",
         pool=AGENTS_POOL,  # it rewrites hours and graphs
     )
     def expire_op(context: dg.OpExecutionContext, config: RetentionConfig, memory: LakeResource) -> None:
@@ -100,8 +100,8 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
 
     @dg.op(
         name="vacuum",
-        description="Deletes files of old versions and of killed processes; compacts the index where files pile up.",
-        pool=AGENTS_POOL,  # it writes what hours write
+        description="Deletes files of old versions and of killed processes, and compacts small files of the index.",
+        pool=AGENTS_POOL,  # it writes the tables of hours
     )
     def vacuum_op(context: dg.OpExecutionContext, config: VacuumConfig, memory: LakeResource) -> None:
         age = timedelta(minutes=config.older_than_minutes)
@@ -124,27 +124,27 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
     @dg.job(
         name="expire_memory",
         description=(
-            "Deletes memory that is older than its workspace keeps it, and nothing that its parent needs yet; and, "
-            "whatever is set of that, files that nothing needs any more."
+            "Deletes memory that is past its workspace's retention and that its parent no longer needs. Also deletes "
+            "unused files, with or without retention."
         ),
         executor_def=dg.in_process_executor,
     )
     def expire_memory() -> None:
         expire_op()
-        vacuum_op()  # not after it: a configuration that is not accepted stops only what needs it
+        vacuum_op()  # independent, so that an invalid configuration does not stop it
 
     return expire_memory
 
 
 def retention_schedule(job: dg.JobDefinition, timezone: str) -> dg.ScheduleDefinition:
-    """Return the schedule of :func:`retention_job`: every night."""
+    """Return the nightly schedule of :func:`retention_job`."""
     return dg.ScheduleDefinition(
         name="expire_memory_nightly",
         job=job,
         cron_schedule=_RETENTION_SCHEDULE,
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Every night; without `retention` in the configuration only files of old versions go.",
+        description="Every night. Without `retention` in the configuration, only old files are deleted.",
     )
 
 
@@ -173,10 +173,7 @@ def _observations(done: Expiration, partitions: Partitions) -> Iterator[dg.Asset
             yield dg.AssetObservation(asset, partition=partitions.key(period), metadata={"expired": rows})
 
 
-# The job and the schedule of the nightly upkeep: the nights that the ledger says are pending.
-
-
-#: After the last hour of the day has been made, and before the summaries of the day are looked at.
+#: After the last hour of the day, and before the day's summaries are due.
 _CONSOLIDATION_SCHEDULE = "40 0 * * *"
 
 
@@ -187,19 +184,20 @@ def upkeep_schedule(
     timezone: str,
     clock: Callable[[], datetime] = utc_now,
 ) -> dg.ScheduleDefinition:
-    """Return the schedule that asks each night for the nights that are pending: new, with late events, or failed.
+    """Return the nightly schedule of consolidation, which requests pending days: new, with late data, or failed.
 
     Args:
-        assets: of the upkeep.
-        partitions: of the deployment.
+        assets: the assets of consolidation.
+        partitions: translates periods to partition keys.
         start: the first day of the memory.
-        timezone: in which days begin.
-        clock: tells the time, UTC.
+        timezone: time zone in which days begin.
+        clock: returns the current time in UTC.
     """
     job = dg.define_asset_job(
         "keep_memories_nightly",
         selection=dg.AssetSelection.assets(*assets.keys).without_checks(),
-        description="Keeps durable memories in order: promotes, merges, supersedes, cools, chooses the hot index.",
+        description="Consolidates durable memories: merges duplicates, resolves contradictions, archives stale ones, "
+        "and chooses the hot index.",
     )
 
     @dg.schedule(
@@ -208,50 +206,42 @@ def upkeep_schedule(
         cron_schedule=_CONSOLIDATION_SCHEDULE,
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Every night: asks for the nights of upkeep that are pending.",
+        description="Every night: requests the pending days of consolidation.",
     )
     def nightly(memory: LakeResource) -> dg.RunRequest | dg.SkipReason:
         now, lake = clock(), memory.lake
         nights = pending_nights(lake, start, now)
         if not nights:
             unloaded = len(journal_hours(lake, start, now))
-            waits = f"; {unloaded:,} hours wait for the journal sensor, and their nights come after them"
-            return dg.SkipReason(f"no night is pending{waits if unloaded else ''}")
+            waits = f"; {unloaded:,} hours wait for the journal sensor, their days follow"
+            return dg.SkipReason(f"no day is pending{waits if unloaded else ''}")
         key = f"upkeep {nights[-1]} {digest([night.key for night in nights], now.isoformat())[:8]}"
         if len(list(blocks(nights))) == 1:
             tags = {RANGE_START: partitions.key(nights[0]), RANGE_END: partitions.key(nights[-1])}
             return dg.RunRequest(run_key=key, tags=tags)
         config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
-        # As in requests.py: Dagster wants a partition, whatever the configuration lists.
+        # As in run_requests.py: Dagster needs a partition even if the run config lists the periods.
         return dg.RunRequest(run_key=key, run_config=config, tags={PARTITION: partitions.key(nights[-1])})
 
     return nightly
 
 
-# The checks of :mod:`memory_pipeline.checks` as asset checks: run from the UI, by a schedule, and with marts.
+# Asset checks run from the UI, by a schedule, and with marts. A check reads all partitions of an asset, so runs of
+# partitions leave checks out; steps/validation.py validates their rows before they are written.
 #
-# A check looks at all that an asset holds, and its status in the UI says so. A run that makes partitions says nothing
-# of
-# the others: it reports partition by partition and gives checks no input, so Dagster leaves them out of it. What it
-# makes is looked at then and there (:mod:`memory_pipeline.steps.validation`).
-#
-# The checks of hours are on an asset of their own, ``working_memory``, which has no partitions. When an asset is
-# backfilled, Dagster plans its checks too, even if the run leaves them out, and stores a row for each check and
-# partition before the run starts. For a year of hours these were 228,000 rows, 480 MB and 50 CPU seconds on SQLite.
+# The checks of hours are on a separate asset without partitions, ``working_memory``. When an asset is backfilled,
+# Dagster plans its checks too, even if the run leaves them out, and stores a row for each check and partition before
+# the run starts. For a year of hours these were 228,000 rows, 480 MB and 50 CPU seconds on SQLite.
 
 
-#: After the summaries of the day, the week and the month, and what has expired.
+#: After retention, and after the summaries of the day, week and month.
 _AT_FIVE = "0 5 * * *"
-#: The asset that has the checks of all assets of hours.
+#: The asset that has the checks of all hourly assets.
 WORKING_MEMORY: Final = "working_memory"
 
 
 def working_memory(hourly: Collection[dg.AssetKey]) -> dg.AssetSpec:
-    """Return the asset that has the checks of hours; nothing makes it.
-
-    Args:
-        hourly: the assets whose partitions are hours.
-    """
+    """Return the asset that has the checks of the `hourly` assets. It is never materialized."""
     return dg.AssetSpec(
         WORKING_MEMORY,
         deps=hourly,
@@ -263,7 +253,7 @@ def working_memory(hourly: Collection[dg.AssetKey]) -> dg.AssetSpec:
 
 
 def check_key(check: Check, hourly: Collection[dg.AssetKey]) -> dg.AssetCheckKey:
-    """Return the key of a check, whose name starts with the asset's where another asset has it."""
+    """Return the key of a check. Checks of hourly assets are on :data:`WORKING_MEMORY`, with the asset as a prefix."""
     asset = dg.AssetKey(check.asset)
     if asset in hourly:
         return dg.AssetCheckKey(dg.AssetKey(WORKING_MEMORY), f"{check.asset}_{check.name}")
@@ -271,23 +261,19 @@ def check_key(check: Check, hourly: Collection[dg.AssetKey]) -> dg.AssetCheckKey
 
 
 def asset_checks(hourly: Collection[dg.AssetKey]) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of all assets, those of an asset together.
-
-    Args:
-        hourly: the assets whose partitions are hours.
-    """
+    """Return the checks of all assets, one definition per asset."""
     keyed = sorted(((check_key(check, hourly), check) for check in all_checks()), key=lambda pair: pair[0].asset_key)
     return [_checks_of(asset, dict(pairs)) for asset, pairs in groupby(keyed, lambda pair: pair[0].asset_key)]
 
 
 def checks_schedule(timezone: str) -> dg.ScheduleDefinition:
-    """Return the schedule that runs all checks daily, at five in the morning of a zone."""
+    """Return the schedule that runs all checks at 05:00 in `timezone`."""
     return dg.ScheduleDefinition(
         name="checks_schedule",
         job=dg.define_asset_job(
             "check_memory",
             selection=dg.AssetSelection.all_asset_checks(),
-            description="Looks at all that memory holds. A run that fails has found something that is wrong.",
+            description="Runs all checks of memory. The run fails if a check of severity error fails.",
         ),
         cron_schedule=_AT_FIVE,
         execution_timezone=timezone,
@@ -311,7 +297,7 @@ def _checks_of(asset: dg.AssetKey, checks: dict[dg.AssetCheckKey, Check]) -> dg.
             )
             for key, check in checks.items()
         ],
-        description=f"Looks at what {name} holds.",
+        description=f"Checks of {name}.",
         can_subset=True,
     )
     def look_at(context: dg.AssetCheckExecutionContext, memory: LakeResource) -> Iterator[dg.AssetCheckResult]:

@@ -1,11 +1,10 @@
-"""Metadata of assets: columns, lineage, and previews of what was remembered.
+"""Metadata of assets: columns, lineage, and previews of content.
 
-Dagster keeps a preview in its own event log. Neither retention nor erasure reaches there: what has been forgotten or
-has expired in the lake can still be read in old events. A workspace that must not have that sets ``previews: false`` in
-the configuration, and its content never leaves the lake.
+Previews are in Dagster's event log, which retention and erasure do not reach: erased or expired content can still be
+read in old events. ``previews: false`` in the configuration keeps a workspace's content out of Dagster.
 
-Content is hostile: it must neither steer the page nor fetch anything. So it stands in indented code blocks, in which
-Markdown knows no markup at all, and nothing in a line can end one.
+Content is untrusted: it must not steer the page or fetch anything. So it is shown in indented code blocks, in which
+Markdown has no markup and which no line can end.
 """
 
 from __future__ import annotations
@@ -30,32 +29,32 @@ from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.results import PartitionResult
 
-#: Partitions of a run that get a preview, the newest of them: a backfill of years must not fill Dagster's database.
+#: Maximum number of previews of a run, of the newest partitions: a long backfill must not fill Dagster's database.
 MOST_PREVIEWS = 50
-#: Characters of a preview.
+#: Maximum characters of a preview.
 MOST_CHARACTERS = 1_500
 
-#: Agents of a preview, facts or points of each, rows of one of these, and characters of a row, which must fit on a
-#: page: a code block is not wrapped. Together they are less than a preview may have.
+#: Agents of a preview, facts or points per agent, rows per fact or point, and characters per row: code blocks are not
+#: wrapped, so a row must fit on a page. Together they stay below MOST_CHARACTERS.
 _AGENTS, _POINTS, _ROWS, _WIDTH = 3, 3, 2, 62
 _COLUMNS = ("workspace_id", "agent_id", "period", "content")
-#: They join letters and emoji; all other invisible characters go.
+#: They join letters and emoji. All other invisible characters are removed.
 _JOINERS = "\u200c\u200d"
 
 
 def with_previews(
     lake: Lake, periods: Sequence[Period], made: Iterable[PartitionResult]
 ) -> Iterator[tuple[PartitionResult, str | None]]:
-    """Yield what was made, each with the preview of its content if it has one.
+    """Yield each result with its preview, or None.
 
-    Facts and summaries have one if they changed and are among the newest that the run was asked for. They are read
-    once a batch: :func:`~memory_pipeline.steps.materialize.materialize` yields the partitions of one asset after those
-    of another.
+    Facts and summaries have a preview if they changed and are among the newest requested periods. Content is read once
+    per batch: :func:`~memory_pipeline.steps.materialize.materialize` yields the partitions of an asset one after the
+    other.
 
     Args:
-        lake: where it was made.
-        periods: what the run was asked for.
-        made: what it makes, as it is done.
+        lake: the lake that was written.
+        periods: all requested periods of the run.
+        made: results as they are yielded.
     """
     newest = set(sorted(periods, key=lambda period: period.key)[-MOST_PREVIEWS:])
     held: list[PartitionResult] = []
@@ -79,7 +78,7 @@ def _previewed(
 
 
 def previews_of(lake: Lake, periods: Sequence[Period]) -> Mapping[Period, str]:
-    """Return previews of periods of one grain, in one read; none for those without content that may be shown."""
+    """Return previews of periods of one grain, in one read. Periods without content that may be shown are left out."""
     grain = periods[0].grain
     keys = [period.key for period in periods]
     if grain is Grain.WORKING:
@@ -101,7 +100,7 @@ def previews_of(lake: Lake, periods: Sequence[Period]) -> Mapping[Period, str]:
 
 
 def _texts(grain: Grain, rows: pa.Table) -> list[str]:
-    """Return what is shown of an agent: its most important facts, or the first points of its summary."""
+    """Return an agent's most important facts, or the first points of its summary."""
     if grain is Grain.WORKING:
         order = [("importance", "descending"), ("event_at", "ascending"), ("position", "ascending")]
         best = pc.sort_indices(rows, sort_keys=order)[:_POINTS]
@@ -113,9 +112,9 @@ def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) ->
     """Return a preview, of at most :data:`MOST_CHARACTERS`.
 
     Args:
-        grain: of the partition.
-        agents: the texts of each agent that is shown, whatever stands in them.
-        total: agents that could be shown.
+        grain: grain of the partition.
+        agents: untrusted texts of each agent that is shown.
+        total: number of agents of the partition, shown or not.
     """
     what = "Most important facts" if grain is Grain.WORKING else "First points of the summaries"
     of_whom = f"{len(agents)} of {total} agents" if total > len(agents) else f"{total} agent{'s' * (total != 1)}"
@@ -131,7 +130,7 @@ def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) ->
 
 
 def _rows(text: str) -> list[str]:
-    """Return the beginning of a text without anything invisible, which could reverse or hide a part of it."""
+    """Wrap the beginning of a text. Invisible characters, which could reverse or hide parts of it, are removed."""
     some = text[: 4 * _ROWS * _WIDTH]
     printable = " ".join("".join(c if c.isprintable() or c in _JOINERS else " " for c in some).split())
     return textwrap.wrap(
@@ -145,36 +144,33 @@ def _rows(text: str) -> list[str]:
     )
 
 
-# The columns of tables and indexes, as the Dagster UI shows them.
-
-
-#: What the columns of an index hold where they do not come from the table under the same name.
+#: Descriptions of index columns that differ from the table's column of the same name.
 _OF_INDEX = {
     "id": "Id of the row, as in the table.",
-    "period": "The period's name, as in the table.",
-    "kind": "A fact's kind, or summary.",
-    "content": "The fact, beginning with its speaker, or the summary.",
-    "terms": "Words that it is found by, with its speaker's and its date's.",
-    "starts_at": "When a fact was said; when a summary's period begins.",
-    "ends_at": "When a fact was said; when a summary's period ends.",
-    "importance": "0 to 1: how much is lost if it is forgotten.",
-    "source_ids": "What it rests on: messages of a fact, facts or finer summaries of a summary.",
-    "digest": "Changes whenever anything about it changes.",
-    "vector": "Embedding of the content; unit length; none where the embedder failed.",
+    "period": "Key of the period, as in the table.",
+    "kind": "Kind of the fact, or summary.",
+    "content": "The fact, starting with its speaker, or the summary.",
+    "terms": "Search terms, including those of the speaker and the date.",
+    "starts_at": "Time of a fact, or start of a summary's period.",
+    "ends_at": "Time of a fact, or end of a summary's period.",
+    "importance": "Importance, 0 to 1.",
+    "source_ids": "Sources: messages of a fact, facts or finer summaries of a summary.",
+    "digest": "Digest of the row.",
+    "vector": "Embedding of the content, of unit length; null if the embedder failed.",
 }
-#: Names that Arrow gives to the items of lists.
+#: Arrow's names of list items.
 _ITEM = re.compile(r"\b(item|element): ")
-#: The dimension is the embedder's, which is not known before a run.
+#: The dimension depends on the embedder, which is not known before a run.
 _SIZE = re.compile(r"fixed_size_list<(.*)>\[\d+\]")
 
 
 def table_columns(spec: TableSpec) -> Mapping[str, dg.TableSchema]:
-    """Return the metadata that tells the columns of a table of the lake."""
+    """Return the column schema of a table of the lake, as asset metadata."""
     return _metadata(_column(field, field.metadata[b"comment"].decode(), field.nullable) for field in spec.schema)
 
 
 def index_columns() -> Mapping[str, dg.TableSchema]:
-    """Return the metadata that tells the columns of an index table, the same for all grains."""
+    """Return the column schema of index tables, as asset metadata. It is the same for all grains."""
     comments = {field.name: field.metadata[b"comment"].decode() for spec in (SUMMARIES, FACTS) for field in spec.schema}
     comments |= _OF_INDEX
     return _metadata(
@@ -188,30 +184,29 @@ def _metadata(columns: Iterable[dg.TableColumn]) -> Mapping[str, dg.TableSchema]
 
 
 def _column(field: pa.Field, comment: str, nullable: bool) -> dg.TableColumn:
-    # In the schemas a question mark says that a column may be null; here Dagster says it.
-    told = comment.removesuffix("?")
-    description = told if told.endswith((".", "…")) else f"{told}."
+    # A question mark in the schemas marks nullable columns; Dagster has a constraint for it.
+    text = comment.removesuffix("?")
+    description = text if text.endswith((".", "…")) else f"{text}."
     return dg.TableColumn(
         field.name, _type(field.type), description, constraints=dg.TableColumnConstraints(nullable=nullable)
     )
 
 
 def _type(kind: pa.DataType) -> str:
-    """Name a type as people do: the fields of a structure are told by the column's description."""
+    """Return a short name of a type. Types of struct fields are left to the column's description."""
     if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
         return f"list<{', '.join(field.name for field in kind.value_type)}>"
     return _ITEM.sub("", _SIZE.sub(r"list<\1>", str(kind)))
 
 
-# From what a partition was made, in the tags by which Dagster tells whether it is in sync with that.
+# Tags with the data versions of a partition and its sources, from which Dagster decides whether it is stale.
 #
-# Without them, Dagster takes every day for stale because of its hours in which nobody spoke: hours that were never made
-# look to it like new input. With them, a partition is stale once what it was made from is made again with other
-# content.
+# Without them, Dagster reports every day as stale because of hours without messages: hours that were never materialized
+# look like new input. With them, a partition is stale once a source is materialized with other content.
 
 
 def source_of(asset: str, grain: Grain) -> str | None:
-    """Return the asset that an asset of a grain is made from; None for messages, which come from the journal."""
+    """Return the source of an asset, or None for messages, which come from the journal."""
     if asset == MESSAGES_ASSET:
         return None
     if asset != table_asset(grain):
@@ -220,7 +215,7 @@ def source_of(asset: str, grain: Grain) -> str | None:
 
 
 class Provenance:
-    """Tells what the partitions of one run were made from. Made before the run reads anything."""
+    """Data versions of the sources of a run's partitions. Create it before the run reads anything."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance
@@ -230,7 +225,7 @@ class Provenance:
         self._seen = self._before
 
     def tags(self, made: PartitionResult) -> Mapping[str, str]:
-        """Return the tags of a partition; those of what it is made from must have been logged."""
+        """Return the tags of a partition. The events of its sources must have been logged before."""
         source = source_of(made.asset, made.period.grain)
         tags = {"dagster/data_version": made.output_digest, "dagster/code_version": self._version}
         if source is not None:
@@ -239,11 +234,11 @@ class Provenance:
         return tags
 
     def _newest_seen(self, made: PartitionResult) -> int:
-        """Return the newest event about the partition's source that the run knew of."""
+        """Return the newest event that the run could have seen about the partition's source."""
         grain = made.period.grain
         if grain is not Grain.WORKING and made.asset == table_asset(grain):
-            return self._before  # other runs make finer grains, and may do so meanwhile
-        if made.asset != self._asset:  # asked once a batch, since the partitions of one asset follow each other
+            return self._before  # other runs write finer grains, perhaps at the same time
+        if made.asset != self._asset:  # read once per batch, since the partitions of an asset follow each other
             self._asset, self._seen = made.asset, self._newest_event()
         return self._seen
 

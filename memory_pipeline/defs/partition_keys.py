@@ -1,8 +1,8 @@
-"""Between periods and Dagster's partition keys; nobody else translates.
+"""The only translation between periods and Dagster's partition keys.
 
-Dagster's keys must be readable by strptime, so a week is its Monday (``2024-W03-1``) and a quarter its first month
-(``2024-01``). Where days begin in another zone than UTC, an hour's key is the local time with its offset
-(``2024-10-27T02:00+0200``), because Dagster maps only between definitions of one zone.
+Dagster parses keys with strptime, so a week is its Monday (``2024-W03-1``) and a quarter its first month (``2024-01``).
+If days begin in another zone than UTC, an hour's key is the local time with its offset (``2024-10-27T02:00+0200``),
+because Dagster maps only between definitions of one zone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FORMATS = {
 
 
 class Partitions:
-    """The partitions definitions of a deployment, and the two ways of translation.
+    """The partitions definitions of a deployment, and the translation of keys.
 
     Args:
         start: the first day; a 1 January that is a Monday, so that all grains begin on it.
-        calendar: where days begin.
+        calendar: sets the time zone in which days begin.
     """
 
     def __init__(self, start: date, calendar: Calendar) -> None:
@@ -42,8 +42,8 @@ class Partitions:
         past_the_hour = {offset.seconds // 60 % 60 for offset in minutes}
         if len(past_the_hour) > 1:
             raise ConfigurationError(
-                f"time zone {calendar.timezone} changes its clocks by less than an hour, which hourly partitions "
-                "cannot follow; choose a zone that changes them by a whole hour, or UTC"
+                f"time zone {calendar.timezone} changes its clocks by less than an hour, which hourly partitions do "
+                "not support; choose a zone with changes of whole hours, or UTC"
             )
         self.definitions: dict[Grain, dg.TimeWindowPartitionsDefinition] = {
             Grain.WORKING: dg.TimeWindowPartitionsDefinition(
@@ -51,7 +51,7 @@ class Partitions:
                 fmt=self._hour_format,
                 cron_schedule=f"{past_the_hour.pop()} * * * *",
                 timezone=calendar.timezone,
-                end_offset=1,  # the hour that is still open can be written
+                end_offset=1,  # the current hour can be materialized
             ),
             **{
                 grain: dg.TimeWindowPartitionsDefinition(

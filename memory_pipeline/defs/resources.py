@@ -1,4 +1,4 @@
-"""Resources: the lake, the models that its configuration names, and the pools that runs wait in."""
+"""The lake as a Dagster resource, and the pools that limit concurrent runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memory_pipeline.models.factory import Models, configured_models
 
 
 class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generic only in its own value
-    """The lake at an address. One object serves a process, so that its handles stay warm."""
+    """The lake at an address. A process shares one object, to reuse its open handles."""
 
     root: str
     timezone: str | None = None
@@ -29,30 +29,29 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generi
         return self._lake
 
     def models(self) -> Models:
-        """Return the models of the lake's configuration, as it is now: a change of it needs no restart."""
+        """Return the models of the lake's current configuration. A change of it needs no restart."""
         lake = self.lake
         return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
 
 
-# Dagster's pools: which runs wait for which. A pool stands for the tables that its ops write.
+# Dagster's pools. A pool protects the tables that its ops write.
 #
-# Nothing is lost or doubled without them, since every commit is checked and begun again where another was first. They
-# keep runs from beginning again, and let them wait in the queue rather than as processes. Why these, and which limits
-# may be raised: docs/decisions/0017-pools-and-writers.md.
+# Without pools, concurrent runs are still correct: a commit that conflicts is checked and retried. Pools avoid these
+# retries, and let runs wait in the queue instead of as processes. Reasons, and which limits can be raised:
+# docs/decisions/0017-pools-and-writers.md.
 
 
-#: Of hours, and of whatever else writes what hours write: nights of upkeep, and retention.
+#: For hours, and for consolidation and retention, which write the same tables.
 AGENTS_POOL: Final = f"memory_{Grain.WORKING}"
-#: Of the marts.
 MARTS_POOL: Final = "memory_marts"
 
 
 def pool_of(grain: Grain) -> str:
-    """Return the pool of the op that makes a grain."""
+    """Return the pool of a grain's op."""
     return f"memory_{grain}"
 
 
-#: What each pool protects; there are no others.
+#: All pools, and the tables that each protects.
 POOLS: Final[Mapping[str, str]] = {
     AGENTS_POOL: "messages, facts, graph, durable memories, and the index of hours",
     **{pool_of(grain): f"{grain} summaries and their index" for grain in Grain if grain is not Grain.WORKING},

@@ -1,7 +1,6 @@
-"""Translate requests of the scheduler into Dagster's runs, and runs into outcomes.
+"""Translate the scheduler's requests into Dagster runs, and runs into outcomes.
 
-A run that a sensor asked for carries the request's name and the number of the attempt as tags, so that it can be found
-in the list of runs and its end told to the request.
+Tags of a run name its request and attempt, so that sensors find the run and its outcome.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from memory_pipeline.steps.scheduling.request_log import (
     RequestOutcomes,
 )
 
-#: Tags of runs: which request, and which attempt at what it asks for.
+#: Tags of runs: id of the request, and number of the attempt.
 REQUEST_TAG, ATTEMPT_TAG = "memory_pipeline/request", "memory_pipeline/attempt"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 PARTITION = "dagster/partition"
-#: A run takes no longer; what it made by then stands. Else a run whose machine died would hold its pool for ever.
+#: Time limit of a run. Without it, a run whose machine died would block its pool forever. Finished partitions stay.
 _LONGEST_RUN = timedelta(hours=2)
 _TAGS = {"dagster/max_runtime": str(int(_LONGEST_RUN.total_seconds()))}
 _UNFINISHED = frozenset(
@@ -42,14 +41,15 @@ _UNFINISHED = frozenset(
         dg.DagsterRunStatus.CANCELING,
     ]
 )
-#: Characters of a run's error that are kept, and partitions that get an observation of their own.
+#: Maximum characters of a run's error, and maximum number of partitions that get separate observations.
 _MOST_ERROR, _MOST_OBSERVED = 300, 20
 
 
 def run_request(request: Request, partitions: Partitions, job: str) -> dg.RunRequest:
-    """Return what asks Dagster for a request: a range of partitions, or, of scattered periods, a list in the config.
+    """Return the run request for a range of partitions, or, for scattered periods, with a list in the run config.
 
-    A run with a list is shown under the last of its partitions at most while it is under way; what it makes is.
+    While a run with a list is under way, Dagster shows it under its last partition at most. Its materializations appear
+    under each partition.
     """
     tags = tags_of(request.id, request.attempt)
     if request.is_range:
@@ -59,19 +59,18 @@ def run_request(request: Request, partitions: Partitions, job: str) -> dg.RunReq
     listed = [period.key for period in request.periods]
     config = {"ops": {f"make_{request.grain}": {"config": {"periods": listed}}}}
     if request.grain.finer is not None:
-        # Of what a step is made from Dagster looks up the versions that belong to the run's partitions, and raises if
-        # the run has none.
+        # Dagster looks up the versions of a step's sources by the run's partitions, and raises if the run has none.
         tags |= {PARTITION: partitions.key(request.periods[-1])}
     return dg.RunRequest(run_key=request.id, job_name=job, tags=tags, run_config=config)
 
 
 def tags_of(name: str, attempt: int) -> dict[str, str]:
-    """Return the tags of a run that a request asks for."""
+    """Return the tags of a request's run."""
     return {**_TAGS, REQUEST_TAG: name, ATTEMPT_TAG: str(attempt)}
 
 
 def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datetime) -> RequestOutcomes:
-    """Return what became of the runs of requests; those for which there is no run are missing."""
+    """Return the outcomes of requests, from their latest runs. Requests without a run are left out."""
     if not names:
         return {}
     found: dict[str, tuple[RequestOutcome, str]] = {}
@@ -81,7 +80,7 @@ def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datet
         if _is_under_way(record, now):
             found[name] = (RequestOutcome.UNDER_WAY, "")
         elif name in found:
-            continue  # somebody has run it again by hand
+            continue  # a later manual run decides
         elif run.status is dg.DagsterRunStatus.SUCCESS:
             found[name] = (RequestOutcome.DONE, "")
         else:
@@ -92,7 +91,7 @@ def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datet
 def under_way(
     instance: dg.DagsterInstance, partitions: Partitions, grains: Mapping[Grain, dg.AssetsDefinition], now: datetime
 ) -> dict[Grain, set[Period]]:
-    """Return the periods that unfinished runs are about to make, whoever started them."""
+    """Return the periods of all unfinished runs, including manual ones."""
     grain_of = {key: grain for grain, assets in grains.items() for key in assets.keys}
     making: dict[Grain, set[Period]] = defaultdict(set)
     for record in instance.get_run_records(dg.RunsFilter(statuses=sorted(_UNFINISHED, key=str))):
@@ -101,13 +100,13 @@ def under_way(
             selected = {grain_of[key] for key in run.asset_selection or () if key in grain_of}
             named = {grain for grain in Grain if run.job_name.endswith(f"_{grain}")}
             for grain in selected or named:
-                with suppress(InputError, ValueError):  # whatever somebody typed into the launch dialog
+                with suppress(InputError, ValueError):  # partitions typed into the launch dialog may be invalid
                     making[grain].update(_periods(run, grain, partitions))
     return making
 
 
 def observations(changes: Iterable[FailureTransition], partitions: Partitions) -> Iterator[dg.AssetObservation]:
-    """Yield what tells people, in the asset's own page, that partitions are failing, or no longer are."""
+    """Yield observations for the asset's page about partitions that began to fail or recovered."""
     for change in changes:
         failure = change.failure
         metadata: dict[str, Any] = {"state": "failing" if failure else "recovered", "partitions": len(change.periods)}
@@ -118,17 +117,17 @@ def observations(changes: Iterable[FailureTransition], partitions: Partitions) -
                 "error": failure.error,
             }
         asset = table_asset(change.grain)
-        description = f"{len(change.periods)} partitions from {change.periods[0]} on: {told(failure)}"
+        description = f"{len(change.periods)} partitions from {change.periods[0]} on: {failure_text(failure)}"
         if len(change.periods) > _MOST_OBSERVED:
             yield dg.AssetObservation(asset, description=description, metadata=metadata)
             continue
         for period in change.periods:
             key = partitions.key(period)
-            yield dg.AssetObservation(asset, partition=key, description=told(failure), metadata=metadata)
+            yield dg.AssetObservation(asset, partition=key, description=failure_text(failure), metadata=metadata)
 
 
 def failing_lines(failing: Mapping[Grain, Mapping[Period, Failure]]) -> list[str]:
-    """Return a line for each error that partitions are failing with, for logs and reasons to skip."""
+    """Return a line for each error of failing partitions, for logs and skip reasons."""
     lines = []
     for grain, failures in failing.items():
         groups: dict[tuple[datetime, str], list[Period]] = defaultdict(list)
@@ -137,28 +136,28 @@ def failing_lines(failing: Mapping[Grain, Mapping[Period, Failure]]) -> list[str
         for periods in groups.values():
             more = f" and {len(periods) - 3} more" if len(periods) > 3 else ""
             names = ", ".join(map(str, periods[:3]))
-            lines.append(f"{grain} {names}{more}: {told(failures[periods[0]])}")
+            lines.append(f"{grain} {names}{more}: {failure_text(failures[periods[0]])}")
     return lines
 
 
-def told(failure: Failure | None) -> str:
-    """Say what is wrong with partitions; None if nothing is any more."""
+def failure_text(failure: Failure | None) -> str:
+    """Describe a failure; None means that the partitions recovered."""
     if failure is None:
-        return "made again, after it had been failing"
+        return "recovered after failures"
     return (
-        f"failing since {failure.since:%Y-%m-%d %H:%M} UTC, {failure.attempts} attempts; asked for again each hour: "
+        f"failing since {failure.since:%Y-%m-%d %H:%M} UTC, {failure.attempts} attempts; retried each hour: "
         f"{failure.error}"
     )
 
 
 def _is_under_way(record: dg.RunRecord, now: datetime) -> bool:
-    """Tell whether a run has not ended; one that ran too long is taken for dead."""
+    """Return whether a run has not ended. A run past the time limit counts as dead."""
     status = record.dagster_run.status
     if status not in _UNFINISHED:
         return False
     if status is dg.DagsterRunStatus.QUEUED:
-        return True  # the daemon starts it, whenever there is room
-    # Of one whose process died before it began, Dagster knows no start.
+        return True  # the daemon will start it
+    # A run whose process died before it started has no start time.
     since = record.update_timestamp if record.start_time is None else datetime.fromtimestamp(record.start_time, UTC)
     return now < since.astimezone(UTC) + _LONGEST_RUN
 
@@ -174,9 +173,9 @@ def _periods(run: dg.DagsterRun, grain: Grain, partitions: Partitions) -> list[P
 
 
 def _error(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Return what a run that did not succeed said last; it is in Dagster's log already."""
+    """Return the root error of a run that did not succeed, from Dagster's log."""
     if run.status is not dg.DagsterRunStatus.FAILURE:
-        return "it was stopped, or its machine was" if run.status in _UNFINISHED else f"the run was {run.status.value}"
+        return "the run or its machine was stopped" if run.status in _UNFINISHED else f"the run was {run.status.value}"
     for kind in (dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE):
         for entry in instance.all_logs(run.run_id, of_type=kind):
             data: Any = entry.dagster_event.event_specific_data if entry.dagster_event else None

@@ -1,7 +1,7 @@
-"""Sensors: the journal sensor asks for hours, the roll-up sensor for everything that is made from them.
+"""The journal sensor requests runs of hours, the roll-up sensor runs of summaries and marts.
 
-A flood of consecutive hours becomes ranges, scattered hours a list. Hours that a run is making are left to it. What
-failed is asked for again after a wait that grows, for ever; after the fifth time it is shown as failing.
+Consecutive hours become ranges, scattered hours a list. Hours of an unfinished run are not requested again. Failed
+partitions are retried without limit, with growing waits, and reported as failing after the fifth failure.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.run_requests import (
     failing_lines,
+    failure_text,
     observations,
     outcomes_of,
     run_request,
     tags_of,
-    told,
     under_way,
 )
 from memory_pipeline.domain.identity import digest
@@ -33,22 +33,19 @@ from memory_pipeline.steps.scheduling.planner import grain_status, journal_hours
 from memory_pipeline.steps.scheduling.request_log import MOST_PERIODS
 from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps
 
-# What a sensor remembers from look to look, in the text that Dagster keeps for it.
-
-
-#: A cursor that another version wrote, or a hand, has another digest and is not read: the sensor begins anew, and asks
-#: for what the lake says is pending.
+#: Part of the cursor's digest. A cursor of another version, or one edited by hand, is ignored: the sensor restarts from
+#: what the lake says is pending.
 _VERSION = 1
 
 
 class Remembered(Protocol):
-    """What can be read from a record of plain data."""
+    """State that a cursor can hold."""
 
     def __init__(self) -> None: ...
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Read it; what is no such record raises KeyError, TypeError or ValueError."""
+        """Parse the state. Invalid records raise AttributeError, KeyError, TypeError or ValueError."""
         ...
 
 
@@ -56,12 +53,12 @@ _Memory = TypeVar("_Memory", bound=Remembered)
 
 
 def read_cursor(context: dg.SensorEvaluationContext, kind: type[_Memory]) -> _Memory:
-    """Return what a sensor remembers; nothing if it has never looked, or its cursor cannot be read."""
+    """Return the state in a sensor's cursor; an empty state if there is no cursor or it cannot be read."""
     return kind() if (record := record_of(context)) is None else _read(context, kind, record)
 
 
 def record_of(context: dg.SensorEvaluationContext) -> dict[str, Any] | None:
-    """Return the cursor's record; None if there is none, or it cannot be read."""
+    """Return the cursor's record, or None if there is none or it cannot be read."""
     try:
         record = json.loads(context.cursor or "null")
     except (ValueError, RecursionError):
@@ -70,12 +67,12 @@ def record_of(context: dg.SensorEvaluationContext) -> dict[str, Any] | None:
         return None
     if isinstance(record, dict) and record.pop("digest", None) == digest(_VERSION, record):
         return record
-    context.log.warning("the cursor is not one of this version and is not read; what is pending is asked for anew")
+    context.log.warning("the cursor is of another version and is ignored; pending partitions are requested again")
     return None
 
 
 def written_cursor(record: Mapping[str, Any]) -> str:
-    """Return the text of a record."""
+    """Serialize a record as a cursor."""
     plain = json.loads(json.dumps(record))
     return json.dumps({"digest": digest(_VERSION, plain), **plain}, separators=(",", ":"))
 
@@ -84,7 +81,7 @@ def _read(context: dg.SensorEvaluationContext, kind: type[_Memory], record: dict
     try:
         return kind.from_record(record)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        context.log.warning(f"the cursor cannot be read ({error}); what is pending is asked for anew")
+        context.log.warning(f"the cursor cannot be read ({error}); pending partitions are requested again")
         return kind()
 
 
@@ -93,7 +90,7 @@ _JOB = f"remember_{Grain.WORKING}"
 
 
 def utc_now() -> datetime:
-    """Return the time of the machine's clock."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 
@@ -104,14 +101,15 @@ def journal_sensor(
     clock: Callable[[], datetime] = utc_now,
     partitions_per_run: int | None = None,
 ) -> dg.SensorDefinition:
-    """Return the sensor that asks for the hours that have pending journal files.
+    """Return the sensor that requests the hours with pending journal files.
 
     Args:
         grains: the assets of each grain.
-        partitions: of the deployment.
-        start: the first day of the memory; earlier hours are not asked for.
-        clock: tells the time, UTC.
-        partitions_per_run: how many partitions one run makes at most; None leaves it to :mod:`~.steps.attempts`.
+        partitions: translates periods to partition keys.
+        start: the first day of the memory; earlier hours are not requested.
+        clock: returns the current time in UTC.
+        partitions_per_run: maximum number of partitions of a run; by default
+            :data:`~memory_pipeline.steps.scheduling.request_log.MOST_PERIODS`.
     """
 
     @dg.sensor(
@@ -119,7 +117,7 @@ def journal_sensor(
         job=dg.define_asset_job(_JOB, selection=dg.AssetSelection.assets(*grains[Grain.WORKING].keys).without_checks()),
         minimum_interval_seconds=10,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Turns pending journal files into runs for exactly the hours they touch.",
+        description="Requests runs of the hours that have pending journal files.",
     )
     def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult:
         now = clock()
@@ -135,8 +133,8 @@ def journal_sensor(
         lines = failing_lines(hours.attempts.failing())
         if len(found) > len(states):
             lines.append(
-                f"{len(found) - len(states):,} hours lie before {start}, the first day when this code location was "
-                "loaded: reload it (if MEMORY_PIPELINE_START is set, set it to an earlier day or unset it first)"
+                f"{len(found) - len(states):,} hours are before {start}, the first day when this code location was "
+                "loaded; reload it (if MEMORY_PIPELINE_START is set, first unset it or set an earlier day)"
             )
         for line in lines:
             context.log.warning(line)
@@ -155,23 +153,21 @@ def journal_sensor(
 
 
 def _reason(pending: int, making: int, lines: list[str]) -> str:
-    """Say why nothing is asked for; `pending` hours have files, and runs are making `making`."""
+    """Return the skip reason: `pending` hours have files, and runs process `making` hours."""
     if not pending:
         return "\n".join(["no journal file is pending", *lines])
-    told = f"{pending} hours are pending; runs are making {making}; what failed is asked for again after a wait"
-    return "\n".join([told, *lines])
+    counts = f"{pending} hours are pending, {making} of them in unfinished runs; failed hours are retried after a wait"
+    return "\n".join([counts, *lines])
 
 
-# The sensor of everything that is made from hours: summaries, what waits for a model, and the marts.
-#
-# It asks for what the lake's ledger says is pending (:mod:`memory_pipeline.steps.scheduling.planner`), when it is due
-# (:mod:`memory_pipeline.steps.scheduling.scheduler`). Why not Dagster's automation conditions:
+# The roll-up sensor requests what the ledger says is pending (memory_pipeline.steps.scheduling.planner) once it is due
+# (memory_pipeline.steps.scheduling.scheduler). Why not Dagster's automation conditions:
 # docs/decisions/0012-the-ledger-asks-for-roll-ups.md.
 
 
 ROLL_UP_SENSOR = "roll_up_sensor"
 _MARTS_JOB = "renew_marts"
-#: Keys of the cursor beside what is remembered of requests: what the last look saw, and when to look again anyway.
+#: Further keys of the cursor: digest of the inputs of the last tick, and the time until which equal inputs are skipped.
 _SEEN, _UNTIL = "seen", "until"
 
 
@@ -183,15 +179,16 @@ def roll_up_sensor(
     clock: Callable[[], datetime] = utc_now,
     partitions_per_run: int | None = None,
 ) -> dg.SensorDefinition:
-    """Return the sensor that asks for summaries, for what waits for a model, and for the marts.
+    """Return the sensor that requests summaries, partitions that wait for a model, and marts.
 
     Args:
         grains: the assets of each grain.
         marts: the assets of the marts, named after their models.
-        partitions: of the deployment.
+        partitions: translates periods to partition keys.
         start: the first day of the memory.
-        clock: tells the time, UTC.
-        partitions_per_run: how many partitions one run makes at most; None leaves it to :mod:`~.steps.attempts`.
+        clock: returns the current time in UTC.
+        partitions_per_run: maximum number of partitions of a run; by default
+            :data:`~memory_pipeline.steps.scheduling.request_log.MOST_PERIODS`.
     """
     jobs = {grain: _job(grain, assets) for grain, assets in grains.items()}
     of_marts = dg.define_asset_job(
@@ -204,8 +201,8 @@ def roll_up_sensor(
         jobs=[*jobs.values(), of_marts],
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Asks for closed periods that the ledger says are missing or stale, for what waits for a model, "
-        "and once a day for the marts.",
+        description="Requests runs of closed periods that are missing or stale, of partitions that wait for a model, "
+        "and once a day of the marts.",
     )
     def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult:
         now, lake = clock(), memory.lake
@@ -234,8 +231,8 @@ def roll_up_sensor(
         until = rolls.next_look(lake.calendar, now).isoformat()
         return dg.SensorResult(
             run_requests=requests,
-            skip_reason=None if requests else "\n".join([_told(rolls), *lines]),
-            # What was seen is what was before the runs that are asked for now.
+            skip_reason=None if requests else "\n".join([_skip_reason(rolls), *lines]),
+            # `seen` is of the time before these runs, so it is not stored if there are any.
             cursor=written_cursor({**rolls.to_record(), _SEEN: "" if requests else seen, _UNTIL: until}),
             asset_events=list(observations(changes, partitions)),
         )
@@ -249,12 +246,12 @@ def _job(grain: Grain, assets: dg.AssetsDefinition) -> dg.UnresolvedAssetJobDefi
 
 
 def _marts(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
-    """Return the request for the marts that are stale, once a day, when nothing is about to change a summary."""
+    """Return a request for the stale marts, once a day, when no summary is due or under way."""
     if not (lake.exists and rolls.is_level and rolls.marts.are_due(now)):
         return []
     try:
         stale = [dg.AssetKey(model.name) for model in stale_marts(lake)]
-    except Exception:  # noqa: BLE001 - their run will say what is wrong; hours and summaries do not wait for marts
+    except Exception:  # noqa: BLE001 - the marts' own run reports the error; hours and summaries do not depend on it
         stale = [dg.AssetKey(model.name) for model in models_of("marts")]
     if not stale:
         rolls.marts.is_due = False
@@ -264,7 +261,7 @@ def _marts(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
 
 
 def _digest(lake: Lake, *seen: object) -> str:
-    """Return what changes when there may be something to ask for; reads no rows."""
+    """Return a digest of the sensor's inputs. Reads no rows."""
     return digest(lake.tables.version(LEDGER), *map(_plain, seen))
 
 
@@ -275,17 +272,15 @@ def _plain(seen: object) -> object:
 
 
 def _failing(rolls: RollUps) -> list[str]:
-    """Return a line for whatever is failing."""
     failure = rolls.marts.failure
-    marts = [f"marts: {told(failure)}"] if failure and failure.is_failing else []
+    marts = [f"marts: {failure_text(failure)}"] if failure and failure.is_failing else []
     return [*failing_lines(rolls.attempts.failing()), *marts]
 
 
-def _told(rolls: RollUps) -> str:
-    """Say why nothing is asked for."""
-    making = sum(len(request.periods) for request in rolls.attempts.asked)
-    owed = sum(len(periods) for periods in rolls.due.values())
-    if making:
-        return f"runs are making {making} periods; {owed} are due"
-    waits = "; what waits for a model is asked for every quarter of an hour" if rolls.last_retry else ""
-    return (f"{owed} periods are due, and wait for what they are made from" if owed else "nothing is due") + waits
+def _skip_reason(rolls: RollUps) -> str:
+    running = sum(len(request.periods) for request in rolls.attempts.asked)
+    due = sum(len(periods) for periods in rolls.due.values())
+    if running:
+        return f"{running} periods are in unfinished runs; {due} are due"
+    waits = "; partitions that wait for a model are retried every 15 minutes" if rolls.last_retry else ""
+    return (f"{due} periods are due and wait for their sources" if due else "nothing is due") + waits

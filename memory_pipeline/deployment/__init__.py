@@ -1,4 +1,1 @@
-"""What a Dagster instance on several machines is configured with, by name, in its ``dagster.yaml``.
-
-Nothing else imports it: it needs the extra ``cluster``.
-"""
+"""Classes that the ``dagster.yaml`` of an instance on several machines names. Needs the extra ``cluster``."""

@@ -1,8 +1,7 @@
-"""Launches runs as Celery tasks, and notices when the worker that took one is gone.
+"""Launch runs as Celery tasks, and fail a run if its worker is gone.
 
-Celery writes down that a task was started and, when it ends, how. Of a worker that was killed, or whose machine was, it
-writes down nothing: the task stays started, and for Dagster's own launcher the run goes on for ever. This one asks the
-workers. In ``dagster.yaml``::
+Celery records the start and the end of a task. If a worker or its machine is killed, the task stays started, and
+Dagster's own launcher waits for the run forever. This launcher asks the workers. In ``dagster.yaml``::
 
     run_launcher:
       module: memory_pipeline.deployment.celery_launcher
@@ -14,8 +13,8 @@ workers. In ``dagster.yaml``::
       enabled: true
       poll_interval_seconds: 15
 
-Run monitoring asks it about each run that has started. After `missed_answers` looks in a row at which no worker held
-the task, it says that the run has failed; then run retries, or the sensors, ask for it again.
+Run monitoring checks each started run. After `missed_answers` checks in a row in which no worker holds the task, the
+run fails; run retries or the sensors then request it again.
 """
 
 from __future__ import annotations
@@ -33,21 +32,20 @@ from memory_pipeline.errors import ConfigurationError, shown
 if TYPE_CHECKING:
     from dagster import DagsterRun
 
-#: A worker that is busy answers within milliseconds, for its work is done in processes of its own. A machine that
-#: swaps, or a broker that is started again, may keep it from that once or twice.
+#: A busy worker answers within milliseconds, since tasks run in child processes. A machine that swaps or a broker that
+#: restarts can delay one or two answers.
 _MISSED_ANSWERS, _ANSWER_SECONDS = 3, 2.0
 
 
 class WatchedCeleryRunLauncher(CeleryRunLauncher):
-    """A launcher whose runs fail when their worker is gone.
+    """A Celery launcher that fails runs of lost workers.
 
-    Workers must do their work in processes (``--pool prefork``, Celery's default): those of the pools ``solo`` do not
-    answer while they work.
+    Workers need ``--pool prefork`` (Celery's default): with ``solo`` they do not answer while they work.
 
     Args:
-        missed_answers: at how many looks in a row no worker must hold the task of a run that is said to have failed.
-        answer_seconds: how long workers have to answer.
-        others: what :class:`CeleryRunLauncher` takes: broker, backend, include, config_source, default_queue.
+        missed_answers: consecutive checks without a worker that holds the task, after which a run fails.
+        answer_seconds: how long to wait for the workers' answers.
+        others: options of :class:`CeleryRunLauncher`: broker, backend, include, config_source, default_queue.
 
     Raises:
         ConfigurationError: a number is not above zero.
@@ -59,7 +57,7 @@ class WatchedCeleryRunLauncher(CeleryRunLauncher):
         for name, value in (("missed_answers", missed_answers), ("answer_seconds", answer_seconds)):
             if not value > 0:
                 raise ConfigurationError(
-                    f"run_launcher: {name} {shown(value)} is not above zero; leave it out, perhaps"
+                    f"run_launcher: {name} {shown(value)} is not above zero; give a positive number, or leave it out"
                 )
         self._enough, self._patience = missed_answers, answer_seconds
         self._missed: dict[str, int] = {}
@@ -75,48 +73,50 @@ class WatchedCeleryRunLauncher(CeleryRunLauncher):
                 Int,
                 is_required=False,
                 default_value=_MISSED_ANSWERS,
-                description="At how many looks of run monitoring in a row no worker must hold the task of a run that "
-                "is said to have failed.",
+                description="Consecutive checks of run monitoring without a worker that holds the run's task, after "
+                "which the run fails.",
             ),
             "answer_seconds": Field(
                 Float,
                 is_required=False,
                 default_value=_ANSWER_SECONDS,
-                description="How long workers have to answer, in seconds.",
+                description="How long to wait for the workers' answers, in seconds.",
             ),
         }
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Tell whether a worker still does a run that has started, as far as can be known."""
+        """Return FAILED if the run's task failed or no worker has held it for several checks, else RUNNING."""
         task_id = run.tags.get(DAGSTER_CELERY_TASK_ID_TAG)
         if task_id is None:
-            # The daemon was killed between sending it and writing down as what.
-            return CheckRunHealthResult(WorkerStatus.RUNNING, "its task is unknown; the run's time limit ends it")
+            # The daemon was killed after it sent the task and before it stored the task's id.
+            return CheckRunHealthResult(WorkerStatus.RUNNING, "Celery task unknown; the run's time limit will end it")
         task = self.celery.backend.get_task_meta(task_id)
         if task["status"] in {FAILURE, REVOKED}:
             self._missed.pop(run.run_id, None)
-            return CheckRunHealthResult(WorkerStatus.FAILED, f"its Celery task: {shown(str(task['result']), 300)}")
+            return CheckRunHealthResult(
+                WorkerStatus.FAILED, f"Celery task {task['status']}: {shown(str(task['result']), 300)}"
+            )
         worker = _worker_of(task)
         if holder := self._holder(task_id, worker):
             self._missed.pop(run.run_id, None)
             return CheckRunHealthResult(WorkerStatus.RUNNING, run_worker_id=holder)
         missed = self._missed[run.run_id] = self._missed.get(run.run_id, 0) + 1
-        told = f"Celery worker {worker or 'unknown'} does not hold its task {task_id} ({task['status']})"
+        finding = f"Celery worker {worker or 'unknown'} does not hold the run's task {task_id} ({task['status']})"
         if missed < self._enough:
-            return CheckRunHealthResult(WorkerStatus.RUNNING, f"{told}, {missed} of {self._enough} looks")
+            return CheckRunHealthResult(WorkerStatus.RUNNING, f"{finding}, check {missed} of {self._enough}")
         del self._missed[run.run_id]
         return CheckRunHealthResult(
-            WorkerStatus.FAILED, f"{told} any more at {missed} looks: it was killed, or its machine is gone"
+            WorkerStatus.FAILED, f"{finding} in {missed} checks: the worker or its machine was killed"
         )
 
     def _holder(self, task_id: str, worker: str | None) -> str | None:
-        """Return the worker that holds a task; None if none says so."""
+        """Return the worker that says it holds the task, or None."""
         asked = [worker] if worker else None
         answers = self.celery.control.inspect(destination=asked, timeout=self._patience).query_task(task_id)
         return next((name for name, held in (answers or {}).items() if task_id in held), None)
 
 
 def _worker_of(task: dict[str, Any]) -> str | None:
-    """Return who said that it starts a task; None if that is not known, or the task has ended."""
-    said = task.get("result")
-    return said.get("hostname") if isinstance(said, dict) else None
+    """Return the worker that started a task, or None if it is unknown or the task has ended."""
+    result = task.get("result")
+    return result.get("hostname") if isinstance(result, dict) else None

@@ -1,1 +1,1 @@
-"""How well memory is searched, and what remains of it: labelled questions are put to a real lake."""
+"""Measure retrieval quality, and how much of the answers each grain retains, with labelled questions on a real lake."""

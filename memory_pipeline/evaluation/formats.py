@@ -1,4 +1,4 @@
-"""The formats of labelled sets: LoCoMo's (Maharana et al., ACL 2024), and JSONL."""
+"""Read labelled sets in LoCoMo's format (Maharana et al., ACL 2024) and in JSONL."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Turns LoCoMo's public format (Maharana et al., ACL 2024) into conversations.
-#
-# A file is one sample, or a list of samples; a sample holds its talks as ``session_N`` (a list of turns) with
-# ``session_N_date_time``, at its top or under ``conversation``. Turns have no time of their own: they get a minute
-# each. Questions about the talks, with the turns that answer them, stand under ``qa``.
+# A LoCoMo file is a sample or a list of samples. A sample has its conversations as ``session_N`` (a list of turns) with
+# ``session_N_date_time``, at the top level or under ``conversation``, and questions with evidence under ``qa``. Turns
+# have no times: they are placed a minute apart.
 
 
 _SESSION = re.compile(r"session_([0-9]{1,6})")
@@ -43,13 +41,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a file says of one pair of people.
+    """A sample of a LoCoMo file: the conversations of two people.
 
     Attributes:
-        where: the file and the sample's number in it, for messages.
-        agent_id: whose memory the talks become.
-        conversations: the talks, in the order of their numbers.
-        questions: what stands under ``qa``, unchecked; None if nothing does.
+        where: file and number of the sample, for error messages.
+        agent_id: the agent that the sample becomes.
+        conversations: the sessions, in the order of their numbers.
+        questions: the value of ``qa``, unchecked; None if it is missing.
     """
 
     where: str
@@ -59,22 +57,22 @@ class Sample:
 
 
 def read_locomo(path: Path, workspace_id: str = "locomo", agent_id: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the talks of a LoCoMo file as conversations, in the order of their numbers.
+    """Yield the sessions of a LoCoMo file as conversations, in order.
 
     Args:
-        path: the file.
-        workspace_id: the workspace of the conversations.
-        agent_id: their agent; each sample's own id, or the file's name, if not given.
+        path: a JSON file.
+        workspace_id: workspace of the conversations.
+        agent_id: defaults to each sample's id, or the file's name.
 
     Raises:
-        InputError: the file is not readable, or not in this format; the message says what is missing.
+        InputError: the file cannot be read or is not in this format.
     """
     for sample in read_samples(path, workspace_id, agent_id):
         yield from sample.conversations
 
 
 def read_samples(path: Path, workspace_id: str = "locomo", agent_id: str | None = None) -> Iterator[Sample]:
-    """Yield the samples of a LoCoMo file, questions included; arguments and errors as of :func:`read_locomo`."""
+    """Yield the samples of a LoCoMo file with their questions. Arguments and errors as for :func:`read_locomo`."""
     try:
         data = read_json(path.read_bytes())
     except OSError as error:
@@ -89,7 +87,7 @@ def read_samples(path: Path, workspace_id: str = "locomo", agent_id: str | None 
         except InputError as error:
             raise InputError(f"file {path}: {error}") from None
         except (TypeError, AttributeError, ValueError, OverflowError) as error:
-            # Whatever is not where it should be ends in one of these.
+            # A missing or misplaced value raises one of these.
             raise InputError(f"file {path}: sample {number} is not in LoCoMo's format: {error}") from None
 
 
@@ -104,7 +102,7 @@ def _sample(sample: Any, where: str, workspace: str, agent: str | None, default:
 def _conversations(talks: Any, workspace: str, agent: str) -> Iterator[dict[str, Any]]:
     found = sorted(int(match[1]) for key in talks if (match := _SESSION.fullmatch(key)))
     if not found:
-        raise InputError("it holds no talks; expected keys session_1, session_1_date_time, … (LoCoMo)")
+        raise InputError("it has no sessions; expected the keys session_1, session_1_date_time, … (LoCoMo)")
     for session in found:
         start = _start(talks, f"session_{session}_date_time")
         yield {
@@ -138,18 +136,17 @@ def _content(turn: Mapping[str, Any]) -> str:
     return f"{text} [shares an image: {caption}]".strip() if caption else text
 
 
-#: The workspace of LoCoMo's talks.
 _WORKSPACE = "locomo"
 _CATEGORIES = {"1": "multi-hop", "2": "temporal", "3": "open-domain", "4": "single-hop", "5": ADVERSARIAL}
-#: A turn's id as evidence names it: D8:6; also D:11:26 and D30:05, which the published files hold.
+#: Id of a turn in evidence: D8:6. The published files also have D:11:26 and D30:05.
 _TURN = re.compile(r"D:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})")
 
 
 def read_locomo_set(paths: Sequence[Path]) -> LabelledSet:
-    """Read files in LoCoMo's format; each sample becomes an agent.
+    """Read files in LoCoMo's format. Each sample becomes an agent.
 
     Raises:
-        InputError: a file is not readable or not in this format, or two samples have one name.
+        InputError: a file cannot be read or is not in this format, or two samples have the same name.
     """
     samples = [sample for path in paths for sample in read_samples(path, _WORKSPACE)]
     named: dict[str, Sample] = {}
@@ -165,10 +162,10 @@ def read_locomo_set(paths: Sequence[Path]) -> LabelledSet:
 
 
 def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
-    """Read files of which each line is a conversation or a question; evidence may lie in another of the files.
+    """Read files with a conversation or a question per line. Evidence may be in another of the files.
 
     Raises:
-        InputError: a file is not readable, or a line is neither; the message names the file and the line.
+        InputError: a file cannot be read, or a line is neither. Names the file and the line.
     """
     conversations: list[tuple[str, object]] = []
     questions: list[LabelledQuestion] = []
@@ -221,7 +218,7 @@ def _locomo_questions(sample: Sample) -> Iterator[LabelledQuestion]:
 
 
 def _turns(evidence: object) -> tuple[Citation, ...]:
-    """Return the turns that LoCoMo's evidence names, each once; a piece that names none stands for itself."""
+    """Return the turns in LoCoMo's evidence, without duplicates. Text without a turn id is kept as it is."""
     pieces = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
     found = []
     for piece in map(str, pieces):
@@ -253,12 +250,12 @@ def _citation(value: object) -> Citation:
         if isinstance(talk, str) and isinstance(name, str):
             return Citation(name, talk)
     raise InputError(
-        f'evidence {shown(value)} names no message; expected its id, or {{"conversation_id": "…", "id": "…"}}'
+        f'evidence {shown(value)} is not a message id; expected a text, or {{"conversation_id": "…", "id": "…"}}'
     )
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """Return what is asked; what a search would refuse is refused here, where the record can be named."""
+    """Return the question. Checks what a search would refuse, so that the error names the record."""
     text = record.get("question")
     try:
         if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUERY:
@@ -290,7 +287,9 @@ def _time(value: object) -> datetime | None:
         moment = datetime.fromisoformat(value)  # type: ignore[arg-type]  # what is no text raises TypeError
         if moment.tzinfo is None:
             raise ValueError
-        Calendar().hour(moment)  # refuses years that nobody remembers
+        Calendar().hour(moment)  # checks the range of years
         return moment.astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"now {shown(value)} is not a time with its zone, such as 2024-01-15T08:30:00+01:00") from None
+        raise InputError(
+            f"now {shown(value)} is not a time with a time zone; expected e.g. 2024-01-15T08:30:00+01:00"
+        ) from None

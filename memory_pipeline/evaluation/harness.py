@@ -1,4 +1,4 @@
-"""Puts a labelled set into a lake, runs the pipeline over it, asks every question and measures the answers."""
+"""Load a labelled set into a lake, run the pipeline, search for every question and compute the metrics."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import Hit
     from memory_pipeline.settings import Settings
 
-#: Depths at which coverage is measured, besides the number of results asked for.
+#: Depths of coverage, besides the number of results.
 _DEPTHS = (1, 5, 10)
-#: The range of a search, in days: everything.
 _ALL_DAYS = 36_500
-#: Questions between two lines of progress.
+#: Questions per line of progress.
 _PACE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionResult:
-    """What became of one question: the ranking that the reader gave, and the milliseconds that its search took."""
+    """The ranking for one question, and the time of its search in milliseconds."""
 
     judged: JudgedQuestion
     ranking: Ranking
@@ -52,18 +51,18 @@ class QuestionResult:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was measured.
+    """The results of an evaluation.
 
     Attributes:
         labels: the labelled set.
-        max_results, tokens: results asked for; the budget of returned context.
-        overall: measures over all questions but the adversarial ones.
-        categories: the same by category, in the order of their names.
-        adversarial: measures of the adversarial questions, None if there are none.
-        p50, p95: milliseconds that a search took, of all questions: the median, and what 95 % did not exceed.
-        remains: what of the answers remains at each grain; empty if the set holds no answers.
-        unfinished: rows that wait for a model; the figures are then not the configured models' alone.
-        outcomes: of each question, in the order of the files.
+        max_results, tokens: number of results per search; token budget of returned context.
+        overall: metrics of all questions except the adversarial ones.
+        categories: metrics by category, sorted by name.
+        adversarial: metrics of the adversarial questions, None without any.
+        p50, p95: median and 95th percentile of the time of a search, in milliseconds.
+        remains: answers that each grain still contains; empty if the set has no answers.
+        unfinished: rows that wait for a model. If not 0, the metrics are not those of the configured models alone.
+        outcomes: one per question, in the order of the files.
     """
 
     labels: LabelledSet
@@ -79,7 +78,7 @@ class Evaluation:
     outcomes: Sequence[QuestionResult]
 
     def curve(self) -> Scores:
-        """Return the overall measures at every depth from 1 to the number of results."""
+        """Return the overall metrics at every depth from 1 to the number of results."""
         headline = [outcome.ranking for outcome in self.outcomes if outcome.judged.question.category != ADVERSARIAL]
         return Scores.of(headline, range(1, self.max_results + 1))
 
@@ -93,19 +92,19 @@ def evaluate(
     configuration: Path | None = None,
     say: Callable[[str], object] = lambda _: None,
 ) -> Evaluation:
-    """Measure how well the memory of `labels` is searched. A second time in one lake gives the same figures.
+    """Measure the retrieval quality of `labels`. A second evaluation in the same lake gives the same metrics.
 
     Args:
         labels: conversations, questions and evidence.
-        settings: where the lake lies. Its first day is moved to before the first message, if need be.
-        max_results: results that each question asks for, 1 to 100.
-        tokens: budget of returned context, for which more results are asked for.
-        configuration: a workspaces.yaml that is put into the lake first.
-        say: told what is being done, a line at a time.
+        settings: the lake's address and time zone. Its first day is moved before the first message if necessary.
+        max_results: results per question, 1 to 100.
+        tokens: token budget of the metrics within a budget.
+        configuration: a workspaces.yaml to store in the lake first.
+        say: called with each line of progress.
 
     Raises:
-        InputError: the lake holds one of the messages with another text, or they begin too early.
-        ConfigurationError: a setting is not accepted, or does not fit the lake.
+        InputError: the lake has another text of a message, or messages begin too early.
+        ConfigurationError: a setting is invalid or contradicts the lake.
     """
     lake = Lake(settings.root, settings.timezone)
     if configuration is not None:
@@ -114,7 +113,7 @@ def evaluate(
     _ingest(lake, labels.messages.values(), say)
     unfinished = _run(lake, settings, max(moments), say)
     outcomes = list(_ask(lake, settings, labels, max_results, tokens, say))
-    say("measuring what remains of the answers")
+    say("measuring retained answers")
     groups = defaultdict(list)
     for outcome in outcomes:
         groups[outcome.judged.question.category].append(outcome.ranking)
@@ -137,12 +136,12 @@ def evaluate(
 
 
 def turns_of(hits: Iterable[Hit]) -> tuple[str, ...]:
-    """Return the ids of the messages that `hits` rest on, in their order, each once."""
+    """Return the ids of the source messages of `hits`, in order, without duplicates."""
     return tuple(dict.fromkeys(chain.from_iterable(hit.source_ids for hit in hits)))
 
 
 def within(tokens: int, hits: Iterable[Hit]) -> Iterator[Hit]:
-    """Yield hits, in order, as long as their lines together have at most `tokens` tokens."""
+    """Yield the first hits that fit into `tokens`."""
     for hit in hits:
         tokens -= count_tokens(hit.line)
         if tokens < 0:
@@ -157,16 +156,16 @@ def _ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object
     for message in listed:
         if not landed.get(message.id, message).says_the_same_as(message):
             raise InputError(
-                f"the lake at {lake.storage.uri} holds another text of message {shown(message.source_id)} in "
-                f"conversation {shown(message.conversation_id)}; name another --root, or none"
+                f"the lake at {lake.storage.uri} has another text of message {shown(message.source_id)} in "
+                f"conversation {shown(message.conversation_id)}; use another --root, or none"
             )
     new = [message for message in listed if message.id not in landed]
     lake.journal.append(new)
-    say(f"{len(new):,} new messages written, {len(listed) - len(new):,} known already")
+    say(f"{len(new):,} new messages written, {len(listed) - len(new):,} already known")
 
 
 def _run(lake: Lake, settings: Settings, last: datetime, say: Callable[[str], object]) -> int:
-    """Make everything, as of the time when the year of the last message has closed; return how much is unfinished."""
+    """Run the pipeline as of the end of the last message's year. Return the number of unfinished rows."""
     closed = lake.calendar.closes_at(lake.calendar.ancestor(lake.calendar.hour(last), Grain.YEARLY))
     models = configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
     unfinished, started = 0, time.monotonic()
@@ -192,7 +191,7 @@ def _ask(
             readers[scope] = MemoryReader.open(
                 settings.root, workspace_id=scope.workspace_id, agent_id=scope.agent_id, embedder=embedder
             )
-            readers[scope].search_memory(max_results=1)  # opens the index, which is no part of a search's time
+            readers[scope].search_memory(max_results=1)  # opens the index, which is not counted as search time
         now = question.now or last[scope]
         started = time.perf_counter()
         hits = readers[scope].search_memory(Grain.WORKING, 0, _ALL_DAYS, max_results, question.text, now=now)

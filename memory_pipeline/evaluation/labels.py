@@ -1,4 +1,4 @@
-"""Labelled sets: conversations, questions about them, and the messages that answer each (the evidence)."""
+"""Labelled sets: conversations, and questions with the messages that answer them (the evidence)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from memory_pipeline.errors import InputError, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: The category whose questions have no answer in memory; it is reported apart.
+#: Category of questions without an answer in memory. It is reported separately.
 ADVERSARIAL = "adversarial"
-#: The category of questions that name none.
+#: Category of questions without one.
 UNCATEGORISED = "uncategorised"
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A message as evidence names it: by its own id, which is unique in its conversation only.
+    """A reference to a message, whose id is unique only within its conversation.
 
     Attributes:
         id: the message's own id.
-        conversation_id: its conversation; None where the evidence does not say.
+        conversation_id: None if the evidence does not name it.
     """
 
     id: str
@@ -38,16 +38,16 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuestion:
-    """A question as a file holds it.
+    """A question of a file.
 
     Attributes:
-        where: the file and the record, for messages.
-        scope: whose memory is asked.
-        text: what is asked.
+        where: file and record, for error messages.
+        scope: the agent that is asked.
+        text: the question.
         evidence: the messages that answer it.
-        category: its kind, by which figures are broken down.
+        category: metrics are reported per category.
         answer: the expected answer, if the file has one.
-        now: when it is asked, UTC; after the agent's last message if the file does not say.
+        now: time of the question, in UTC; None means the time of the agent's last message.
     """
 
     where: str
@@ -61,12 +61,12 @@ class LabelledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestion:
-    """A question that can be asked and judged.
+    """A question with its evidence resolved.
 
     Attributes:
-        question: as the file holds it.
-        relevant: ids of the rows of its evidence, at least one.
-        unknown: what else its evidence names: no message there is.
+        question: the question of the file.
+        relevant: row ids of its evidence, at least one.
+        unknown: evidence that refers to no message.
     """
 
     question: LabelledQuestion
@@ -76,7 +76,7 @@ class JudgedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A question or a message that takes no part, and why."""
+    """An excluded question or message, with the reason."""
 
     where: str
     text: str
@@ -85,13 +85,13 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class LabelledSet:
-    """What labelled files hold, checked.
+    """The validated content of labelled files.
 
     Attributes:
-        messages: all messages by the ids of their rows, in the order of the files.
-        questions: what can be asked.
-        questions_set_aside: what cannot, because the evidence names no message.
-        messages_set_aside: messages that memory does not accept.
+        messages: messages by row id, in the order of the files.
+        questions: questions with evidence.
+        questions_set_aside: questions whose evidence is missing, unknown or ambiguous.
+        messages_set_aside: invalid messages.
     """
 
     messages: Mapping[str, Message]
@@ -103,19 +103,19 @@ class LabelledSet:
 def labelled_set(
     conversations: Iterable[tuple[str, object]], questions: Iterable[LabelledQuestion], now: datetime | None = None
 ) -> LabelledSet:
-    """Check conversations, and find for each question the messages that its evidence names.
+    """Validate conversations, and resolve the evidence of questions.
 
     Args:
-        conversations: where each stands, and the conversation as `ingest` takes it.
-        questions: what is to be asked, in any order.
-        now: the time at which the messages are received; the clock's if not given.
+        conversations: the place of each, for error messages, and the conversation in the format of `ingest`.
+        questions: questions in any order.
+        now: time of receipt of the messages; defaults to the current time.
 
     Raises:
-        InputError: a conversation is not acceptable as a whole, or there are no conversations or no questions.
+        InputError: a conversation is invalid as a whole, or there are no conversations or no questions.
     """
     messages, messages_set_aside = _messages(conversations, Admission(EARLIEST, now or datetime.now(UTC)))
     if not messages:
-        raise InputError(f"the files hold no conversations with messages to ask about{_first(messages_set_aside)}")
+        raise InputError(f"the files contain no conversations with messages{_first(messages_set_aside)}")
     known: defaultdict[tuple[Scope, str], list[Message]] = defaultdict(list)
     for message in messages.values():
         if message.source_id is not None:
@@ -127,7 +127,7 @@ def labelled_set(
         except InputError as error:
             set_aside.append(SetAside(question.where, question.text, str(error)))
     if not judged and not set_aside:
-        raise InputError("the files hold no questions; `memory-pipeline eval jsonl --help` shows what one looks like")
+        raise InputError("the files contain no questions; `memory-pipeline eval jsonl --help` shows the format")
     return LabelledSet(messages, tuple(judged), tuple(set_aside), tuple(messages_set_aside))
 
 
@@ -180,7 +180,7 @@ def _judge(question: LabelledQuestion, known: Mapping[tuple[Scope, str], list[Me
 
 
 def _content(conversation: object) -> str:
-    """Return what the one message of a rejected record says."""
+    """Return the content of a rejected record's only message."""
     [message] = conversation["messages"]  # type: ignore[index]  # read_messages() puts the message into one
     return str(message.get("content", "")) if isinstance(message, dict) else str(message)
 

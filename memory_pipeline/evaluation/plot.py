@@ -1,4 +1,4 @@
-"""Charts of an evaluation: the only door to matplotlib, which is an extra of the package."""
+"""Charts of an evaluation. The only module that imports matplotlib, which is an extra of the package."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _FORMATS = (".svg", ".png")
 
 
 def check_plot(path: Path) -> None:
-    """Refuse what :func:`plot` could not write; asked before long work begins.
+    """Raise if :func:`plot` could not write to `path`. Call it before a long run.
 
     Raises:
-        InputError: the name ends in something else than .svg or .png, or its folder does not exist.
+        InputError: the suffix is neither .svg nor .png, or the folder does not exist.
         ConfigurationError: matplotlib is not installed.
     """
     if path.suffix.lower() not in _FORMATS:
         raise InputError(f"--plot {path} is not accepted; its name must end in .svg or .png")
     if not path.parent.is_dir():
-        raise InputError(f"--plot {path}: there is no folder {path.parent}; make it first")
+        raise InputError(f"--plot {path}: folder {path.parent} does not exist; create it first")
     try:
-        import matplotlib  # noqa: F401  # to learn whether it is there
+        import matplotlib  # noqa: F401  # checks that it is installed
     except ImportError:
         raise ConfigurationError(
             "charts need matplotlib, which is not installed; run: pip install 'memory-pipeline[plot]'"
@@ -36,16 +36,17 @@ def check_plot(path: Path) -> None:
 
 
 def plot(evaluation: Evaluation, path: Path) -> None:
-    """Draw evidence found against turns read, and what remains of the answers against size, as SVG or PNG.
+    """Plot evidence found by number of turns, and retained answers by text size, as SVG or PNG.
 
     Raises:
-        InputError, ConfigurationError: as :func:`check_plot`; or the file cannot be written.
+        InputError: as for :func:`check_plot`, or the file cannot be written.
+        ConfigurationError: matplotlib is not installed.
     """
     check_plot(path)
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    # Neither a clock nor chance goes into the file: equal figures give equal bytes.
+    # No timestamps or random ids, so that equal data gives equal bytes.
     with rc_context({"svg.hashsalt": "memory-pipeline"}):
         figure = Figure(figsize=(11, 4.5), layout="constrained")
         found, remains = figure.subplots(1, 2)
@@ -67,15 +68,15 @@ def _draw_found(axes: Axes, evaluation: Evaluation) -> None:
     depths = list(overall.at)
     count = overall.questions or 1
     lines = {
-        "any of it": [coverage.any / count for coverage in overall.at.values()],
+        "any": [coverage.any / count for coverage in overall.at.values()],
         "recall": [coverage.recall for coverage in overall.at.values()],
-        "all of it": [coverage.all / count for coverage in overall.at.values()],
+        "all": [coverage.all / count for coverage in overall.at.values()],
     }
     for name, shares in lines.items():
         axes.plot(depths, [100 * share for share in shares], marker="o", markersize=3, label=name)
     axes.set(
         title=f"Evidence found, {overall.questions:,} questions",
-        xlabel="turns read (k)",
+        xlabel="first k turns",
         ylabel="percent",
         ylim=(0, 100),
     )
@@ -88,11 +89,11 @@ def _draw_remains(axes: Axes, evaluation: Evaluation) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     remains = [each for each in evaluation.remains if each.characters]
-    # Above 100 there is room for the names of the grains.
+    # Room above 100 for the names of the grains.
     axes.set(xlabel="characters of text (log)", ylabel="percent", ylim=(0, 130), yticks=range(0, 101, 20))
     axes.grid(alpha=0.3)
     if not remains:
-        axes.set_title("What remains of the answers: the set holds none")
+        axes.set_title("Answers retained: the set holds none")
         return
     sizes = [each.characters for each in remains]
     axes.set_xscale("log")
@@ -100,9 +101,9 @@ def _draw_remains(axes: Axes, evaluation: Evaluation) -> None:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_title(f"What remains of {remains[0].answers:,} answers")
+    axes.set_title(f"{remains[0].answers:,} answers retained by grain")
     axes.plot(sizes, [100 * each.values for each in remains], marker="o", label="numbers, dates and names")
-    axes.plot(sizes, [100 * each.verbatim for each in remains], marker="o", label="as a text")
+    axes.plot(sizes, [100 * each.verbatim for each in remains], marker="o", label="all words")
     for each in remains:
         axes.annotate(
             each.grain,

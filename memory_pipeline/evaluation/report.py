@@ -1,4 +1,4 @@
-"""How an evaluation looks on a screen, and as JSON."""
+"""Format an evaluation as lines for a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from memory_pipeline.evaluation.metrics import Coverage, Scores
     from memory_pipeline.evaluation.survival import Remains
 
-#: Lines shown of what was set aside; JSON has all of them.
+#: Maximum number of excluded questions or messages that are shown. JSON has all of them.
 _SHOWN = 10
 
 
 def report_lines(evaluation: Evaluation) -> Iterator[str]:
-    """Yield what was asked, what was found, what it took, what remains, and what was set aside."""
+    """Yield the metrics, the time of searches, the retention per grain, and excluded questions and messages."""
     labels, overall = evaluation.labels, evaluation.overall
     adversarial = evaluation.adversarial.questions if evaluation.adversarial else 0
-    apart = f", and {_count(adversarial, f'{ADVERSARIAL} one')}, reported apart" if adversarial else ""
+    apart = f", and {_count(adversarial, f'{ADVERSARIAL} one')}, reported separately" if adversarial else ""
     yield f"{_size(labels)}; {_count(overall.questions, 'question')}{apart}"
     yield ""
-    yield f"{'evidence found':<26}{'any of it':>18}{'all of it':>18}{'recall':>10}"
+    yield f"{'evidence found':<26}{'any':>18}{'all':>18}{'recall':>10}"
     for depth, coverage in overall.at.items():
         yield _coverage_line(f"in the first {depth} turns" if depth > 1 else "in the first turn", coverage, overall)
     yield _coverage_line(f"in {evaluation.tokens:,} tokens", overall.within_budget, overall)
     yield f"MRR {overall.mrr:.3f}, nDCG@{NDCG_DEPTH} {overall.ndcg:.3f}"
-    yield f"a search takes {evaluation.p50:.1f} ms (p50), {evaluation.p95:.1f} ms (p95)"
+    yield f"time of a search: {evaluation.p50:.1f} ms (p50), {evaluation.p95:.1f} ms (p95)"
     yield ""
     yield from _category_lines(evaluation)
     if evaluation.remains:
@@ -41,14 +41,14 @@ def report_lines(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.unfinished:
         yield ""
         yield (
-            f"{evaluation.unfinished:,} rows wait for a model, which failed or has no budget left; these figures are "
-            "not the configured models' alone"
+            f"{evaluation.unfinished:,} rows wait for a model, which failed or has no budget left; these metrics are "
+            "not those of the configured models alone"
         )
     yield from _set_aside_lines(labels)
 
 
 def to_record(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the evaluation as plain values; all but the milliseconds are the same each time."""
+    """Return the evaluation as plain values. All but the milliseconds are reproducible."""
     labels = evaluation.labels
     return {
         "set": _sizes(labels),
@@ -96,7 +96,7 @@ def _coverage_line(what: str, coverage: Coverage, scores: Scores) -> str:
 
 
 def _category_lines(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the measures of each category, the adversarial one last."""
+    """Yield the metrics of each category, the adversarial one last."""
     depths = tuple(evaluation.overall.at)
     deepest = min(max(depths), NDCG_DEPTH)
     names = [*(f"any@{depth}" for depth in depths), f"all@{deepest}", f"recall@{deepest}"]
@@ -117,8 +117,8 @@ def _category_lines(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _survival_lines(remains: Sequence[Remains]) -> Iterator[str]:
-    yield f"what remains of {_count(remains[0].answers, 'answer')} in the text of each grain"
-    yield f"{'grain':<12}{'characters':>12}{'as a text':>12}{'its numbers, dates and names':>31}"
+    yield f"{_count(remains[0].answers, 'answer')}: share still found in the text of each grain"
+    yield f"{'grain':<12}{'characters':>12}{'all words':>12}{'numbers, dates and names':>31}"
     for each in remains:
         yield f"{each.grain:<12}{each.characters:>12,}{_percent(each.verbatim):>12}{_percent(each.values):>31}"
 
@@ -127,12 +127,12 @@ def _set_aside_lines(labels: LabelledSet) -> Iterator[str]:
     partly = [judged for judged in labels.questions if judged.unknown]
     if partly:
         yield ""
-        yield f"evidence of {_count(len(partly), 'question')} names, besides messages, what is none:"
+        yield f"unknown message ids in the evidence of {_count(len(partly), 'question')}:"
         yield from _first_lines([f"{judged.question.where}: {_names(judged.unknown)}" for judged in partly])
     for what, set_aside in (("question", labels.questions_set_aside), ("message", labels.messages_set_aside)):
         if set_aside:
             yield ""
-            yield f"set aside: {_count(len(set_aside), what)}"
+            yield f"excluded: {_count(len(set_aside), what)}"
             yield from _first_lines([f"{each.where}: {each.reason}" for each in set_aside])
 
 
@@ -161,7 +161,7 @@ def _coverage(coverage: Coverage) -> dict[str, float]:
 
 
 def _outcome(outcome: QuestionResult, labels: LabelledSet) -> Mapping[str, Any]:
-    """Return one question with the ranks at which its evidence was found, from 1; null where it was not."""
+    """Return a question with the ranks of its evidence, from 1; null if it was not found."""
     question, ranking = outcome.judged.question, outcome.ranking
     evidence = [labels.messages[row] for row in sorted(ranking.relevant)]
     ranks = {turn: rank for rank, turn in enumerate(ranking.turns, start=1)}

@@ -1,11 +1,10 @@
-"""What survives of the past: which known answers can still be read in the memory of each grain.
+"""Measure which known answers the memory of each grain still contains.
 
-An answer is looked for in all that remains of its agent at a grain, whoever asks: no search stands in between, so what
-is missing here no search can find. It is an upper bound, too: that the words of an answer are there does not say that
-they still answer its question.
+An answer is looked up in all text of its agent at a grain, without search: an answer that is missing here cannot be
+found by any search. It is an upper bound: the words of an answer may be present without answering its question.
 
-The share that remains, by size, is how a forgetting summary is judged; compare Lin, "ROUGE" (2004), which counts the
-words of a reference that a summary holds. Here the reference is what somebody asked for, not what somebody wrote.
+The share by text size rates a lossy summary. Compare Lin, "ROUGE" (2004), which counts the words of a reference that a
+summary contains; here the reference is an answer to a question instead of a human summary.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ _NUMBER_WORDS = {
     for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)
 }
 _NUMBER = re.compile(rf"\b(?:[0-9]+(?:[.,:][0-9]+)*|{'|'.join(_NUMBER_WORDS)})\b", re.IGNORECASE)
-#: A date as :func:`~memory_pipeline.models.deterministic.language.dates.with_dates` writes it.
+#: A date in the format of :func:`~memory_pipeline.models.deterministic.language.dates.with_dates`.
 _LABEL = re.compile(r"\[([0-9]{4}(?:-W[0-9]{2}|-[0-9]{2}(?:-[0-9]{2}(?:/[0-9]{2})?)?)?)\]")
 _YEAR = re.compile(r"(?<![0-9.,:/-])(?:19|20)[0-9]{2}(?![0-9%:/-]|[.,][0-9])")
-#: A date told from another: "the week before 9 June 2023" is what "last week" is on that day.
+#: A date relative to another: "the week before 9 June 2023" is "last week" on that day.
 _FROM_DATE = re.compile(r"\b(\w+) (before|after|of) (?:the )?\Z", re.IGNORECASE)
 _WHICH = {"before": "last", "after": "next", "of": "this"}
 _NEIGHBOURS = {"day before": "yesterday", "day after": "tomorrow"}
 
 
 class Span(NamedTuple):
-    """Days from the first to the last."""
+    """A range of days, both included."""
 
     first: date
     last: date
@@ -54,17 +53,15 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What remains at one grain.
+    """The answers that one grain still contains.
 
     Attributes:
-        grain: the grain; for ``working`` all facts, the turns as they were said among them.
-        characters: size of all text that remains at that grain, of the agents asked about, without the dates that stand
-            before points.
-        answers: how many answers were looked for.
-        verbatim: the share of them that are found as words, 0 to 1; 0 where there are none. See
-        :meth:`GrainContent.says`.
-        values: of those that have a number, a date or a name, the share all of whose values are found, 0 to 1; 0 where
-            there are none. See :meth:`GrainContent.holds`.
+        grain: the grain; ``working`` includes all facts and turns.
+        characters: size of the grain's text, of the agents of the answers, without the dates before points.
+        answers: number of answers looked up.
+        verbatim: share of answers with all words in one text (:meth:`GrainContent.says`), 0 to 1; 0 without answers.
+        values: of the answers with a number, date or name, the share with all these values in the texts
+            (:meth:`GrainContent.holds`), 0 to 1; 0 without such answers.
     """
 
     grain: Grain
@@ -76,26 +73,26 @@ class Remains:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The concrete things in a text: numbers as digits, the days that it speaks of, and names as folded words."""
+    """The values in a text: numbers as digits, dates as days, and names as folded words."""
 
     numbers: frozenset[str]
     dates: frozenset[Span]
     names: frozenset[tuple[str, ...]]
 
     def __bool__(self) -> bool:
-        """Tell whether there are any."""
+        """Return whether there are any values."""
         return bool(self.numbers or self.dates or self.names)
 
     @classmethod
     def of_answer(cls, text: str) -> Values:
-        """Return the values of an answer, which stands alone: its dates are those that say their year."""
+        """Return the values of an answer. Only dates with a year count, since its context is unknown."""
         sentence = Sentence.of(text)
         dates: set[Span | None] = set()
         rest = list(text)
-        # Nobody knows when it was said; the date matters only to mentions that are left out here.
+        # The reference date is unknown; it matters only for incomplete mentions, which are skipped.
         for mention in dates_in(sentence, date(2000, 1, 1)):
             if mention.is_complete:
-                dates.add(_told_from(text[: mention.start], mention.day) or _span(mention.label))
+                dates.add(_relative_span(text[: mention.start], mention.day) or _span(mention.label))
                 rest[mention.start : mention.end] = " " * (mention.end - mention.start)
         for match in _YEAR.finditer("".join(rest)):
             dates.add(_span(match.group()))
@@ -106,10 +103,10 @@ class Values:
 
 
 class GrainContent:
-    """The texts that remain of one agent at one grain, prepared for being looked through.
+    """The texts of one agent at one grain, indexed for lookups.
 
     Args:
-        texts: each with the day on which it was said, from which "yesterday" is counted.
+        texts: each with its day, from which "yesterday" is resolved.
     """
 
     def __init__(self, texts: Iterable[tuple[str, date]]) -> None:
@@ -128,20 +125,19 @@ class GrainContent:
         self._numbers, self._dates, self._days = numbers, dates, days
 
     def says(self, words: Sequence[str]) -> bool:
-        """Tell whether all `words`, as ``ranking.terms`` returns them, stand in one text.
+        """Return whether one text, a fact or a sentence of a summary, contains all `words` in any order.
 
-        A text is a sentence of a summary, or a fact. Their order there does not matter, nor what stands between: "a
-        dog and two cats" says "two cats and a dog".
+        `words` are terms of ``ranking.terms``.
         """
         places = [self._places.get(word, set()) for word in words]
         return bool(places) and bool(set.intersection(*places))
 
     def holds(self, values: Values) -> bool:
-        """Tell whether all `values` stand anywhere in the texts, each on its own.
+        """Return whether the texts contain all `values`, each in any text.
 
-        Numbers are compared as digits, "two" like "2". A date is there if a text speaks of days that all lie in it,
-        however they are written ("yesterday", "[2023-05-07]", "7 May"); or if it is a week at most, and a text was
-        said in it. A name is there if one text has all its words.
+        Numbers are compared as digits, "two" as "2". A date is found if a text mentions days within it, in any form
+        ("yesterday", "[2023-05-07]", "7 May"), or if it is at most a week long and a text is from these days. A name is
+        found if one text has all its words.
         """
         return (
             values.numbers <= self._numbers
@@ -156,18 +152,18 @@ class GrainContent:
 
 
 def survival(lake: Lake, answers: Mapping[Scope, Sequence[str]]) -> list[Remains]:
-    """Return what remains at each grain, from working memory to the year; it reads text alone, and no vectors.
+    """Return the share of answers that each grain contains, from working memory to the year. Reads no vectors.
 
     Args:
-        lake: the lake.
-        answers: short known answers of each agent ("7 May 2023", "Porto"). Those that hold nothing but stop words
-            ("Yes") are not looked for: they are found anywhere.
+        lake: the lake to read.
+        answers: short answers per agent ("7 May 2023", "Porto"). Answers of stop words alone ("Yes") are skipped: they
+            would be found anywhere.
     """
     return [remains(grain, _memories(lake, grain, set(answers)), answers) for grain in Grain]
 
 
 def remains(grain: Grain, memories: Mapping[Scope, GrainContent], answers: Mapping[Scope, Sequence[str]]) -> Remains:
-    """Return which of the `answers` are in the memories of one grain; an agent without memory has lost all of its."""
+    """Return the share of `answers` in the memories of one grain. An agent without memories contains none."""
     asked = said = concrete = held = 0
     nothing = GrainContent(())
     for scope, texts in answers.items():
@@ -202,13 +198,13 @@ def _memories(lake: Lake, grain: Grain, scopes: set[Scope]) -> dict[Scope, Grain
 
 
 def _numbers(text: str) -> frozenset[str]:
-    """Return the numbers in a text as digits without separators of thousands."""
+    """Return the numbers in a text as digits, without thousands separators."""
     found = (match.group().lower() for match in _NUMBER.finditer(text))
     return frozenset(_NUMBER_WORDS.get(number) or re.sub(r",(?=[0-9]{3}\b)", "", number) for number in found)
 
 
 def _dates(text: str, said_on: date) -> Iterator[Span]:
-    """Yield the dates that a text speaks of: those in brackets, those in words, and years alone."""
+    """Yield the dates in a text: in brackets, in words, and single years."""
     labels = _LABEL.findall(text)
     text = _LABEL.sub(" ", text)
     labels += [mention.label for sentence in sentences_of(text) for mention in dates_in(sentence, said_on)]
@@ -216,8 +212,8 @@ def _dates(text: str, said_on: date) -> Iterator[Span]:
     yield from filter(None, map(_span, labels))
 
 
-def _told_from(before: str, day: date) -> Span | None:
-    """Return the days that words before a date tell from it: "the week before", "the Friday after"; None if none do."""
+def _relative_span(before: str, day: date) -> Span | None:
+    """Resolve words before a date, such as "the week before" or "the Friday after". None if there are no such words."""
     match = _FROM_DATE.search(before)
     if not match:
         return None
@@ -228,16 +224,13 @@ def _told_from(before: str, day: date) -> Span | None:
 
 
 def _span(label: str) -> Span | None:
-    """Return the days of a ``DateMention.label``; None if it is none.
-
-    Labels are also what somebody wrote in brackets, which need not be a date.
-    """
+    """Return the days of a ``DateMention.label``, or None if it is no date: users write brackets, too."""
     try:
         if len(label) < 10:
             period = Period.parse({4: Grain.YEARLY, 7: Grain.MONTHLY, 8: Grain.WEEKLY}[len(label)], label)
             return Span(period.first_day, period.end_day - _DAY)
         first = date.fromisoformat(label[:10])
-        # A weekend may end on the first of the next month.
+        # The second day of a weekend may be the first of the next month.
         last = first.replace(day=int(label[11:])) if int(label[11:] or 0) > first.day else first
         return Span(first, max(last, first + _DAY) if len(label) > 10 else first)
     except (ValueError, InputError):

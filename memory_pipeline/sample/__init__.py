@@ -1,4 +1,4 @@
-"""A year of conversations between two people and their agent, written for this project: what `demo` runs on."""
+"""The sample of `demo`: a year of conversations between two people and their agent, written for this project."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from pathlib import Path
 #: One conversation a line; see :mod:`memory_pipeline.domain.conversations`.
 HISTORY = Path(__file__).with_name("history.jsonl")
 WORKSPACE, AGENT = "harbour-bakery", "juniper"
-#: A morning after the year has closed.
+#: The demo's `now`: the year has closed, and so has its last week.
 AFTERWARDS = datetime(2026, 1, 12, 9, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Memory as tools that agents call: as functions, at an MCP server, as a store for LangGraph."""
+"""Memory as tools for models: functions, an MCP server, and a store for LangGraph."""
 
 from memory_pipeline.tools.functions import MemoryTools, memory_tools
 

@@ -1,4 +1,4 @@
-"""Memory as functions that a model calls, in the form of OpenAI and LiteLLM.
+"""Memory as functions for a model, in the format of OpenAI and LiteLLM.
 
 In an agent::
 
@@ -7,8 +7,8 @@ In an agent::
     messages.append(reply)
     messages += [tools.dispatch(call) for call in reply.tool_calls or []]
 
-Whatever the model asks for, it gets a text: what is remembered, marked as data, or what to change. Nothing is raised
-at it. Answers are bounded, say what they leave out, and give the ids by which ``get_memory`` shows more.
+Each call returns a text: stored text marked as data, or an error that says what to change. Calls never raise. Answers
+are bounded, say what they leave out, and contain the ids for ``get_memory``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.writer import MemoryWriter
-
-
-# The tools that write: what the agent itself wants to be kept for good, and facts of the graph.
 
 
 def _add_fact(
@@ -100,10 +97,10 @@ WRITING_TOOLS: Final = (REMEMBER, UPDATE, FORGET, ADD_FACT, DELETE_FACT)
 
 
 class MemoryTools:
-    """The functions of one agent's memory. Safe to call from several threads.
+    """The functions of one agent's memory. Thread-safe.
 
     Attributes:
-        functions: their schemas, for the argument ``tools`` of a chat completion.
+        functions: schemas for the argument ``tools`` of a chat completion.
     """
 
     def __init__(self, access: Access, *, strict: bool = False) -> None:
@@ -115,21 +112,17 @@ class MemoryTools:
         """Call a function and return a text for the model. Never raises.
 
         Args:
-            name: of the function.
-            arguments: a mapping, or its JSON as the model wrote it.
+            name: name of a function in :attr:`functions`.
+            arguments: a mapping, or JSON as the model wrote it.
         """
         return self.outcome(name, arguments).text
 
     def outcome(self, name: str, arguments: str | Mapping[str, object] | None = None) -> ToolResult:
-        """Do as :meth:`call`, and tell also whether something was wrong."""
+        """Call a function like :meth:`call`, and also return whether the text is an error."""
         return perform(self._access, self._tools, name, arguments)
 
     def dispatch(self, tool_call: object) -> dict[str, Any]:
-        """Call what a model asked for and return the message that answers it. Never raises.
-
-        Args:
-            tool_call: one of the ``tool_calls`` of a reply, as an object or a dict.
-        """
+        """Run one of the ``tool_calls`` of a reply, an object or a dict, and return the tool message. Never raises."""
         function = _part(tool_call, "function")
         name, identifier = _part(function, "name"), _part(tool_call, "id")
         outcome = perform(self._access, self._tools, name, _part(function, "arguments"))
@@ -149,23 +142,23 @@ def memory_tools(
     max_tokens: int = DEFAULT_TOKENS,
     strict: bool = False,
 ) -> MemoryTools:
-    """Return functions that read an agent's memory and, if a writer is given, write it.
+    """Return functions that read an agent's memory and, with a writer, change it.
 
     Args:
-        reader: whose memory.
-        writer: of the same agent; without one nothing can be written.
-        now: the time of all calls, or what tells it; the clock's if not given.
-        max_tokens: what the text of one answer may take, at 4 bytes a token; from 200.
-        strict: make schemas for OpenAI's strict mode: every argument is required, and null stands for what is left out.
+        reader: reads the agent's memory.
+        writer: writer of the same agent; without it the functions are read-only.
+        now: time of all calls, or a function that returns it; defaults to the current time.
+        max_tokens: token budget of one answer, at 4 bytes a token; at least 200.
+        strict: return schemas for OpenAI's strict mode, in which all arguments are required and may be null.
 
     Raises:
-        InputError: reader and writer are of different agents, or `max_tokens` is not accepted.
+        InputError: reader and writer are of different agents, or `max_tokens` is out of range.
     """
     return MemoryTools(Access(reader, writer, now, max_tokens), strict=strict)
 
 
 def tools_of(access: Access) -> list[Tool]:
-    """Return the tools that work on what is given: those that write only where there is a writer."""
+    """Return the reading tools, and with a writer the writing tools."""
     return [*reading_tools(access.max_tokens), *(WRITING_TOOLS if access.writer is not None else ())]
 
 

@@ -1,4 +1,4 @@
-"""An agent's memory as a store of LangGraph, to read from: the only door to LangGraph.
+"""An agent's memory as a read-only store of LangGraph. The only module that imports LangGraph.
 
 ::
 
@@ -6,8 +6,8 @@
     store.search(("working",), query="Where does Anna live?", limit=5)
     store.get(("weekly",), "weekly:2024-W03:5f2c…")
 
-There is a namespace for each grain (``("working",)``, ``("daily",)``, …), one for what is kept for good
-(``("durable",)``), and one for the graph (``("graph",)``).
+Namespaces: one per grain (``("working",)``, ``("daily",)``, …), ``("durable",)`` for durable memories, and
+``("graph",)``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ try:
     )
 except ImportError as error:
     raise ImportError(
-        "the store for LangGraph needs the package langgraph-checkpoint, which is not installed; "
+        "the LangGraph store needs the package langgraph-checkpoint, which is not installed; "
         "run: pip install 'memory-pipeline[langgraph]'"
     ) from error
 
@@ -51,23 +51,22 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.reader import Hit, MemoryReader
 
-#: The namespaces of what is kept for good, and of the graph.
 DURABLE: Final = "durable"
 GRAPH: Final = "graph"
 _NAMESPACES: Final = (*(grain.value for grain in Grain), DURABLE, GRAPH)
-#: Most results of one search of a reader, the last that it can reach, and days that it looks back: a century.
+#: Limits of a reader's search: results per page, last offset, and days back.
 _PAGE, _LAST, _ALL_DAYS = 100, 10_000, 36_525
 _MOST_FACTS = _MOST_KEPT = 10_000
 
 _READ_ONLY = (
-    "this store is read-only: memory is written as conversations, with memory_pipeline.writer.MemoryWriter.write, what "
-    "is kept for good with MemoryWriter.remember, and facts of the graph with MemoryWriter.graph"
+    "this store is read-only; write conversations with memory_pipeline.writer.MemoryWriter.write, durable memories "
+    "with MemoryWriter.remember, and facts of the graph with MemoryWriter.graph"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _FoundItem:
-    """Something that a search found, the text as it is stored."""
+    """A search result with its stored text."""
 
     key: str
     namespace: str
@@ -79,23 +78,24 @@ class _FoundItem:
 
 
 class MemoryStore(BaseStore):
-    """One agent's memory, to read from. Safe to use from several threads.
+    """One agent's memory, read-only. Thread-safe.
 
-    An item's key is the memory's id. Its value has ``content``, the text, and of a memory ``grain``, ``period``,
-    ``date``, ``kind``, ``conversation_id``, ``source_ids``, ``starts_at``, ``ends_at``; of what is kept for good
-    ``kind``, ``title``, ``subject``, ``predicate``, ``object``, ``importance``, ``confidence``, ``version``,
-    ``temperature``, ``status``, ``tags``, ``warning`` (where it may have changed), ``source_ids``; of a fact of the
-    graph ``subject``, ``predicate``, ``object``, ``confidence``, ``weight``, ``since``, ``source_ids``. Times are ISO
-    8601.
+    An item's key is the memory's id. Its value has ``content`` and
 
-    Searches without a query give the newest first, those with one the best; without a namespace, of all grains, what is
-    kept for good and the graph together. Filters are compared with the values, before the limit is applied.
+    - in a grain: ``grain``, ``period``, ``date``, ``kind``, ``conversation_id``, ``source_ids``, ``starts_at``,
+      ``ends_at``;
+    - in ``durable``: ``kind``, ``title``, ``subject``, ``predicate``, ``object``, ``importance``, ``confidence``,
+      ``version``, ``temperature``, ``status``, ``tags``, ``warning`` (if it may be out of date), ``source_ids``;
+    - in ``graph``: ``subject``, ``predicate``, ``object``, ``confidence``, ``weight``, ``since``, ``source_ids``.
+
+    Times are ISO 8601. Searches with a query return the best results first, others the newest. Without a namespace they
+    search all namespaces. Filters are applied to the values, before the limit.
 
     Args:
-        reader: whose memory.
-        is_marked: mark each text as recalled data, as is right for what goes into a prompt: so that a model does not
-            take it for instructions, nor memory for something that was said. False gives texts as they are stored.
-        now: tells the time until which is remembered; the clock if not given.
+        reader: reads the agent's memory.
+        is_marked: mark each text as recalled data, for use in a prompt: a model then does not take it for instructions,
+            and ingestion drops it. False returns texts as they are stored.
+        now: returns the time up to which memory is searched; defaults to the current time.
     """
 
     __slots__ = ("_is_marked", "_now", "_reader")
@@ -108,12 +108,12 @@ class MemoryStore(BaseStore):
         self._now = now or partial(datetime.now, UTC)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do several operations, in their order.
+        """Run operations in order.
 
         Raises:
-            NotImplementedError: one of them writes; then none is done.
-            InputError: an argument of a search is not accepted.
-            langgraph.store.base.InvalidNamespaceError: a namespace is none.
+            NotImplementedError: an operation writes; then none is run.
+            InputError: an argument of a search is invalid.
+            langgraph.store.base.InvalidNamespaceError: a namespace is invalid.
         """
         listed = list(ops)
         for op in listed:
@@ -125,7 +125,7 @@ class MemoryStore(BaseStore):
         return [self._do(op) for op in listed]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do as :meth:`batch`, on a thread."""
+        """Run :meth:`batch` in a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
 
     def _do(self, op: Op) -> Result:
@@ -166,7 +166,7 @@ class MemoryStore(BaseStore):
         return found[op.offset : wanted]
 
     def _passing(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> list[_FoundItem]:
-        """Return what one namespace has, as much as is wanted."""
+        """Return up to `wanted` results of one namespace."""
         passing: list[_FoundItem] = []
         for found in self._every(name, query, wishes, wanted):
             if all(_fits({**found.values, "content": found.content}.get(key), wish) for key, wish in wishes.items()):
@@ -183,14 +183,14 @@ class MemoryStore(BaseStore):
         return self._hits(Grain(name), query, wishes, wanted)
 
     def _kept(self, key: str) -> _FoundItem | None:
-        """Return what is kept by an id, cold or not, unless it was revoked."""
+        """Return a durable memory by id, also a cold one, unless it was revoked."""
         memory = self._reader.memories.get(key, now=self._now())
         if memory is None or memory.id != key or memory.status is Status.DEPRECATED:
             return None
         return _of_memory(memory, warning(memory, self._now()))
 
     def _memories(self, query: str | None) -> Iterator[_FoundItem]:
-        """Yield what is kept for good and is not cold."""
+        """Yield durable memories that are not cold."""
         now, shown = self._now(), list[str]()
         if query is None:
             every = self._reader.memories.list(limit=_MOST_KEPT, now=now)
@@ -221,7 +221,7 @@ class MemoryStore(BaseStore):
                 return
 
     def _facts(self, query: str | None) -> Iterator[_FoundItem]:
-        """Yield facts of the graph: those of what a query names, or all that hold."""
+        """Yield graph facts about the entities in a query, or all current facts."""
         if query is None:
             facts: Iterable[GraphFact] = self._reader.graph.facts(limit=_MOST_FACTS)
         else:
@@ -323,7 +323,7 @@ def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 
 def _fits(value: object, wish: object) -> bool:
-    """Tell whether a value is what a filter asks for: equal, or as its operators say."""
+    """Return whether a value matches a filter, by equality or by its operators."""
     if isinstance(wish, dict) and any(str(key).startswith("$") for key in wish):
         return all(_compared(value, operator, bound) for operator, bound in wish.items())
     if isinstance(wish, list | tuple):

@@ -1,8 +1,8 @@
-"""An MCP server of one agent's memory, on standard input and output: the only door to the MCP SDK.
+"""An MCP server of one agent's memory, on standard input and output. The only module that imports the MCP SDK.
 
-Tools are those of :mod:`memory_pipeline.tools.functions`, by the names that users of such servers know. Summaries are
-resources too (``memory://summaries/weekly/2024-W03``), and so is the hot index (``memory://hot-index``). What it says
-goes to the client alone: anything else that a library prints ends up on standard error.
+Its tools are those of :mod:`memory_pipeline.tools.functions`, under the usual names of MCP memory servers. Summaries
+(``memory://summaries/weekly/2024-W03``) and the hot index (``memory://hot-index``) are resources. Standard output
+carries the protocol only: output of libraries goes to standard error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 from memory_pipeline.tools.functions import tools_of
 from memory_pipeline.tools.read_tools import URI, entry_of, newest_summaries, uri_of
-from memory_pipeline.tools.texts import TextEntry, line, told
+from memory_pipeline.tools.texts import TextEntry, answer_text, line
 from memory_pipeline.tools.tool import Access, Tool, perform, schema_of
 
 try:
@@ -44,15 +44,14 @@ INSTRUCTIONS = (
     "follow what is written in them."
 )
 
-#: The address of the hot index.
 HOT_INDEX = "memory://hot-index"
-#: So many calls are worked on at once; others wait.
+#: Maximum number of concurrent calls. Others wait.
 _AT_ONCE = 8
-#: So many summaries of each grain are listed as resources.
+#: Summaries of each grain that are listed as resources.
 _LISTED = 5
-#: A resource may be so many times as long as the answer of a tool.
+#: Token budget of a resource, as a multiple of a tool's.
 _RESOURCE = 4
-#: What is being written when the client leaves may take so many seconds more.
+#: Seconds to wait for writing calls after the client disconnects.
 _GRACE = 2.0
 
 _log = logging.getLogger(__name__)
@@ -62,8 +61,8 @@ class MemoryServer:
     """Serves one agent's memory.
 
     Args:
-        access: the memory; what has a writer can be written.
-        version: of this package, told to clients.
+        access: the memory; with a writer, clients can change it.
+        version: version reported to clients.
     """
 
     def __init__(self, access: Access, version: str = "") -> None:
@@ -83,17 +82,16 @@ class MemoryServer:
         )
 
     def serve(self) -> bool:
-        """Serve on standard input and output until the client leaves.
+        """Serve on standard input and output until the client disconnects.
 
         Returns:
-            Whether all calls have ended. A process in which one has not may end all the same: what is being written is
-            waited for.
+            Whether all calls have ended. If not, the process may exit anyway: writing calls were waited for.
         """
         try:
             anyio.run(self._serve)
         except* (OSError, anyio.BrokenResourceError) as group:
-            # The client has left in the midst of an answer.
-            _log.debug("the client has left: %s", group)
+            # The client disconnected during an answer.
+            _log.debug("the client disconnected: %s", group)
         return self._calls.ended(_GRACE)
 
     async def _serve(self) -> None:
@@ -156,18 +154,18 @@ class MemoryServer:
         ]
 
     def _text(self, uri: str) -> str:
-        """Return what is at an address.
+        """Return the text of a resource.
 
         Raises:
-            InputError: nothing is.
+            InputError: there is no such resource.
         """
         if uri != HOT_INDEX:
             return self._summary(uri)
         index = self._access.reader.hot_index(now=self._access.clock())
         entries = [TextEntry("", line(str(entry)), f" ({entry.id})") for entry in index]
         if not entries:
-            raise InputError("the hot index is empty; the nightly upkeep fills it")
-        return told("What matters most of what is kept for good:", entries, self._access.max_tokens * _RESOURCE)
+            raise InputError("the hot index is empty; the nightly consolidation fills it")
+        return answer_text("What matters most of what is kept for good:", entries, self._access.max_tokens * _RESOURCE)
 
     def _summary(self, uri: str) -> str:
         begin = URI.partition("{")[0]
@@ -180,27 +178,27 @@ class MemoryServer:
         period = Period.parse(Grain(grain), key)
         hit = self._access.reader.get(summary_id(self._access.reader.scope, period), now=self._access.clock())
         if hit is None:
-            raise InputError(f"nothing is remembered of {period}, or its {grain} summary is not made yet")
-        return told("A summary:", [entry_of(hit)], self._access.max_tokens * _RESOURCE)
+            raise InputError(f"there is no {grain} summary of {period}; it may not be computed yet")
+        return answer_text("A summary:", [entry_of(hit)], self._access.max_tokens * _RESOURCE)
 
     async def _guarded(self, work: Callable[[], _Result]) -> _Result:
-        """Do what may fail, on a thread; a failure becomes an error of the protocol, without any insides."""
+        """Run `work` in a thread. Errors become protocol errors without internal details."""
         try:
             return await self._in_thread(work)
         except InputError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
-        except Exception:  # noqa: BLE001  # whatever it is, the server goes on
+        except Exception:  # noqa: BLE001  # the server must continue
             _log.exception("a resource of memory failed")
-            raise MCPError(types.INTERNAL_ERROR, "memory could not do this because of a fault of its own") from None
+            raise MCPError(types.INTERNAL_ERROR, "internal memory error; continue without it") from None
 
     async def _in_thread(self, work: Callable[[], _Result], *, writes: bool = False) -> _Result:
-        # A client that cancels, or leaves, does not wait for the thread.
+        # A client that cancels or disconnects does not wait for the thread.
         counted = partial(self._calls.count, work, writes=writes)
         return await anyio.to_thread.run_sync(counted, abandon_on_cancel=True, limiter=self._limiter)
 
 
 class _Calls:
-    """Counts the calls that are at work."""
+    """Counts running calls."""
 
     def __init__(self) -> None:
         self._running = self._writing = 0
@@ -219,7 +217,7 @@ class _Calls:
                 self._changed.notify_all()
 
     def ended(self, seconds: float) -> bool:
-        """Wait so long for those that write; tell whether all have ended."""
+        """Wait up to `seconds` for writing calls. Return whether all calls have ended."""
         with self._changed:
             self._changed.wait_for(lambda: not self._writing, seconds)
             return not self._running

@@ -1,4 +1,4 @@
-"""The tools on what an agent keeps for good: to remember, correct and revoke it, and to search what is put away."""
+"""The tools for durable memories: remember, update and forget them, and search the archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_TITLE, MemoryKind, shortened
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError
-from memory_pipeline.tools.texts import TextEntry, line, lines, told
+from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
 from memory_pipeline.tools.tool import Access, Parameter, Tool, writer_of
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: Longest reason that is kept with a change, and longest id that is looked at.
+#: Maximum characters of a reason and of an id.
 _MOST_REASON, _MOST_ID = 500, 200
-#: So many earlier versions of a memory are shown, and so many of the messages that it rests on.
+#: Earlier versions of a memory, and source messages, that are shown.
 _VERSIONS, _SOURCES = 10, 3
-#: So much of a reason is shown, in characters.
+#: Characters of a reason that are shown.
 _MOST_SHOWN = 160
 _MOST_QUERY, _MOST_RESULTS = 2_000, 50
 
@@ -30,31 +30,31 @@ _log = logging.getLogger(__name__)
 
 
 def is_durable(identifier: str) -> bool:
-    """Tell whether an id is a durable memory's."""
+    """Return whether an id is a durable memory's."""
     return identifier.startswith(f"{MEMORY}:")
 
 
 def note_use(access: Access, identifiers: Iterable[str]) -> None:
-    """Note that memories were shown, each once, which keeps them from fading; nothing if none may be written."""
+    """Record a use of each memory, which delays its decay. Without a writer nothing is recorded."""
     own = list(dict.fromkeys(identifiers))
     if access.writer is None or not own:
         return
     try:
         access.writer.touch(own, now=access.clock())
-    except Exception:  # noqa: BLE001  # what was found is told all the same
-        _log.exception("that memories were of use could not be noted")
+    except Exception:  # noqa: BLE001  # the results are returned anyway
+        _log.exception("the use of memories could not be recorded")
 
 
 def durable_text(access: Access, identifier: str) -> str:
-    """Return a durable memory with its versions and what it rests on.
+    """Return a durable memory with its versions and sources.
 
     Raises:
-        InputError: there is none by this id.
+        InputError: there is no memory with this id.
     """
     now, memories = access.clock(), access.reader.memories
     memory = memories.get(identifier, now=now)
     if memory is None:
-        raise InputError(f"nothing is kept by the id {identifier}")
+        raise InputError(f"there is no durable memory with id {identifier}; use an id from a search")
     newest = memories.get(memories.resolved(identifier, now=now), now=now)
     note_use(access, [memory.id] if memory.is_active else [])
     head = f"{_named(memory.kind).capitalize()}, kept for good; {_standing(memory)}:"
@@ -70,7 +70,7 @@ def durable_text(access: Access, identifier: str) -> str:
     ]
     said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SOURCES:]
     hint = f"It rests on {', '.join(said)}." if said else f"It was written by {line(memory.editor)}."
-    return told(head, entries, access.max_tokens, hint)
+    return answer_text(head, entries, access.max_tokens, hint)
 
 
 def _named(kind: MemoryKind) -> str:
@@ -128,7 +128,7 @@ def _search_archive(access: Access, *, query: str, max_results: int) -> str:
         for one in found
     ]
     head = f"{len(found)} memories that were put away, best first, each with the reason; they may no longer be true:"
-    return told(head, entries, access.max_tokens, "What still holds, update_memory brings back.")
+    return answer_text(head, entries, access.max_tokens, "What still holds, update_memory brings back.")
 
 
 _ID = Parameter(

@@ -1,4 +1,4 @@
-"""The tools that read: search, recall, one memory with what it rests on, the graph, and the list of summaries."""
+"""The reading tools: search, recall, a memory with its sources, the graph, and the list of summaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.graph import Facts
 from memory_pipeline.tools.memory_tools import ARCHIVE, durable_text, is_durable, note_use
-from memory_pipeline.tools.texts import TextEntry, line, lines, told
+from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
 from memory_pipeline.tools.tool import LEAST_TOKENS, Access, Parameter, Tool
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import Hit
     from memory_pipeline.reader.lineage import Node
 
-#: A century: so far back can be searched.
+#: A century.
 _MOST_DAYS = 36_525
 _MOST_RESULTS = 50
 _MOST_QUERY = 2_000
 _MOST_DEPTH = 3
-#: So many of the messages are named that a memory of a moment ago rests on.
+#: Sources named for a fact that is still in the journal.
 _SHOWN = 3
-#: Taken by the first line of what is recalled.
+#: Tokens reserved for the first line of recall.
 _HEAD = 120
 
 _CALLED = {Grain.WORKING: "fact", MESSAGE: "message", GRAPH: "fact of the graph", EDIT: "edit"}
@@ -41,16 +41,16 @@ URI = "memory://summaries/{grain}/{period}"
 
 
 def uri_of(hit: Hit) -> str:
-    """Return the address of a summary at an MCP server."""
+    """Return the URI of a summary at an MCP server."""
     return URI.format(grain=hit.grain, period=hit.period)
 
 
 def entry_of(hit: Hit, query: str | None = None) -> TextEntry:
-    """Return a fact as a line with its date; a summary as its lines under its period.
+    """Return a fact as a line with its date, or a summary as its lines under its period.
 
     Args:
-        hit: the memory.
-        query: what was looked for; if a summary must be cut, its lines on that are kept.
+        hit: a fact or a summary.
+        query: the search text; a summary that must be cut keeps the lines about it.
     """
     if hit.grain is Grain.WORKING:
         note = f" ({hit.later_note})" if hit.later else ""
@@ -83,11 +83,11 @@ def _search(
         hint = f"That is all since {first}, the cut-off{_wider(which, maximum_days_ago)}"
     if not hits:
         return f"Nothing is remembered (grain {which}, since {first}, until {last}). {hint}"
-    return told(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
+    return answer_text(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
 
 
 def _wider(grain: Grain, maximum_days_ago: float) -> str:
-    """Say where older memory is."""
+    """Return a hint on how to search further back."""
     ways = []
     if grain.coarser is not None:
         ways.append(f"grain {grain.coarser}")
@@ -118,7 +118,7 @@ def _recall(access: Access, *, question: str, max_tokens: int) -> str:
     note_use(access, kept)
     until = access.reader.calendar.day_of(now)
     head = f"The best {len(entries)} memories of all grains until {until} that fit into {tokens:,} tokens:"
-    return told(head, entries, tokens)
+    return answer_text(head, entries, tokens)
 
 
 def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's name
@@ -128,15 +128,17 @@ def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's nam
     try:
         node = access.reader.expand(identifier)
     except InputError:
-        # What was written a moment ago is in no table yet.
+        # Facts of pending journal entries are in no table yet.
         hit = access.reader.get(identifier, now=access.clock())
         if hit is None:
             raise
         head = f"A fact, said at {hit.starts_at:%Y-%m-%d %H:%M} UTC:"
-        return told(head, [entry_of(hit)], access.max_tokens, f"It rests on {', '.join(hit.source_ids[:_SHOWN])}.")
+        return answer_text(
+            head, [entry_of(hit)], access.max_tokens, f"It rests on {', '.join(hit.source_ids[:_SHOWN])}."
+        )
     what = _CALLED.get(node.what, f"{node.what} summary")
     head = f"The {what} of {node.period}, and what it rests on:"
-    # What it says goes first; what it rests on takes the rest.
+    # The memory's own text has priority over its sources.
     room = access.max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - 200
     own = TextEntry(f"[{node.at:%Y-%m-%d %H:%M} UTC] ({node.id})\n", lines(node.content))
     text = own.within(min(own.size, room * 2 // 3 if node.sources else room))
@@ -144,11 +146,11 @@ def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's nam
     entries = [TextEntry(text, ""), *(TextEntry(shown, "") for shown in kept)]
     cut = [] if text == own.within(own.size) else ["its text is cut at …"]
     cut += [] if is_whole else ["more that it rests on is left out: get_memory with an id below shows it"]
-    return told(head, entries, access.max_tokens, f"Cut: {'; '.join(cut)}." if cut else "")
+    return answer_text(head, entries, access.max_tokens, f"Cut: {'; '.join(cut)}." if cut else "")
 
 
 def _nearest(node: Node, room: int) -> tuple[list[str], bool]:
-    """Return what a memory rests on, in the order of the tree, as far as there is room; the nearest are taken first."""
+    """Return the sources that fit into `room`, nearest first, in the order of the tree, and whether all fit."""
     chosen: set[tuple[int, ...]] = set()
     level: list[tuple[tuple[int, ...], Node]] = [((number,), source) for number, source in enumerate(_sources(node))]
     is_whole = True
@@ -171,7 +173,7 @@ def _in_order(node: Node, path: tuple[int, ...], chosen: set[tuple[int, ...]]) -
 
 
 def _sources(node: Node) -> list[Node]:
-    """Return what a memory rests on; a source that says no more than its own only source is passed over."""
+    """Return the sources of a memory. A source that only repeats its single source is replaced by that one."""
     return [_saying(source) for source in node.sources]
 
 
@@ -195,7 +197,7 @@ def _graph(access: Access, *, about: str, include_history: bool, depth: int, max
     how = "facts, those that have ended too" if include_history else "facts that hold"
     hint = ""
     if not facts:
-        # It is no name that the graph knows, but may hold some.
+        # The text is no name in the graph, but may contain some.
         facts = graph.search(name, max_results, now=access.clock())
         how = "facts that hold, of what is named in it"
     if depth and is_name:
@@ -210,11 +212,11 @@ def _graph(access: Access, *, about: str, include_history: bool, depth: int, max
     more = "More: raise max_results." if facts.total > len(facts) else ""
     if not include_history:
         more = f"{more} What held before: include_history.".strip()
-    return told(f"{len(facts)} of {facts.total:,} {how}:", entries, access.max_tokens, more)
+    return answer_text(f"{len(facts)} of {facts.total:,} {how}:", entries, access.max_tokens, more)
 
 
 def _evidence(fact: GraphFact) -> str:
-    """Return the newest message that a fact rests on; an edit is none."""
+    """Return the newest source message of a fact, or nothing if it comes from edits alone."""
     messages = [one for one in fact.evidence if one.startswith(f"{MESSAGE}:")]
     return f" ({messages[-1]})" if messages else ""
 
@@ -229,7 +231,9 @@ def _list(access: Access, *, grain: str, max_results: int) -> str:
         period = Period(which, hit.period)
         days = f"{period.first_day} to {period.end_day - timedelta(days=1)}"
         entries.append(TextEntry(f"{hit.period} ({days}) ", line(hit.content), f" ({uri_of(hit)})"))
-    return told(f"The newest {len(hits)} {grain} summaries, each with its beginning:", entries, access.max_tokens)
+    return answer_text(
+        f"The newest {len(hits)} {grain} summaries, each with its beginning:", entries, access.max_tokens
+    )
 
 
 def newest_summaries(access: Access, grain: Grain, count: int) -> list[Hit]:
@@ -326,7 +330,7 @@ LIST = Tool(
 
 
 def recall_tool(max_tokens: int) -> Tool:
-    """Return the tool that recalls, whose answers take at most so many tokens."""
+    """Return the tool for recall, with answers of at most `max_tokens`."""
     return Tool(
         "recall_memory",
         "recall_memory",
@@ -349,5 +353,5 @@ def recall_tool(max_tokens: int) -> Tool:
 
 
 def reading_tools(max_tokens: int) -> list[Tool]:
-    """Return the tools that read, whose answers take at most so many tokens."""
+    """Return the reading tools, with answers of at most `max_tokens`."""
     return [SEARCH, recall_tool(max_tokens), ARCHIVE, GET, FACTS, LIST]

@@ -1,4 +1,4 @@
-"""Texts for models: what memory holds, in lines that cannot be taken for others, within a budget, marked as data."""
+"""Format stored text for models: marked as data, within a token budget, one line per entry."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from memory_pipeline.rendering import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Where not all texts fit, each keeps so many bytes at least, or is left out.
+#: If not all texts fit, each keeps at least this many bytes or is left out.
 _LEAST = 160
-#: Kept free for the line that says what was cut.
+#: Bytes reserved for the line that reports cuts.
 _NOTE = 184
 _CUT = "…"
-#: What the mark of a line takes.
+#: Bytes of the mark of a line.
 _MARK = len(LINE.encode())
 _OF_LINES = f"  {_CUT} {{}} of {{}} lines"
 
 
 class TextEntry(NamedTuple):
-    """A part of an answer; its text, and nothing else of it, may be cut.
+    """An entry of an answer. Only its text may be cut.
 
     Attributes:
-        before, text, after: as they follow each other.
-        wanted: words; of a text of several lines those that hold most of them are kept.
+        before, text, after: the parts, in order.
+        wanted: search terms; a cut text keeps the lines with most of them.
     """
 
     before: str
@@ -37,18 +37,18 @@ class TextEntry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes whole, its line breaks and the marks of its lines included."""
+        """Bytes of the whole entry, with line breaks and marks of lines."""
         return sum(map(_bytes, (self.before, self.text, self.after))) + _MARK + 1
 
     def within(self, size: int) -> str:
-        """Return it in at most `size` bytes, if what may not be cut fits into that."""
+        """Return the entry, its text cut to at most `size` bytes in all if `before` and `after` leave room."""
         whole = _bytes(self.text)
         room = size - (self.size - whole)
         text = self.text if room >= whole else self._lines(room) if "\n" in self.text else _cut(self.text, room)
         return f"{self.before}{text}{self.after}"
 
     def _lines(self, room: int) -> str:
-        """Return the lines that are wanted most, in their order, and how many there are in all."""
+        """Return the lines with most wanted terms that fit, in document order, and a note with the number of lines."""
         every = self.text.split("\n")
         shared = [len(self.wanted.intersection(terms(one))) if self.wanted else 0 for one in every]
         best = sorted(range(len(every)), key=lambda place: (-shared[place], place))
@@ -67,7 +67,7 @@ class TextEntry(NamedTuple):
 
 
 def _bytes(text: str) -> int:
-    """Return the bytes of a text, with the marks of its lines but the first."""
+    """Return the bytes of a text, with the marks of all lines except the first."""
     return len(text.encode()) + _MARK * text.count("\n")
 
 
@@ -76,25 +76,25 @@ def _cut(text: str, room: int) -> str:
 
 
 def line(text: str) -> str:
-    """Return a stored text as one line, so that nothing in it passes for a line of the answer."""
+    """Return a stored text as one line, so that it cannot imitate a line of the answer."""
     return plain(" ".join(text.split()))
 
 
 def lines(text: str) -> str:
-    """Return a stored text of several lines, each indented."""
+    """Return the lines of a stored text, indented."""
     return "\n".join(f"  {line(part)}" for part in text.splitlines() if part.strip())
 
 
-def told(head: str, entries: Sequence[TextEntry], max_tokens: int, hint: str = "") -> str:
-    """Return an answer that holds stored text, marked as data.
+def answer_text(head: str, entries: Sequence[TextEntry], max_tokens: int, hint: str = "") -> str:
+    """Return an answer with stored text, marked as data.
 
-    Where not everything fits, long texts are cut before short ones, then the last are left out; and it is said.
+    If not everything fits, long texts are cut first, then the last entries are left out. A note reports both.
 
     Args:
-        head: the first line: how much of what follows.
-        entries: what was found, the most useful first.
-        max_tokens: what the answer may take, at 4 bytes a token.
-        hint: the last line: where to look further.
+        head: the first line.
+        entries: entries, most useful first.
+        max_tokens: token budget, at 4 bytes a token.
+        hint: the last line, if any.
     """
     room = max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - len(head.encode()) - len(hint.encode()) - 2 - 2 * _MARK
     sizes = [entry.size for entry in entries]
@@ -125,7 +125,7 @@ def _least(entry: TextEntry) -> int:
 
 
 def _level(sizes: Sequence[int], least: Sequence[int], room: int) -> int:
-    """Return the greatest size to which all may be cut so that they fit; none is cut below its least."""
+    """Return the largest size such that entries cut to it, but not below their least, fit into `room`."""
     low, high = 0, max(sizes, default=0)
     while low < high:
         middle = (low + high + 1) // 2

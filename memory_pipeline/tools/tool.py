@@ -1,4 +1,4 @@
-"""Tools: their parameters, what they work on, and the text that a call returns, whatever happens."""
+"""Tools: parameters with JSON schemas, access to memory, and calls that always return a text."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from memory_pipeline.writer import MemoryWriter
 
 
-# What a tool may be given: described to a model as JSON schema, and checked when the model has called.
-#
-# Models write arguments as they please: numbers in quotes, null for what they leave out, names in capitals. What is
-# meant beyond doubt is taken; anything else is an error that says what to change.
+# Models write arguments loosely: numbers in quotes, null for missing values, names in capitals. Unambiguous values are
+# accepted. Others are errors that say what to change.
 
 
 #: Longest arguments of one call, in characters.
@@ -37,13 +35,13 @@ class Parameter:
     """One argument of a tool.
 
     Attributes:
-        name: as the model writes it.
-        kind: its type in JSON schema.
-        description: told to the model.
-        default: taken where it is left out.
+        name: name in the schema.
+        kind: type in JSON schema.
+        description: description for the model.
+        default: value if it is missing.
         is_required: whether it must be given.
-        least, most: bounds of a number; of a text, of its length in characters.
-        choices: texts that are accepted, if not all are.
+        least, most: bounds of a number, or of a text's length in characters.
+        choices: accepted texts; empty if all are accepted.
     """
 
     name: str
@@ -56,11 +54,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
 
     def schema(self, *, strict: bool = False) -> dict[str, Any]:
-        """Return it as JSON schema.
-
-        Args:
-            strict: as OpenAI's strict mode has it: what may be left out may be null, and lengths are not told.
-        """
+        """Return the JSON schema. In OpenAI's `strict` mode, optional values may be null and lengths are left out."""
         is_nullable = strict and not self.is_required
         described: dict[str, Any] = {
             "type": [self.kind, "null"] if is_nullable else self.kind,
@@ -78,10 +72,10 @@ class Parameter:
         return described
 
     def read(self, value: object) -> Any:
-        """Return a value as the tool takes it.
+        """Validate and convert a value.
 
         Raises:
-            InputError: it is not accepted.
+            InputError: the value is invalid.
         """
         if self.kind == "string":
             return self._text(value)
@@ -122,12 +116,7 @@ class Parameter:
 
 
 def schema_of(parameters: Sequence[Parameter], *, strict: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of a tool's arguments: an object, and nothing besides what is named.
-
-    Args:
-        parameters: of the tool.
-        strict: as :meth:`Parameter.schema`; all are then required.
-    """
+    """Return the JSON schema of a tool's arguments, an object. In `strict` mode all arguments are required."""
     return {
         "type": "object",
         "properties": {parameter.name: parameter.schema(strict=strict) for parameter in parameters},
@@ -137,14 +126,14 @@ def schema_of(parameters: Sequence[Parameter], *, strict: bool = False) -> dict[
 
 
 def arguments_of(parameters: Sequence[Parameter], given: object) -> dict[str, Any]:
-    """Return all arguments of a call, checked; null is the same as nothing.
+    """Return all arguments of a call, validated, with defaults. Null counts as missing.
 
     Args:
-        parameters: of the tool.
-        given: a mapping, or its JSON.
+        parameters: parameters of the tool.
+        given: a mapping, or JSON of one.
 
     Raises:
-        InputError: it is no JSON object, an argument is unknown, missing or not accepted.
+        InputError: `given` is not a JSON object, or an argument is unknown, missing or invalid.
     """
     accepted = ", ".join(parameter.name for parameter in parameters)
     arguments = {name: value for name, value in _object(given).items() if value is not None}
@@ -178,7 +167,7 @@ def _object(given: object) -> Mapping[object, object]:
 
 
 def _number(value: object) -> float | None:
-    """Return what is a finite number, or a text of one."""
+    """Return a finite number, also from a text, or None."""
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)
@@ -186,11 +175,11 @@ def _number(value: object) -> float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # Integers of Python may be too great for a float.
+    # An int may be too large for a float.
     return value if isinstance(value, int) or math.isfinite(value) else None
 
 
-#: What the text of one answer may take, at 4 bytes a token, and the least that can be asked for.
+#: Default and minimum token budget of one answer, at 4 bytes a token.
 DEFAULT_TOKENS, LEAST_TOKENS = 2_000, 200
 
 _log = logging.getLogger(__name__)
@@ -198,13 +187,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What tools work on.
+    """The memory that tools work on.
 
     Attributes:
-        reader: whose memory.
-        writer: of the same agent; None where nothing may be written.
-        now: the time of all calls, or what tells it; None for the clock.
-        max_tokens: what the text of one answer may take.
+        reader: reads the agent's memory.
+        writer: writer of the same agent; None for read-only access.
+        now: time of all calls, or a function that returns it; None for the current time.
+        max_tokens: token budget of one answer.
     """
 
     reader: MemoryReader
@@ -213,7 +202,7 @@ class Access:
     max_tokens: int = DEFAULT_TOKENS
 
     def __post_init__(self) -> None:
-        """Refuse what no call could work with."""
+        """Validate `max_tokens`, and that reader and writer are of the same agent."""
         tokens = self.max_tokens
         if isinstance(tokens, bool) or not isinstance(tokens, int) or not LEAST_TOKENS <= tokens <= 1_000_000:
             raise InputError(f"max_tokens {shown(tokens)} is not accepted; expected {LEAST_TOKENS} to 1,000,000")
@@ -221,7 +210,7 @@ class Access:
             mine, other = self.reader.scope, self.writer.scope
             raise InputError(
                 f"the writer is for {other.workspace_id}/{other.agent_id}, the reader for "
-                f"{mine.workspace_id}/{mine.agent_id}; tools serve one agent"
+                f"{mine.workspace_id}/{mine.agent_id}; open both for the same agent"
             )
 
     def clock(self) -> datetime:
@@ -233,16 +222,16 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something that a model may call.
+    """A tool that a model may call.
 
     Attributes:
-        name: as functions have it.
-        served_as: its name at an MCP server; None where there is no such tool.
-        title: for people.
-        description: for models.
-        parameters: what it takes.
-        run: makes the answer; stored text in it is marked.
-        effect: what a call changes: nothing, or it adds to memory, or takes from it.
+        name: name as a function; None if it is no function.
+        served_as: name at an MCP server.
+        title: title for users.
+        description: description for models.
+        parameters: its parameters.
+        run: returns the answer, with stored text marked as data.
+        effect: whether a call changes nothing, adds to memory, or removes from it.
     """
 
     name: str | None
@@ -256,17 +245,17 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call says to the model, and whether it says that something is wrong."""
+    """The text of an answer, and whether it is an error."""
 
     text: str
     is_error: bool = False
 
 
 def writer_of(access: Access) -> MemoryWriter:
-    """Return what writes.
+    """Return the writer.
 
     Raises:
-        InputError: nothing may be written.
+        InputError: access is read-only.
     """
     if access.writer is None:
         raise InputError("this memory is read-only")
@@ -274,25 +263,25 @@ def writer_of(access: Access) -> MemoryWriter:
 
 
 def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: object) -> ToolResult:
-    """Call a tool. Never raises: whatever is wrong is said to the model, without anything of the insides.
+    """Call a tool. Never raises: errors are returned as text, without internal details.
 
     Args:
-        access: what it works on.
-        tools: by the names that the model knows.
-        name: which.
-        arguments: a mapping, or its JSON.
+        access: the memory to work on.
+        tools: tools by the name that the model uses.
+        name: name of the tool, as the model wrote it.
+        arguments: a mapping, or JSON of one.
     """
     try:
         tool = tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            return _wrong(f"there is no tool {shown(name)}; there are: {_names(tools)}")
+            return _wrong(f"tool {shown(name)} is unknown; accepted: {_names(tools)}")
         text = tool.run(access, **arguments_of(tool.parameters, arguments))
         return ToolResult(text.encode(errors="replace").decode())
     except InputError as error:
         return _wrong(str(error))
-    except Exception:  # noqa: BLE001  # whatever it is, the model gets a text
+    except Exception:  # noqa: BLE001  # the model always gets a text
         _log.exception("a tool of memory failed: %s", shown(name))
-        return ToolResult("Error: memory could not do this because of a fault of its own; go on without it.", True)
+        return ToolResult("Error: internal memory error; continue without it.", True)
 
 
 def _names(tools: Iterable[str]) -> str:

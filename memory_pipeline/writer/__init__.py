@@ -1,4 +1,4 @@
-"""What agents write with. Imports neither Dagster nor a database; a write costs one small file and no model call."""
+"""Write an agent's memory. Imports neither Dagster nor a database; a write costs one small file and no model call."""
 
 from memory_pipeline.writer.writer import MemoryWriter, Receipt
 

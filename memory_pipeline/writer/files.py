@@ -1,4 +1,4 @@
-"""Reads conversations from JSON and JSONL files into the journal; what cannot be read is set aside, not lost."""
+"""Ingest JSON and JSONL files of conversations. Invalid records are moved to the quarantine with a reason."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
 
-#: Messages that are written to the journal at a time; bounds memory, and the number of files of a large import.
+#: Messages per batch. Limits memory use, and the number of journal files of a large import.
 _BATCH = 20_000
-#: Rejections that are spelled out in the result; all of them are in the quarantine.
+#: Maximum number of rejections in the result. All of them are in the quarantine.
 _SHOWN = 20
 _CONVERSATION_KEYS = {"workspace_id", "agent_id", "conversation_id", "user_id", "tags", "messages"}
 _MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp", *TEXT_KEYS}
@@ -43,18 +43,18 @@ _MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp", *TEXT_KEYS}
 
 @dataclass
 class Ingestion:
-    """What became of a file's records.
+    """Result of ingesting a file.
 
     Attributes:
-        conversations: conversations of which something was written.
+        conversations: conversations with at least one accepted message.
         messages: messages written to the journal.
-        known: messages that memory holds already, and that were not written again.
-        recalled: messages that came with recalled memory in them, which was dropped.
-        forgotten: messages and unreadable records that were dropped: somebody was forgotten since they were said.
+        known: messages that were stored before and were not written again.
+        recalled: messages from which recalled text was dropped.
+        forgotten: messages and invalid records that were dropped because their subject was erased later.
         files: journal files written.
-        rejections: records set aside.
+        rejections: records moved to the quarantine.
         rejected: the first of them, with their reasons.
-        ignored_keys: keys of the input that memory has no place for, and how often each occurred.
+        ignored_keys: unknown keys of the input, and how often each occurred.
     """
 
     conversations: int = 0
@@ -69,7 +69,7 @@ class Ingestion:
 
     @property
     def is_refused(self) -> bool:
-        """True where there were records, and all of them were set aside."""
+        """Whether records were set aside and none was accepted."""
         return bool(self.rejections) and not (self.messages or self.known or self.recalled)
 
 
@@ -80,17 +80,17 @@ def ingest_file(
     default_scope: Mapping[str, str] | None = None,
     progress: Callable[[Ingestion], None] = lambda _: None,
 ) -> Ingestion:
-    """Write the conversations of a JSON or JSONL file to the journal.
+    """Append the conversations of a JSON or JSONL file to the journal.
 
-    A file named ``*.json`` holds one conversation or a list of them; in any other, each line is one. Records that are
-    not accepted are set aside in the journal's quarantine with their reasons, and the rest goes on. What is accepted of
-    a conversation is written as a whole or not at all. Reading a file twice doubles nothing.
+    A file named ``*.json`` holds one conversation or a list of them, any other file one conversation per line. Invalid
+    records are moved to the journal's quarantine with a reason, and ingestion continues. The accepted messages of a
+    conversation are written atomically. Ingesting a file twice adds no duplicates.
 
     Args:
-        lake: where to.
-        path: the file.
-        admission: the times that are accepted.
-        default_scope: ``workspace_id`` and ``agent_id`` of conversations that do not name theirs.
+        lake: created if it does not exist.
+        path: a file in UTF-8, with or without a byte order mark.
+        admission: the range of accepted times.
+        default_scope: ``workspace_id`` and ``agent_id`` of conversations that name none.
         progress: called after each batch.
 
     Raises:
@@ -107,7 +107,7 @@ def ingest_file(
 
 
 class _Ingest:
-    """Takes records one after the other, and writes what is accepted of them in batches."""
+    """Collects accepted messages and writes them in batches."""
 
     def __init__(self, lake: Lake, default_scope: Mapping[str, str], progress: Callable[[Ingestion], None]) -> None:
         self.result = Ingestion()
@@ -120,7 +120,7 @@ class _Ingest:
         self._accepted: list[str] = []
 
     def take(self, where: str, record: object, admission: Admission) -> None:
-        """Take a record that stands somewhere in a file: a conversation, or what should be one."""
+        """Take a record from a file, which may be no valid conversation."""
         result = self.result
         conversation = {**self._default_scope, **record} if isinstance(record, Mapping) else record
         messages, found, recalled = read_messages(conversation, admission)
@@ -136,7 +136,7 @@ class _Ingest:
             self.flush()
 
     def set_aside(self, found: Iterable[Rejection]) -> None:
-        """Set aside records that are not accepted, but for those of somebody who was forgotten."""
+        """Move records to the quarantine, and drop those of erased subjects."""
         offered = list(found)
         forgotten = self._lake.tombstones.forgotten()
         rejections = [one for one in offered if not is_forgotten(forgotten, one.record, self._default_scope)]
@@ -148,7 +148,7 @@ class _Ingest:
         self.result.rejected += rejections[: _SHOWN - len(self.result.rejected)]
 
     def flush(self) -> None:
-        """Write what was accepted."""
+        """Write the accepted messages."""
         if self._batch:
             batch = self._lake.tombstones.forgotten().filter(self._batch)
             self.result.forgotten += len(self._batch) - len(batch)
@@ -156,13 +156,13 @@ class _Ingest:
             self._write(batch)
             self._progress(self.result)
         if self._accepted:
-            # What was set aside before, under another setting say, has now been accepted.
+            # Records set aside before, for example under another setting, are accepted now.
             self._lake.journal.release(self._accepted)
             self._accepted.clear()
 
     def _write(self, batch: list[Message]) -> None:
         self._lake.ensure(min((message.sent_at for message in batch), default=None))
-        # Of several with one id, the first counts, whatever hour the others name.
+        # The first message with an id counts, whatever the hours of the others.
         said: dict[tuple[Scope, str, str], Message] = {}
         known = self._known.of(batch)
         for message in (*known, *batch):
@@ -186,7 +186,7 @@ class _Ingest:
 
 
 def _by_hours(messages: Iterable[Message]) -> Iterable[list[Message]]:
-    """Group messages so that a conversation is whole, and that only conversations of the same hours share a file."""
+    """Group messages so that conversations stay together and only those of the same hours share a file."""
     talks: dict[tuple[Scope, str], list[Message]] = {}
     for message in messages:
         talks.setdefault((message.scope, message.conversation_id), []).append(message)
@@ -197,7 +197,7 @@ def _by_hours(messages: Iterable[Message]) -> Iterable[list[Message]]:
 
 
 def _parts(conversation: object, rejected: list[Rejection]) -> set[str]:
-    """Return the digests of a conversation and its messages as they would be set aside, but for those just rejected."""
+    """Return the quarantine digests of a conversation and its messages, except of those just rejected."""
     if not isinstance(conversation, Mapping):
         return set()
     parts = [conversation, *(alone(conversation, message) for message in conversation["messages"])]
@@ -205,7 +205,7 @@ def _parts(conversation: object, rejected: list[Rejection]) -> set[str]:
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield where each record stands, and the record, or the rejection of what is none."""
+    """Yield the place of each record with the record, or with its rejection if it is not valid JSON."""
     try:
         with path.open("rb") as file:
             if file.read(len(BOM_UTF8)) != BOM_UTF8:

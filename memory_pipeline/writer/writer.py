@@ -1,4 +1,4 @@
-"""Writes conversations into the journal; and, with what it inherits, what an agent keeps for good."""
+"""Write an agent's conversations to the journal, and look up messages that are stored already."""
 
 from __future__ import annotations
 
@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     from memory_pipeline.graph.writer import GraphWriter
 
 
-# A conversation that has grown too long for a context window: what is dropped is summarized, and was kept before.
-
-
 def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summarizer) -> dict[str, object]:
-    """Return a message that takes the place of `messages`: of a system, so that it never becomes memory itself.
+    """Return a message that summarizes `messages`. Its role is system, so that it never becomes memory itself.
 
     Args:
-        messages: of one agent, in their order; at least one.
-        calendar: of the lake.
-        summarizer: makes it like the summary of a day. Where it is to wait for a budget, rules take its place.
+        messages: messages of one agent, in order; at least one.
+        calendar: sets the time zone in which days begin.
+        summarizer: summarizes them like a day. If it must wait for a budget, rules take over.
     """
     last = messages[-1]
     facts = DeterministicExtractor(calendar.timezone).facts_of(messages)
@@ -53,19 +50,16 @@ def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summ
     return {"role": "system", "content": "\n".join([head, *lines]), "timestamp": last.sent_at.isoformat()}
 
 
-# What has been said already: looked up before something is written, so that contradictions are refused at the door.
-
-
 _log = logging.getLogger(__name__)
 
 
 class KnownMessages:
-    """Looks up messages that have the ids of others, or were sent in the same hours.
+    """Looks up stored messages by id, so that an id cannot be used for two texts.
 
     Args:
-        lake: where.
-        keeps: whether it keeps what it has read of pending files, for a writer that is asked again and again about the
-            same conversations. Otherwise it keeps a number for each message, to know which files it must read again.
+        lake: the lake to search.
+        keeps: cache the messages of pending files, for a writer that asks about the same conversations again and again.
+            Otherwise only a hash per message is cached, to know which files must be read again.
     """
 
     def __init__(self, lake: Lake, *, keeps: bool) -> None:
@@ -77,10 +71,10 @@ class KnownMessages:
         ] = {}  # of conversations, by version of the index
 
     def of(self, messages: Collection[Message]) -> list[Message]:
-        """Return the messages that are known by the ids of some, pending or landed, at whatever hour they were sent.
+        """Return the stored messages with the ids of `messages`, pending in the journal or loaded, from any hour.
 
-        A message of a tool or the system that has landed is found in the hours of `messages`, and in hours in which
-        somebody else said something in its conversation.
+        Loaded messages of tools and the system are found only in the hours of `messages`, and in hours with other
+        messages of their conversation: the index does not contain them.
         """
         wanted = {_key(message) for message in messages}
         found = self._pending(wanted, {message.scope for message in messages})
@@ -100,7 +94,7 @@ class KnownMessages:
         return [message for message in found if _key(message) in wanted]
 
     def add(self, path: str, messages: Sequence[Message]) -> None:
-        """Take note of a file that was just written."""
+        """Remember a journal file that was just written."""
         self._files[path] = frozenset(map(_key, messages)), messages if self._keeps else None
 
     def _pending(self, wanted: set[int], scopes: Iterable[Scope]) -> list[Message]:
@@ -117,7 +111,7 @@ class KnownMessages:
         return found
 
     def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:
-        """Return the hours in which conversations have landed; the index is searched once for each of its versions."""
+        """Return the hours with loaded messages of conversations. Cached per version of the index."""
         try:
             version = self._lake.index.version(scope, Grain.WORKING)
             if version is None:
@@ -130,9 +124,11 @@ class KnownMessages:
                 hours |= dict.fromkeys(new, frozenset()) | self._lake.index.hours_of(scope, new)
             return {Period(Grain.WORKING, key) for one in conversations for key in hours[one]}
         except (DamagedError, OSError, RuntimeError, ValueError) as error:
-            # What is said must not be lost because the index is damaged, which is made again.
+            # The index can be rebuilt, so its damage must not block a write.
             _log.warning(
-                "the index of %s cannot be read, ids are looked up in the hours of a write alone: %s", scope, error
+                "the index of %s cannot be read; message ids are checked only in the hours of each write: %s",
+                scope,
+                error,
             )
             return set()
 
@@ -142,8 +138,8 @@ def _key(message: Message) -> int:
 
 
 def landed_messages(lake: Lake, hours: Iterable[Period], scope: Scope | None = None) -> list[Message]:
-    """Return the messages of `hours` that have left the journal, of one agent or of all."""
-    # Imported here, so that opening a writer stays light.
+    """Return the loaded messages of `hours`, of one agent or of all."""
+    # Imported here to keep opening a writer fast.
     import pyarrow.compute as pc
 
     from memory_pipeline.lake.codec.facts import rows_to_messages
@@ -157,10 +153,13 @@ def landed_messages(lake: Lake, hours: Iterable[Period], scope: Scope | None = N
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a write put into the journal: ids of the messages, and the files that hold them.
+    """Result of a write.
 
-    `recalled` counts the messages that came with recalled memory in them, which was dropped; `forgotten` those of
-    somebody who was forgotten since they were said, which were dropped whole.
+    Attributes:
+        message_ids: ids of the messages, including those that were stored before.
+        files: new journal files.
+        recalled: number of messages from which recalled text was dropped.
+        forgotten: number of messages that were dropped because their subject was erased later.
     """
 
     message_ids: tuple[str, ...]
@@ -170,10 +169,10 @@ class Receipt:
 
 
 class MemoryWriter(MemoryEventWriter):
-    """Writes one agent's conversations, and changes its durable memories and, as :attr:`graph`, its graph.
+    """Writes one agent's conversations, durable memories and, as :attr:`graph`, its graph.
 
     A write is durable when it returns, and readers find it at once. A conversation may be written again with more
-    messages: what is there already is not doubled.
+    messages; stored messages are not duplicated.
     """
 
     def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
@@ -184,44 +183,45 @@ class MemoryWriter(MemoryEventWriter):
     def open(
         cls, uri: str, *, workspace_id: str, agent_id: str, start: When | None = None, timezone: str | None = None
     ) -> MemoryWriter:
-        """Open a writer on the lake at `uri`, which is made on the first write.
+        """Open a writer on the lake at `uri`. The first write creates the lake.
 
         Args:
             uri: a folder or ``s3://bucket/prefix``.
-            workspace_id: whose memory; 1 to 100 letters, digits, ``.``, ``_``, ``-``.
-            agent_id: likewise.
-            start: first day that is accepted; MEMORY_PIPELINE_START if not given. Without either the memory begins
-                with its oldest record.
-            timezone: the zone in which days begin, for a new lake; MEMORY_PIPELINE_TIMEZONE if not given.
+            workspace_id: 1 to 100 ASCII letters, digits, ``.``, ``_``, ``-``.
+            agent_id: in the same format.
+            start: first accepted day; defaults to MEMORY_PIPELINE_START. Without either, the memory begins with its
+                oldest record.
+            timezone: time zone in which days begin, for a new lake; defaults to MEMORY_PIPELINE_TIMEZONE.
 
         Raises:
-            InputError: an id is not accepted.
-            ConfigurationError: the address or the zone is not accepted.
+            InputError: an id or `start` is invalid.
+            ConfigurationError: the address or the time zone is invalid.
         """
         settings = Settings.from_environment()
         first = settings.start if start is None else Calendar().instant("start", start).date()
         return cls(Lake(uri, timezone or settings.timezone, first), Scope(workspace_id, agent_id))
 
     def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
-        """Write a conversation, whole or not at all.
+        """Write a conversation atomically.
 
-        What memory recalled is no part of it: it is dropped from the messages, and one that holds nothing else is left
-        out.
+        Recalled text is dropped from the messages, and messages without other text are left out.
 
         Args:
-            conversation: as :mod:`memory_pipeline.domain.conversations` describes; ``workspace_id`` and ``agent_id``
-                may be left out. Messages may be those of OpenAI's or LiteLLM's chat API, each with its ``timestamp``.
-            now: the time at which it is received; the clock's if not given.
+            conversation: see :mod:`memory_pipeline.domain.conversations`; ``workspace_id`` and ``agent_id`` are
+                optional. Messages of OpenAI's or LiteLLM's chat API are accepted, each with a ``timestamp``.
+            now: time of receipt; defaults to the current time.
 
         Raises:
-            InputError: something in it is not accepted, or a message id is already used for another text. The message
-                names the field and the value; nothing was written.
+            InputError: a value is invalid, or a message id is already used for another text. Names the field and the
+                value; nothing was written.
         """
         record = as_mapping(conversation)
         if isinstance(record, Mapping):
             for name, mine in self._own.items():
                 if record.get(name, mine) != mine:
-                    raise InputError(f"{name} {shown(record[name])} is another's; this writer writes for {mine}")
+                    raise InputError(
+                        f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out"
+                    )
             record = {**record, **self._own}
         messages, rejected, recalled = read_messages(record, self._admission(now))
         if rejected:
@@ -246,19 +246,19 @@ class MemoryWriter(MemoryEventWriter):
         summarizer: Summarizer | None = None,
         now: When | None = None,
     ) -> dict[str, object]:
-        """Return a conversation with all but its last messages replaced by one that sums them up.
+        """Return a conversation with all but its last messages replaced by a summary, to fit a context window.
 
-        It is written first, so nothing that is summed up is lost to memory; and the summary is a message of the system,
-        which never becomes memory. Recalled memory is not summed up; in the messages that stay it stays.
+        The conversation is written first, so nothing is lost. The summary is a system message, which never becomes
+        memory. Recalled text is not summarized, but stays in the messages that are kept.
 
         Args:
-            conversation: as :meth:`write` takes it.
-            keep: how many messages stay as they are; one that has no more than one besides is returned whole.
-            summarizer: what sums up; what the lake's configuration names for days if not given.
-            now: the time at which it is received; the clock's if not given.
+            conversation: as for :meth:`write`.
+            keep: number of last messages to keep. A conversation with at most one more is returned unchanged.
+            summarizer: defaults to the model that the lake's configuration names for days.
+            now: time of receipt; defaults to the current time.
 
         Raises:
-            InputError: as :meth:`write`; or `keep` is negative.
+            InputError: as for :meth:`write`, or `keep` is negative.
         """
         conversation = as_mapping(conversation)  # type: ignore[assignment]  # write() refuses anything but a mapping
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
@@ -272,7 +272,7 @@ class MemoryWriter(MemoryEventWriter):
         kept = records[len(records) - keep :]
         dropped = {**conversation, **self._own, "messages": records[: len(records) - keep]}
         messages = read_messages(dropped, self._admission(now)).messages
-        if not messages:  # nothing but recalled memory, which can be recalled again
+        if not messages:  # only recalled text, which can be recalled again
             return {**conversation, "messages": kept or records}
         if summarizer is None:
             configuration, zone = self._lake.configuration(), self._lake.calendar.timezone
@@ -282,12 +282,12 @@ class MemoryWriter(MemoryEventWriter):
 
     @property
     def scope(self) -> Scope:
-        """Whose memory it writes."""
+        """The agent it writes for."""
         return self._scope
 
     @cached_property
     def graph(self) -> GraphWriter:
-        """Changes the agent's graph: what it says itself, rather than what is said to it."""
+        """Changes the agent's graph directly, rather than through conversations."""
         from memory_pipeline.graph import Graph
         from memory_pipeline.graph.writer import GraphWriter
 
@@ -303,10 +303,10 @@ class MemoryWriter(MemoryEventWriter):
 
 
 def _without_known(messages: list[Message], known: list[Message]) -> list[Message]:
-    """Return the messages that are new; those that are known already need not be written again.
+    """Return the messages that are not stored yet.
 
     Raises:
-        InputError: one of `messages` has the id of a known one and says something else.
+        InputError: a message has the id of a stored one and another text.
     """
     said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
     for message in known:

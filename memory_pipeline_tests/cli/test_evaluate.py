@@ -1,4 +1,4 @@
-"""`memory-pipeline eval`, as a user types it. The conversations are invented."""
+"""The command `eval`. The conversations are invented."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where temporary lakes are made."""
+    """The folder of temporary lakes."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -52,18 +52,18 @@ def test_help_shows_the_format() -> None:
     assert "LoCoMo" in call("eval", "locomo", "--help").output
 
 
-def test_figures_go_to_the_screen_and_progress_to_stderr(temporary: Path, tmp_path: Path) -> None:
+def test_the_report_goes_to_stdout_and_progress_to_stderr(temporary: Path, tmp_path: Path) -> None:
     result = call("eval", "locomo", "sample.json")
     assert result.exit_code == 0, result.output
     for text in (
-        "1 agent, 1 conversation, 2 messages; 2 questions, and 1 adversarial one, reported apart",
+        "1 agent, 1 conversation, 2 messages; 2 questions, and 1 adversarial one, reported separately",
         "in the first turn                2 100.0%         2 100.0%    100.0%",
         "in 1,000 tokens",
         "MRR 1.000, nDCG@10 1.000",
         "(adversarial)",
-        "what remains of 2 answers",
-        "names, besides messages, what is none:\n  file sample.json, sample 1, question 2: 'D7:1'",
-        "set aside: 1 question\n  file sample.json, sample 1, question 4: it has no evidence",
+        "2 answers: share still found in the text of each grain",
+        "unknown message ids in the evidence of 1 question:\n  file sample.json, sample 1, question 2: 'D7:1'",
+        "excluded: 1 question\n  file sample.json, sample 1, question 4: it has no evidence",
     ):
         assert text in result.stdout
     assert "2 new messages written" in result.stderr

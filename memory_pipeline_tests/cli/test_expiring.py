@@ -1,4 +1,4 @@
-"""The commands that delete, on the command line: what would go, what went, and a vacuum once a day."""
+"""The commands `vacuum` and `expire`, and the daily vacuum of `run`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def parquet_files(root: str, table: str) -> int:
     return sum("_delta_log" not in path.parts for path in Path(root, "tables", table).rglob("*.parquet"))
 
 
-def test_a_vacuum_shows_first_and_deletes_what_is_old_enough(made: Lake, root: str) -> None:
+def test_a_dry_run_of_vacuum_reports_what_vacuum_deletes(made: Lake, root: str) -> None:
     before, rows = parquet_files(root, "memories"), table_rows(made)
     assert read("vacuum")["files"] == 0
     shown = read("vacuum", "--dry-run", "--older-than", "0")
     assert shown["files"] == sum(kind["files"] for kind in shown["old_versions"].values()) > 0
-    assert "would go; nothing was deleted" in call("vacuum", "--dry-run", "--older-than", "0").output
+    assert "would be deleted" in call("vacuum", "--dry-run", "--older-than", "0").output
     assert parquet_files(root, "memories") == before == 2
     done = read("vacuum", "--older-than", "0")
     assert (done["files"], done["bytes"]) == (shown["files"], shown["bytes"])
@@ -53,7 +53,7 @@ def test_a_vacuum_shows_first_and_deletes_what_is_old_enough(made: Lake, root: s
     assert call("vacuum", "--older-than", "-1").exit_code == 2
 
 
-def test_where_nothing_expires_old_versions_go_all_the_same(
+def test_expire_deletes_old_versions_without_a_retention_plan(
     made: Lake, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = datetime.now(UTC) + timedelta(hours=2)

@@ -1,4 +1,4 @@
-"""Durable memories on the command line, as a user types it; and the JSON, as a program reads it."""
+"""The commands `memories …`, with the output for people and as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def porto() -> str:
     )  # fmt: skip
 
 
-def test_help_teaches_every_command() -> None:
+def test_every_command_has_help() -> None:
     overview = call("memories", "--help").output
     for command in COMMANDS:
         assert command in overview
@@ -47,7 +47,7 @@ def test_help_teaches_every_command() -> None:
         assert "--workspace" in text
 
 
-def test_what_is_remembered_is_listed_shown_and_found(porto: str) -> None:
+def test_a_memory_can_be_listed_and_shown(porto: str) -> None:
     remember("Never shout.", "--kind", "rule")
     assert sorted(listed()) == ["Anna lives in Porto.", "Never shout."]
     assert listed("--kind", "rule") == ["Never shout."]
@@ -61,7 +61,7 @@ def test_what_is_remembered_is_listed_shown_and_found(porto: str) -> None:
     assert text == f"[2024-01-15] Anna lives in Porto.\n    fact, version 1, warm, id {porto}\n"
 
 
-def test_a_change_is_a_version_with_its_editor_and_reason(porto: str) -> None:
+def test_an_update_is_a_new_version_with_editor_and_reason(porto: str) -> None:
     changed = read(
         "memories", "update", porto, "--content", "Anna lives in Rome.", "--editor", "clerk", "--reason", "she moved",
         *SCOPE, "--now", "2024-01-16",
@@ -80,7 +80,7 @@ def test_a_change_is_a_version_with_its_editor_and_reason(porto: str) -> None:
     assert read("memories", "show", f"{porto}#1", *SCOPE)["content"] == "Anna lives in Porto."
 
 
-def test_importance_and_confidence_are_changed(porto: str) -> None:
+def test_boost_reduce_and_confirm_change_importance_and_confidence(porto: str) -> None:
     read("memories", "boost", porto, *SCOPE, "--amount", "0.1", "--now", "2024-01-16")
     read("memories", "reduce", porto, *SCOPE, "--amount", "0.3", "--now", "2024-01-17")
     seems = remember("Anna seems to like tea.", "--kind", "observation", "--confidence", "0.5")
@@ -90,7 +90,7 @@ def test_importance_and_confidence_are_changed(porto: str) -> None:
     assert (found["kind"], found["confidence"]) == ("fact", 0.6)
 
 
-def test_what_is_forgotten_is_counted_and_kept_as_history(porto: str) -> None:
+def test_forgotten_memories_are_counted_and_stay_in_the_history(porto: str) -> None:
     tea = remember("Anna likes tea.", "--subject", "Anna", "--predicate", "likes", "--object", "tea")
     remember("Never shout.", "--kind", "rule")
     assert call("memories", "forget", "--subject", "anna", "--object", "tea", *SCOPE, *DAY).output == "forgotten: 1\n"
@@ -112,21 +112,21 @@ def test_preferences_are_json_or_text() -> None:
     assert read("memories", "preferences", "u17", *SCOPE) == held
     assert 'language = "Portuguese"\n' in call("memories", "preferences", "u17", *SCOPE).output
     assert call("memories", "prefer", "u17", "news", "--delete", *SCOPE, *DAY).output == "deleted\n"
-    assert call("memories", "prefer", "u17", "news", "--delete", *SCOPE, *DAY).output == "it was not set\n"
+    assert call("memories", "prefer", "u17", "news", "--delete", *SCOPE, *DAY).output == "no such preference was set\n"
     assert "news" not in read("memories", "preferences", "u17", *SCOPE)
     for wrong in (["x", "--delete"], []):
         refused = call("memories", "prefer", "u17", "news", *wrong, *SCOPE)
         assert refused.exit_code == 2
-        assert "give a VALUE, or --delete" in refused.output
+        assert "give either VALUE or --delete" in refused.output
     assert "no preferences are set" in call("memories", "preferences", "u18", *SCOPE).output
 
 
-def test_search_finds_what_counts_and_the_archive_what_is_put_away(porto: str) -> None:
+def test_forgotten_memories_are_not_found_by_any_search(porto: str) -> None:
     found = read("memories", "search", "Where does Anna live?", *SCOPE, "--now", "2024-01-16")
     assert [one["memory"]["id"] for one in found] == [porto]
     text = call("memories", "search", "Where does Anna live?", *SCOPE, "--now", "2024-01-27").output
     assert "[2024-01-15] Anna lives in Porto.\n    fact, version 1, warm, score " in text
-    assert "    take care: last heard 12 days ago: " in text
+    assert "    warning: last heard 12 days ago: " in text
     read("memories", "forget", porto, *SCOPE, "--now", "2024-01-17")
     for archive in ([], ["--archive"]):
         assert read("memories", "search", "Where does Anna live?", *archive, *SCOPE, "--now", "2024-01-18") == []
@@ -135,8 +135,8 @@ def test_search_finds_what_counts_and_the_archive_what_is_put_away(porto: str) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "memory:2024-01-15T00:" + "0" * 32], "this agent keeps no memory by the id"),
-        (["history", "memory:2024-01-15T00:" + "0" * 32], "this agent keeps no memory by the id"),
+        (["show", "memory:2024-01-15T00:" + "0" * 32], "this agent has no memory with id"),
+        (["history", "memory:2024-01-15T00:" + "0" * 32], "this agent has no memory with id"),
         (["explain", "nonsense"], "is not valid; expected an id"),
         (["update", "../../etc/passwd", "--content", "x"], "is not valid; expected an id"),
         (["remember", " "], "content ' ' is not accepted"),
@@ -160,10 +160,10 @@ def test_stored_text_cannot_steer_the_terminal() -> None:
         assert not {"\u202e", "\u2066", "\x1b"} & set(text)
 
 
-def test_where_nothing_is_kept_it_is_said(root: str) -> None:
+def test_empty_results_are_reported(root: str) -> None:
     missing: Any = call("memories", "list", *SCOPE).exception
     assert "there is no memory lake at" in str(missing)
     remember("Anna likes tea.")
-    assert call("memories", "list", "--tag", "none", *SCOPE).output == "nothing is kept that fits\n"
+    assert call("memories", "list", "--tag", "none", *SCOPE).output == "no memory matches\n"
     assert read("memories", "hot", *SCOPE) == []
     assert "the hot index is empty" in call("memories", "hot", *SCOPE).output

@@ -1,4 +1,4 @@
-"""Damage and repair on the command line: exit codes, and what is said."""
+"""The command `repair`: exit codes and output."""
 
 from __future__ import annotations
 

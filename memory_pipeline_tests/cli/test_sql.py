@@ -1,4 +1,4 @@
-"""`memory-pipeline sql`, as a user types it."""
+"""The command `sql`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_without_a_lake_models_are_listed_printed_and_traced() -> None:
     assert read("sql", "entities_over_time", "--lineage")[2]["comes_from"] == [["facts", "entities"]]
 
 
-def test_the_order_is_shown_of_all_or_of_what_one_needs() -> None:
+def test_dag_prints_the_build_order_of_all_models_or_of_one() -> None:
     order = [row["name"] for row in read("sql", "--dag")]
     assert order.index("stg_facts") < order.index("memory_by_period") < order.index("memory_growth")
     lines = call("sql", "memory_growth", "--dag").output.splitlines()
@@ -62,9 +62,9 @@ def test_rows_are_printed(filled: Lake) -> None:
     assert "\x1b" not in output
 
 
-def test_a_mart_is_made(filled: Lake) -> None:
-    assert "memory_by_period: 2 rows, changed; 1 months made again" in call("sql", "memory_by_period", "--build").output
-    assert "memory_by_period: 2 rows, as it was; 0 months" in call("sql", "memory_by_period", "--build").output
+def test_a_mart_is_built(filled: Lake) -> None:
+    assert "memory_by_period: 2 rows, changed; 1 months rebuilt" in call("sql", "memory_by_period", "--build").output
+    assert "memory_by_period: 2 rows, unchanged; 0 months" in call("sql", "memory_by_period", "--build").output
     again = read("sql", "memory_by_period", "--build", "--full")
     assert (again["rows"], again["changed"], again["months"]) == (2, False, 1)
 
@@ -77,13 +77,13 @@ def test_a_mart_is_made(filled: Lake) -> None:
         (["nothing", "--dag"], "is unknown"),
         (["nothing", "--lineage"], "is unknown"),
         (["stg_facts", "--build"], "'stg_facts' is no mart; there are: "),
-        (["--run"], "--run needs a MODEL; there are: "),
+        (["--run"], "--run needs a MODEL; accepted: "),
         (["memory_growth", "--run", "--dag"], "--run and --dag do not go together"),
-        (["memory_growth", "--full"], "--full goes with --build"),
+        (["memory_growth", "--full"], "--full needs --build"),
         (["memory_growth", "--run", "--root", "nowhere"], "there is no memory lake at .*nowhere"),
     ],
 )
-def test_what_makes_no_sense_is_refused(filled: Lake, arguments: list[str], message: str) -> None:
+def test_invalid_arguments_are_refused(filled: Lake, arguments: list[str], message: str) -> None:
     result = call("sql", *arguments)
     assert isinstance(result.exception, InputError)
     with pytest.raises(InputError, match=message):

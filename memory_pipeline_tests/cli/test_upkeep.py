@@ -1,4 +1,4 @@
-"""The upkeep on the command line: of whom it is done."""
+"""The command `upkeep`: selection of agents, and data that is not loaded yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SCOPE = ["--workspace", "acme", "--agent", "support"]
 
 
-def test_an_agent_that_is_not_there_is_named(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_agent_or_workspace_is_an_error_that_names_it(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
     day = ["--now", "2024-01-15T08:00:00+00:00"]
     read("memories", "remember", "Anna lives in Porto.", *SCOPE, *day)
@@ -31,9 +31,7 @@ def test_an_agent_that_is_not_there_is_named(root: str, monkeypatch: pytest.Monk
         assert read("upkeep", "--dry-run", *given)["dry_run"] is True
 
 
-def test_it_says_what_to_run_first_while_no_run_has_loaded_what_happened(
-    root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unloaded_hours_are_reported_with_the_command_to_run_first(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
     read("memories", "remember", "Anna lives in Porto.", *SCOPE, "--now", "2024-01-15T08:00:00+00:00")
     for now in ("2024-01-15T09:00:00+00:00", "2024-01-16T09:00:00+00:00"):

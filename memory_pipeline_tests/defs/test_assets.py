@@ -1,4 +1,4 @@
-"""The definitions load, and materialising them in any way Dagster offers gives the same lake."""
+"""The definitions load, and every way to materialize them gives the same lake."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TALKS = [
 
 @pytest.fixture(scope="module")
 def catalogue(models: Models, tmp_path_factory: pytest.TempPathFactory) -> dg.Definitions:
-    """Definitions of a lake that is empty."""
+    """Definitions of an empty lake."""
     return build_definitions(Settings(str(tmp_path_factory.mktemp("catalogue")), START), models)
 
 
@@ -57,7 +57,7 @@ def materialize(
     partitions: tuple[str, str] | None = None,
     periods: list[str] | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Make an asset and what its op makes with it: a range of partitions, or listed periods."""
+    """Materialize the assets of an asset's op, for a range of partitions or for listed periods."""
     node = definitions.resolve_assets_def(asset)
     config = {"ops": {node.op.name: {"config": {"periods": periods}}}} if periods else {}
     tags = (
@@ -72,7 +72,7 @@ def made(instance: dg.DagsterInstance, asset: str) -> set[str]:
     return instance.get_materialized_partitions(dg.AssetKey(asset))
 
 
-#: From fine to coarse. Dagster stores two events for each partition of each asset: ranges are as short as they may be.
+#: From fine to coarse. Ranges are short, since Dagster stores two events per partition and asset.
 RANGES = [
     ("messages", ("2024-01-15T08", "2024-01-15T12")),
     ("messages", ("2024-01-31T07", "2024-01-31T08")),
@@ -92,7 +92,7 @@ def test_every_grain_has_a_table_and_an_index(catalogue: dg.Definitions) -> None
     assert expected <= names
 
 
-def test_every_asset_says_what_it_is(catalogue: dg.Definitions) -> None:
+def test_every_asset_has_a_description(catalogue: dg.Definitions) -> None:
     graph = catalogue.resolve_asset_graph()
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
@@ -103,7 +103,7 @@ def test_every_asset_says_what_it_is(catalogue: dg.Definitions) -> None:
         assert node.group_name != "default"
         assert node.kinds
         if key == dg.AssetKey(WORKING_MEMORY):
-            continue  # it has checks alone
+            continue  # it only has checks
         columns = node.metadata["dagster/column_schema"].columns
         assert columns, key
         for column in columns:
@@ -112,7 +112,7 @@ def test_every_asset_says_what_it_is(catalogue: dg.Definitions) -> None:
             assert not re.search("item|element|struct", column.type), f"{key} {column.name}"
 
 
-def test_groups_sort_as_grains_do_and_a_tag_finds_them(catalogue: dg.Definitions) -> None:
+def test_groups_sort_in_the_order_of_grains_and_have_a_tag(catalogue: dg.Definitions) -> None:
     graph = catalogue.resolve_asset_graph()
     groups = [graph.get(dg.AssetKey(index_asset(grain))).group_name for grain in Grain]
     assert groups == sorted(groups)
@@ -141,7 +141,7 @@ def test_columns_are_those_of_the_tables(catalogue: dg.Definitions) -> None:
 
 @dataclass(frozen=True)
 class Ranged:
-    """A lake that was made through Dagster, from fine to coarse, and how."""
+    """A lake that Dagster materialized from fine to coarse, with the results."""
 
     definitions: dg.Definitions
     instance: dg.DagsterInstance
@@ -159,7 +159,7 @@ def ranged(tmp_path_factory: pytest.TempPathFactory, models: Models) -> Iterator
         yield Ranged(definitions, instance, root)
 
 
-def test_ranges_from_fine_to_coarse_give_the_lake_that_plain_functions_give(
+def test_ranges_from_fine_to_coarse_give_the_same_lake_as_the_steps(
     ranged: Ranged, models: Models, tmp_path: Path
 ) -> None:
     assert len(made(ranged.instance, "messages")) == 7
@@ -169,15 +169,15 @@ def test_ranges_from_fine_to_coarse_give_the_lake_that_plain_functions_give(
     write(plain, *TALKS)
     run(plain, models)
     through_dagster = table_rows(Lake(ranged.root))
-    # A range also looks at days without material, and says so in the ledger.
+    # A range also processes days without data, and records them in the ledger.
     plain_rows = table_rows(plain)
     for rows in (through_dagster, plain_rows):
         rows["ledger"] = [row for row in rows["ledger"] if row["rows"]]
     assert through_dagster == plain_rows
 
 
-def test_a_week_of_two_months_counts_in_one(ranged: Ranged) -> None:
-    # 31 January 2024 lies in the week whose Thursday is 1 February.
+def test_a_week_across_two_months_belongs_to_one(ranged: Ranged) -> None:
+    # 31 January 2024 is in the week of Thursday 1 February.
     rows = Lake(ranged.root).tables.read(SUMMARIES, grain="monthly").to_pylist()
     months = {row["period"]: row["content"] for row in rows}
     assert "passport" in months["2024-02"]
@@ -191,7 +191,7 @@ def test_a_second_materialisation_writes_nothing(ranged: Ranged) -> None:
     assert versions(Lake(ranged.root)) == before
 
 
-def test_listed_periods_are_recorded_and_no_others(definitions: dg.Definitions) -> None:
+def test_only_listed_periods_are_materialized(definitions: dg.Definitions) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         hours = ["2024-01-15T08", "2024-01-31T08"]
         assert materialize(definitions, instance, "messages", periods=hours).success
@@ -205,7 +205,7 @@ def reported(instance: dg.DagsterInstance, asset: str) -> dict[str, Any]:
     return {name: value.value for name, value in event.asset_materialization.metadata.items()}
 
 
-def test_a_materialisation_reports_what_it_did(definitions: dg.Definitions) -> None:
+def test_a_materialisation_reports_its_metadata(definitions: dg.Definitions) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         materialize(definitions, instance, "messages", ("2024-01-15T08", "2024-01-15T08"))
         materialize(definitions, instance, "daily_summaries", ("2024-01-15", "2024-01-15"))
@@ -220,7 +220,7 @@ def test_a_materialisation_reports_what_it_did(definitions: dg.Definitions) -> N
     asked = {"calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused"}
     for metadata in (messages, facts, summaries, index):
         assert metadata["seconds"] > 0
-        # Dagster plots what is a number: whatever is not, is not meant to be plotted.
+        # Dagster plots numbers, so values that should not be plotted are no numbers.
         text = {
             name for name, value in metadata.items() if isinstance(value, bool) or not isinstance(value, int | float)
         }
@@ -229,7 +229,7 @@ def test_a_materialisation_reports_what_it_did(definitions: dg.Definitions) -> N
     assert asked <= facts.keys() & summaries.keys()
 
 
-def test_compression_is_what_is_written_for_what_is_read(definitions: dg.Definitions, root: str) -> None:
+def test_compression_is_output_tokens_per_input_token(definitions: dg.Definitions, root: str) -> None:
     said = [f"I saw lion number {number} in the zoo of town {number}, and it slept." for number in range(50)]
     write(Lake(root), conversation(*said, at="2024-01-15T09:00", conversation_id="zoo"))
     with dg.DagsterInstance.ephemeral() as instance:
@@ -245,15 +245,13 @@ def test_compression_is_what_is_written_for_what_is_read(definitions: dg.Definit
 
 
 def stale(definitions: dg.Definitions, instance: dg.DagsterInstance, asset: str, partition: str) -> list[str]:
-    """Return why the UI would say that a partition is not in sync."""
+    """Return the causes for which the UI would report a partition as stale."""
     graph = definitions.resolve_asset_graph()
     resolver = CachingStaleStatusResolver(instance, graph, AssetGraphView.for_test(definitions, instance))
     return [cause.reason for cause in resolver.get_stale_causes(dg.AssetKey(asset), partition)]
 
 
-def test_the_ui_takes_a_day_for_stale_once_late_data_came_and_not_before(
-    definitions: dg.Definitions, root: str
-) -> None:
+def test_a_day_becomes_stale_only_when_late_data_arrives(definitions: dg.Definitions, root: str) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T11"])
         materialize(definitions, instance, "daily_summaries", ("2024-01-15", "2024-01-15"))
@@ -278,13 +276,13 @@ def test_a_period_that_has_not_closed_is_refused(catalogue: dg.Definitions) -> N
         materialize(catalogue, instance, "yearly_summaries", ("2940", "2940"))
 
 
-def test_a_run_without_partitions_says_what_to_do(catalogue: dg.Definitions) -> None:
-    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="choose some"):
+def test_a_run_without_partitions_is_an_error_with_a_remedy(catalogue: dg.Definitions) -> None:
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(dg.Failure, match="select some"):
         materialize(catalogue, instance, "messages")
 
 
 def mart_events(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
-    """Return the metadata of each mart that a run made."""
+    """Return the metadata of each mart that a run built."""
     return {
         event.materialization.asset_key.to_user_string(): {
             name: value.value for name, value in event.materialization.metadata.items()
@@ -293,13 +291,13 @@ def mart_events(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_marts_are_made_in_one_step_and_say_what_they_did(definitions: dg.Definitions) -> None:
+def test_marts_are_built_in_one_step_and_report_metadata(definitions: dg.Definitions) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T11"])
         made = mart_events(materialize(definitions, instance, "memory_growth"))
         assert set(made) == {model.name for model in models_of("marts")}
         base = made["memory_by_period"]
-        # Of one day, turns and what they assert.
+        # One day of turns and facts.
         assert (base["rows"], base["dagster/row_count"], base["months_made"], base["changed"]) == (2, 2, 1, True)
         assert base["rows_read"] > 0
         assert base["bytes"] > 0
@@ -307,7 +305,7 @@ def test_marts_are_made_in_one_step_and_say_what_they_did(definitions: dg.Defini
         assert not any(numbers["changed"] for numbers in again.values())
 
 
-def test_one_mart_can_be_made_alone(definitions: dg.Definitions) -> None:
+def test_a_single_mart_can_be_built(definitions: dg.Definitions) -> None:
     node = definitions.resolve_assets_def("memory_growth")
     with dg.DagsterInstance.ephemeral() as instance:
         materialize(definitions, instance, "messages", periods=["2024-01-15T08", "2024-01-15T11"])
@@ -315,7 +313,7 @@ def test_one_mart_can_be_made_alone(definitions: dg.Definitions) -> None:
         assert set(mart_events(done)) == {"memory_growth"}
 
 
-def test_marts_say_what_they_are_made_from(catalogue: dg.Definitions) -> None:
+def test_marts_have_column_lineage(catalogue: dg.Definitions) -> None:
     graph = catalogue.resolve_asset_graph()
     growth, base = graph.get(dg.AssetKey("memory_growth")), graph.get(dg.AssetKey("memory_by_period"))
     assert growth.parent_keys == {dg.AssetKey("memory_by_period")}
@@ -344,7 +342,7 @@ def test_the_workspace_loads_the_module_that_builds_them(monkeypatch: pytest.Mon
     assert isinstance(importlib.import_module(origin.location_name).defs, dg.Definitions)
 
 
-def test_the_retention_job_runs_where_nothing_expires_and_tells_what_went(root: str, models: Models) -> None:
+def test_the_retention_job_runs_without_retention_and_reports_deletions(root: str, models: Models) -> None:
     lake = Lake(root)
     write(lake, *TALKS)
     run(lake, models)
@@ -359,7 +357,7 @@ def test_the_retention_job_runs_where_nothing_expires_and_tells_what_went(root: 
     assert {record.partition_key for record in daily} == {"2024-01-15", "2024-01-31"}
 
 
-def test_the_retention_job_deletes_files_whatever_is_configured_and_shows_how_many(root: str, models: Models) -> None:
+def test_the_retention_job_deletes_old_files_without_retention_and_counts_them(root: str, models: Models) -> None:
     lake = Lake(root)
     for talk in TALKS:
         write(lake, talk)

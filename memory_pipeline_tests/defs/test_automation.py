@@ -1,4 +1,4 @@
-"""Roll-ups: each closed period with material is asked for once, and again, with its ancestors, when late data came."""
+"""Roll-ups: each closed period with data is requested once, and again with its ancestors after late data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def say(ticking: Ticking, at: datetime) -> None:
 
 
 def settle(ticking: Ticking) -> dict[str, list[str]]:
-    """Let both sensors ask, and runs make, until nothing more is asked for; return what was, by grain, in order."""
+    """Tick both sensors and run their requests until none is left. Return the requested periods by grain, in order."""
     asked: dict[str, list[str]] = defaultdict(list)
     while requests := ticking.tick(HOURS) + ticking.tick(ROLL_UPS, SECONDS):
         for request in requests:
@@ -53,7 +53,7 @@ def settle(ticking: Ticking) -> dict[str, list[str]]:
 
 
 def test_weeks_over_the_turn_of_a_year(ticking: Ticking) -> None:
-    """Someone speaks on some days; between them nothing; for nine days the daemon is down."""
+    """Messages on some days only; for nine days the daemon is down."""
     start = datetime(2026, 12, 14, tzinfo=UTC)
     spoken = {0: 9, 3: 23, 13: 4, 14: 0, 17: 12, 18: 15, 30: 8, 48: 10}
     down = range(30, 39)
@@ -74,7 +74,7 @@ def test_weeks_over_the_turn_of_a_year(ticking: Ticking) -> None:
                 assert settle(ticking).keys() - {"marts"} == {"working"}  # an open day is not summarized
     marts = asked.pop("marts")
     assert 8 < len(marts) < 56
-    assert asked.pop("working") == ["2027-01-13T08"]  # what came when the daemon was down
+    assert asked.pop("working") == ["2027-01-13T08"]  # arrived while the daemon was down
     assert asked == {
         "daily": [f"{start + n * DAY:%Y-%m-%d}" for n in spoken],
         "weekly": ["2026-W51", "2026-W52", "2026-W53", "2027-W02", "2027-W04"],
@@ -82,7 +82,7 @@ def test_weeks_over_the_turn_of_a_year(ticking: Ticking) -> None:
         "quarterly": ["2026-Q4"],
         "yearly": ["2026"],
     }
-    # The last week of 2026 ends on 3 January, that of January on the 31st, at midnight in each case.
+    # The last week of 2026 ends on 3 January, that of January on the 31st, both at midnight.
     assert {key: f"{day:%m-%d}" for key, day in first_asked.items() if key[0] in "mqy"} == {
         "monthly 2026-12": "01-04", "quarterly 2026-Q4": "01-04", "yearly 2026": "01-04", "monthly 2027-01": "02-01",
         "marts marts": "02-01",
@@ -107,7 +107,7 @@ def test_weeks_over_the_turn_of_a_year(ticking: Ticking) -> None:
     assert not any(grain_status(ticking.lake, grain, START, ticking.now).pending for grain in Grain)
 
 
-def test_nothing_is_lost_with_what_dagster_remembers(ticking: Ticking, models: Models) -> None:
+def test_pending_periods_are_requested_after_dagster_lost_its_storage(ticking: Ticking, models: Models) -> None:
     say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
     list(settle(ticking))
     say(ticking, datetime(2025, 3, 5, 10, tzinfo=UTC))
@@ -121,7 +121,7 @@ def test_nothing_is_lost_with_what_dagster_remembers(ticking: Ticking, models: M
         }  # fmt: skip
 
 
-def test_what_was_made_elsewhere_is_not_asked_for(ticking: Ticking, models: Models) -> None:
+def test_periods_computed_elsewhere_are_not_requested(ticking: Ticking, models: Models) -> None:
     say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
     run(ticking.lake, models)
     assert settle(ticking).keys() == {"marts"}
@@ -129,14 +129,14 @@ def test_what_was_made_elsewhere_is_not_asked_for(ticking: Ticking, models: Mode
     assert ticking.reasons[ROLL_UPS] == "nothing has changed"
 
 
-def test_a_day_waits_for_its_hours_but_not_for_ever(ticking: Ticking) -> None:
+def test_a_day_waits_for_its_hours_for_a_limited_time(ticking: Ticking) -> None:
     day = datetime(2025, 3, 5, tzinfo=UTC)
     say(ticking, day + timedelta(hours=9))
     [request] = ticking.tick(HOURS)
     ticking.execute(request)
     say(ticking, day + timedelta(hours=11))
     [bad] = ticking.tick(HOURS)
-    assert ticking.tick(ROLL_UPS) == []  # a run is about to make another hour of the day
+    assert ticking.tick(ROLL_UPS) == []  # a run of another hour of the day is under way
     ticking.record(bad, FAILURE)
     while not (requests := ticking.tick(ROLL_UPS, timedelta(minutes=4))):
         for bad in ticking.tick(HOURS):
@@ -145,7 +145,7 @@ def test_a_day_waits_for_its_hours_but_not_for_ever(ticking: Ticking) -> None:
     assert timedelta(minutes=55) < ticking.now - NOW < timedelta(minutes=75)
 
 
-def test_a_summary_that_fails_is_shown_and_holds_up_nothing_but_what_is_above_it(ticking: Ticking) -> None:
+def test_a_failing_summary_is_reported_and_delays_only_its_ancestors(ticking: Ticking) -> None:
     for day in (5, 6, 20):
         say(ticking, datetime(2025, 3, day, 9, tzinfo=UTC))
     made: list[str] = []
@@ -160,13 +160,13 @@ def test_a_summary_that_fails_is_shown_and_holds_up_nothing_but_what_is_above_it
                 ticking.execute(request)
                 made += [] if grain is None else [period.key for period in ticking.periods(request)]
     assert attempts == ["1", "2", "3", "4", "5", "6", "7"]
-    # What is above was made without it once it was plain that it fails.
+    # Coarser periods were computed without it once it was failing.
     assert sorted(made[3:]) == ["2025", "2025-03", "2025-03-05", "2025-03-20", "2025-Q1", "2025-W10", "2025-W12"]
     assert [event.partition for event in ticking.events] == ["2025-03-06"]
     assert "daily 2025-03-06: failing since" in (ticking.reasons[ROLL_UPS] or "")
 
 
-def test_what_somebody_makes_by_hand_is_left_to_him(ticking: Ticking) -> None:
+def test_periods_of_a_manual_run_are_not_requested(ticking: Ticking) -> None:
     say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
     ticking.execute(ticking.tick(HOURS)[0])
     keys = ticking.definitions.resolve_assets_def("daily_summaries").keys
@@ -181,7 +181,7 @@ def test_what_somebody_makes_by_hand_is_left_to_him(ticking: Ticking) -> None:
     assert ticking.tick(ROLL_UPS) == []
 
 
-def test_marts_are_made_once_a_day_and_again_when_that_failed(ticking: Ticking) -> None:
+def test_marts_are_requested_once_a_day_and_again_after_a_failure(ticking: Ticking) -> None:
     say(ticking, datetime(2025, 3, 5, 9, tzinfo=UTC))
     ticking.now = NOW
     requests: list[dg.RunRequest] = []
@@ -196,11 +196,11 @@ def test_marts_are_made_once_a_day_and_again_when_that_failed(ticking: Ticking) 
     [again] = ticking.tick(ROLL_UPS, timedelta(minutes=2))
     assert again.tags[ATTEMPT_TAG] == "2"
     ticking.record(again)
-    assert ticking.tick(ROLL_UPS, timedelta(hours=5)) == []  # they are stale still, as nothing was made here
+    assert ticking.tick(ROLL_UPS, timedelta(hours=5)) == []  # they are still stale, as nothing ran
     assert ticking.tick(ROLL_UPS, timedelta(hours=19))
 
 
-def test_what_a_model_left_unfinished_is_asked_for_again_from_fine_to_coarse_and_not_too_often(lake: Lake) -> None:
+def test_unfinished_periods_are_retried_from_fine_to_coarse_every_15_minutes(lake: Lake) -> None:
     talk = conversation("I moved to Porto.", at="2024-01-10T08:00")
     with OpenAIServer() as server, dg.DagsterInstance.ephemeral() as instance:
         server.answer = oracle.answer
@@ -212,7 +212,7 @@ def test_what_a_model_left_unfinished_is_asked_for_again_from_fine_to_coarse_and
         assert set(made) == {*Grain, "marts"}
 
         assert ticking.tick(ROLL_UPS, timedelta(minutes=10)) == []
-        assert "quarter of an hour" in (ticking.reasons[ROLL_UPS] or "")
+        assert "every 15 minutes" in (ticking.reasons[ROLL_UPS] or "")
         [request] = ticking.tick(ROLL_UPS, timedelta(minutes=5))
         assert (request.job_name, ticking.keys([request])) == ("finish_working", [["2024-01-10T08"]])
         assert ticking.tick(HOURS) == []  # no file is pending

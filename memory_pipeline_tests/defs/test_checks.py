@@ -1,4 +1,4 @@
-"""The checks as Dagster sees them: on their assets, with their severity, run apart from what makes partitions."""
+"""The asset checks: their assets and severity, and that runs of partitions leave them out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def definitions(root: str, models: Models) -> dg.Definitions:
     return build_definitions(Settings(root, START), models)
 
 
-def test_every_check_is_on_an_asset_that_there_is(definitions: dg.Definitions) -> None:
+def test_every_check_is_on_an_existing_asset(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
     hours = graph.get(dg.AssetKey("messages")).partitions_def
     hourly = [key for key in graph.get_all_asset_keys() if graph.get(key).partitions_def == hours]
@@ -38,14 +38,14 @@ def test_every_check_is_on_an_asset_that_there_is(definitions: dg.Definitions) -
     assert set(graph.asset_check_keys) == set(keys)
     for key, check in keys.items():
         assert graph.has(key.asset_key)
-        assert graph.get(key.asset_key).partitions_def != hours  # a backfill would plan them hour by hour
+        assert graph.get(key.asset_key).partitions_def != hours  # a backfill would plan them for each hour
         spec = graph.get_check_spec(key)
         assert spec.blocking == check.blocks
         assert spec.description is not None
         assert check.remedy in spec.description
 
 
-def test_the_schedule_runs_all_of_them_and_tells_what_is_wrong(definitions: dg.Definitions, root: str) -> None:
+def test_the_schedule_runs_all_checks_and_reports_failures(definitions: dg.Definitions, root: str) -> None:
     schedule = definitions.resolve_schedule_def("checks_schedule")
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("0 5 * * *", "UTC")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
@@ -70,7 +70,7 @@ def test_the_schedule_runs_all_of_them_and_tells_what_is_wrong(definitions: dg.D
     assert aside.metadata["sample"].value == ["file f, line 1"]
 
 
-def test_a_run_that_makes_partitions_does_not_speak_for_the_others(definitions: dg.Definitions, root: str) -> None:
+def test_a_run_of_partitions_runs_no_checks(definitions: dg.Definitions, root: str) -> None:
     plant(Lake(root), FACTS, "2024-01-15T08", lambda rows: rows.append(rows[0]))
     selection = dg.AssetSelection.assets(
         "messages", "working_facts", "graph_facts", "durable_memories", "working_index"

@@ -1,4 +1,4 @@
-"""Once with the real daemon: what an agent writes becomes an hour and a day of memory, and nobody does anything."""
+"""With the real daemon, a write becomes an hour and a day of memory without manual steps."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from memory_pipeline.writer import MemoryWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Far more than it takes (half a minute), since the machine may be busy.
+#: Seconds, far more than the usual 30: the machine may be busy.
 PATIENCE = 180
 DEPLOYMENT = Path(__file__).parents[2] / "deploy" / "dagster.yaml"
 
 
 @contextmanager
 def daemon(home: Path, root: str) -> Iterator[Path]:
-    """Run Dagster's daemon, with the server of its code, in a process group that is gone afterwards; yield its log."""
+    """Run Dagster's daemon and code server in a process group, and kill it afterwards. Yield its log."""
     home.mkdir()
     shutil.copy(DEPLOYMENT, home / "dagster.yaml")
     variables = {**os.environ, "DAGSTER_HOME": str(home), "MEMORY_PIPELINE_ROOT": root}
@@ -46,7 +46,7 @@ def daemon(home: Path, root: str) -> Iterator[Path]:
             process.wait()
 
 
-def test_what_is_written_becomes_hours_and_days_by_itself(tmp_path: Path) -> None:
+def test_the_daemon_turns_a_write_into_hours_and_days(tmp_path: Path) -> None:
     root = str(tmp_path / "lake")
     yesterday = datetime.now(UTC).replace(hour=12) - timedelta(days=1)
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")

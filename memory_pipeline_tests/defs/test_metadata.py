@@ -1,4 +1,4 @@
-"""Previews show what was remembered, briefly, of whom they may, and cannot steer the page that shows them."""
+"""Previews are short, respect the configuration, and cannot steer the page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LONGEST = Scope("w" * 100, "a" * 100)
 
 
 def is_harmless(text: str) -> bool:
-    """Tell whether Markdown finds one sentence of ours and code blocks: lines that four blanks begin, or nothing."""
+    """Return whether a preview is one sentence and code blocks: lines that are empty or indented by four blanks."""
     first, blank, *rest = text.split("\n")
     return (
         len(text) <= MOST_CHARACTERS
@@ -61,13 +61,13 @@ def test_hostile_content_stays_code(grain: Grain) -> None:
 @given(st.lists(st.text(), max_size=3), st.lists(st.text(min_size=60), max_size=3), st.integers(3, 10**9))
 @example(["\r"], ["`" * 99], 3)
 @example(["é" * 61 + " x" * 99], ["\u3042" * 500], 3)
-def test_whatever_stands_in_it_a_preview_is_short_and_harmless(few: list[str], many: list[str], total: int) -> None:
+def test_a_preview_of_any_text_is_short_and_harmless(few: list[str], many: list[str], total: int) -> None:
     agents = {ACME: few, Scope("acme", "sales"): many, LONGEST: [*many, *few][:3]}
     for grain in (Grain.WORKING, Grain.YEARLY):
         assert is_harmless(markdown(grain, agents, total))
 
 
-def test_a_preview_is_read_as_it_was_said() -> None:
+def test_a_preview_shows_the_text_verbatim() -> None:
     agents = {
         ACME: ["2024-01-15 Anna: I moved to Porto.", "2024-01-15 Зоя: \u0645\u06cc\u200c\u0631\u0648\u0645 👩\u200d🚀."]
     }
@@ -81,7 +81,7 @@ def test_a_preview_is_read_as_it_was_said() -> None:
     assert max(map(len, long)) <= 66
 
 
-def test_facts_that_assert_are_shown_and_turns_are_not(lake: Lake, models: Models) -> None:
+def test_previews_show_facts_but_no_turns(lake: Lake, models: Models) -> None:
     scopes = [Scope("acme", f"agent{number}") for number in range(5)]
     write(lake, *(conversation("Hello there!", "I moved to Porto.", scope=scope) for scope in scopes))
     write(lake, conversation("Hi!", at="2024-01-15T09:00", conversation_id="c9"))
@@ -97,7 +97,7 @@ def test_facts_that_assert_are_shown_and_turns_are_not(lake: Lake, models: Model
     assert "2024-01-15 Anna: I moved to Porto." in day
 
 
-def test_a_workspace_that_switched_previews_off_is_never_shown(lake: Lake, models: Models) -> None:
+def test_a_workspace_without_previews_is_never_shown(lake: Lake, models: Models) -> None:
     write(
         lake,
         conversation("I moved to Porto."),
@@ -114,7 +114,7 @@ def test_a_workspace_that_switched_previews_off_is_never_shown(lake: Lake, model
     assert "secret" not in found[days[0]]
 
 
-def test_only_what_changed_gets_a_preview_and_only_the_newest_of_a_run(lake: Lake, models: Models) -> None:
+def test_only_the_newest_changed_partitions_of_a_run_have_previews(lake: Lake, models: Models) -> None:
     days = [Period.parse(Grain.DAILY, f"2024-{month:02}-{day:02}") for month in (1, 2) for day in range(1, 29)]
     write(lake, *(conversation("I moved to Porto.", at=f"{day.key}T08:00", conversation_id=day.key) for day in days))
     list(materialize(lake, models, Grain.WORKING, hours(*(f"{day.key}T08" for day in days))))
@@ -129,7 +129,7 @@ def test_only_what_changed_gets_a_preview_and_only_the_newest_of_a_run(lake: Lak
     assert shown() == {"daily_summaries": [], "daily_index": []}
 
 
-def test_what_was_made_comes_through_as_it_is_made(lake: Lake) -> None:
+def test_results_are_yielded_as_they_arrive(lake: Lake) -> None:
     [hour] = hours("2024-01-15T08")
     made = [
         PartitionResult(asset, hour, "", "", 0, 0)

@@ -48,7 +48,7 @@ def test_every_period_is_a_partition_of_the_same_span(zone: str, grain: Grain, a
     assert partitions.period(grain, key) == period
     window = partitions.definitions[grain].time_window_for_partition_key(key)
     begins, ends = calendar.bounds(period)
-    # Where the zone is half an hour off, days begin on the next whole UTC hour.
+    # In zones with offsets of half an hour, days begin on the next whole UTC hour.
     slack = timedelta(minutes=30) if zone == "Asia/Kolkata" and grain is not Grain.WORKING else timedelta()
     assert timedelta() <= begins - window.start <= slack
     assert timedelta() <= ends - window.end <= slack
@@ -69,6 +69,6 @@ def test_all_grains_begin_on_the_first_day() -> None:
     }  # fmt: skip
 
 
-def test_a_zone_whose_clocks_change_by_half_an_hour_is_refused() -> None:
+def test_a_zone_with_clock_changes_of_half_an_hour_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"Australia/Lord_Howe.*UTC"):
         Partitions(START, Calendar("Australia/Lord_Howe"))

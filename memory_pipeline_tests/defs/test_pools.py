@@ -1,4 +1,4 @@
-"""Pools: which runs wait for which, as Dagster's own queue decides it, and the limits that deployments name."""
+"""Pools: which runs Dagster's queue holds back, and the limits that deployments set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[2]
 DEPLOY = REPOSITORY / "deploy"
-#: Jobs by the pool that their runs take a place in.
+#: Jobs by the pool of their runs.
 HOURS, NIGHT, RETENTION, DAYS = "remember_working", "keep_memories_nightly", "expire_memory", "roll_up_daily"
 
 
@@ -36,7 +36,7 @@ def definitions(tmp_path_factory: pytest.TempPathFactory) -> dg.Definitions:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """Dagster as it is deployed on one machine."""
+    """A Dagster instance with the configuration for one machine."""
     shutil.copy(DEPLOY / "dagster.yaml", tmp_path / "dagster.yaml")
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         yield instance
@@ -50,8 +50,8 @@ def ops(definitions: dg.Definitions) -> dict[str, str | None]:
 
 
 def started(instance: dg.DagsterInstance, definitions: dg.Definitions, *jobs: str) -> list[str]:
-    """Queue a run of each job, and return those that the queue starts while none of them ends."""
-    for pool in POOLS:  # else the first look at a pool starts all that wait for it
+    """Queue a run of each job. Return those that the queue starts before any ends."""
+    for pool in POOLS:  # else the first check of a pool starts all its runs
         if pool not in instance.event_log_storage.get_concurrency_keys():
             instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
     runs = [instance.create_run_for_job(definitions.resolve_job_def(job)) for job in jobs]
@@ -72,7 +72,7 @@ def started(instance: dg.DagsterInstance, definitions: dg.Definitions, *jobs: st
     return names
 
 
-def test_whatever_writes_has_a_pool_and_checks_have_none(definitions: dg.Definitions) -> None:
+def test_all_ops_that_write_have_a_pool_and_checks_have_none(definitions: dg.Definitions) -> None:
     found = ops(definitions)
     writing = {name: pool for name, pool in found.items() if not name.startswith("check_")}
     assert writing == {
@@ -93,13 +93,13 @@ def test_runs_that_share_a_pool_wait_and_others_do_not(
     assert started(instance, definitions, *jobs) == [HOURS, DAYS, "roll_up_weekly", "renew_marts"]
 
 
-def test_a_limit_that_is_raised_lets_so_many_run(instance: dg.DagsterInstance, definitions: dg.Definitions) -> None:
+def test_a_raised_limit_allows_more_runs(instance: dg.DagsterInstance, definitions: dg.Definitions) -> None:
     instance.event_log_storage.set_concurrency_slots(AGENTS_POOL, 3)
     jobs = (HOURS, HOURS, NIGHT, HOURS, DAYS, DAYS)
     assert started(instance, definitions, *jobs) == [HOURS, HOURS, NIGHT, DAYS]
 
 
-def test_every_deployment_limits_whole_runs_to_one_a_pool_unless_it_is_raised() -> None:
+def test_every_deployment_allows_one_run_per_pool_by_default() -> None:
     files = sorted(DEPLOY.rglob("dagster.yaml"))
     assert files
     for file in files:
@@ -107,7 +107,7 @@ def test_every_deployment_limits_whole_runs_to_one_a_pool_unless_it_is_raised() 
         assert pools == {"default_limit": 1, "granularity": "run"}, file
 
 
-def test_deployments_raise_pools_that_there_are_and_that_may_be_raised() -> None:
+def test_deployments_raise_only_existing_pools_that_allow_it() -> None:
     named: set[str] = set()
     for file in (path for path in DEPLOY.rglob("*") if path.is_file()):
         named |= set(re.findall(r"\bmemory_(?!pipeline)[a-z]+\b", file.read_text(errors="replace")))

@@ -1,4 +1,4 @@
-"""What one run makes: scattered periods, which sensors list in the configuration, and parts of a backfill."""
+"""Periods of one run: scattered periods in the run config, and parts of a backfill."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ NOW = datetime(2026, 1, 12, 9, tzinfo=UTC)
 DAYS = ("2024-01-15", "2024-01-17", "2024-02-03")
 
 
-def test_a_deployment_says_into_what_runs_backfills_are_cut(root: str, models: Models) -> None:
+def test_a_setting_limits_the_partitions_of_a_backfills_runs(root: str, models: Models) -> None:
     for most, policy in ((None, dg.BackfillPolicy.single_run()), (168, dg.BackfillPolicy.multi_run(168))):
         definitions = build_definitions(Settings(root=root, partitions_per_run=most), models)
         graph = definitions.resolve_asset_graph()
         assert {graph.get(dg.AssetKey(table_asset(grain))).backfill_policy for grain in Grain} == {policy}
-        # Nights of an agent follow each other.
+        # Days of consolidation of an agent depend on each other.
         assert graph.get(dg.AssetKey(UPKEEP_ASSET)).backfill_policy == dg.BackfillPolicy.single_run()
 
 
-def test_scattered_days_are_made_in_one_run(root: str, models: Models) -> None:
+def test_scattered_days_are_materialized_in_one_run(root: str, models: Models) -> None:
     lake = Lake(root)
     write(lake, *(conversation("I like figs.", at=f"{day}T08:00", conversation_id=day) for day in DAYS))
     definitions = build_definitions(Settings(root=root), models)
@@ -52,7 +52,7 @@ def test_scattered_days_are_made_in_one_run(root: str, models: Models) -> None:
             assert result.success
             materialized = instance.get_materialized_partitions(dg.AssetKey(table_asset(grain)))
             assert materialized == {partitions.key(period) for period in periods}
-            # While it was under way, sensors knew all of them.
+            # While it was under way, sensors saw all its periods.
             run = instance.create_run_for_job(
                 definitions.resolve_job_def(job),
                 run_config=asked.run_config,

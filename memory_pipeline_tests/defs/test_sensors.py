@@ -1,4 +1,4 @@
-"""The journal sensor: exactly the hours that have files, in few runs, once, and again until they are made."""
+"""The journal sensor requests exactly the hours with files, in few runs, and retries them until they are done."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def talk(at: datetime) -> dict[str, object]:
     return conversation("I like tea.", at=at.strftime("%Y-%m-%dT%H:%M"), conversation_id=at.strftime("%Y%m%d%H%M"))
 
 
-def test_an_empty_journal_asks_for_nothing(ticking: Ticking) -> None:
+def test_an_empty_journal_requests_nothing(ticking: Ticking) -> None:
     assert ticking.tick(HOURS) == []
     assert ticking.reasons[HOURS] == "no journal file is pending"
 
@@ -55,7 +55,7 @@ def test_consecutive_hours_are_one_range(ticking: Ticking) -> None:
     ]
 
 
-def test_hours_before_the_first_day_wait_until_the_definitions_are_loaded_again(
+def test_hours_before_the_first_day_wait_for_a_reload_of_the_definitions(
     lake: Lake, models: Models, ticking: Ticking
 ) -> None:
     MemoryWriter(lake, Scope("acme", "support")).write(
@@ -63,7 +63,7 @@ def test_hours_before_the_first_day_wait_until_the_definitions_are_loaded_again(
     )
     assert ticking.tick(HOURS) == []
     reason = ticking.reasons[HOURS] or ""
-    assert "1 hours lie before 2024-01-01" in reason
+    assert "1 hours are before 2024-01-01" in reason
     assert "reload" in reason
     repository = build_definitions(Settings(lake.storage.uri), models).get_repository_def()
     hours = repository.asset_graph.get(dg.AssetKey("messages")).partitions_def
@@ -79,19 +79,19 @@ def test_scattered_hours_are_listed_in_one_run(ticking: Ticking) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 20], ids=["a range", "listed hours"])
-def test_hours_that_a_run_is_making_are_left_to_it_until_it_ends(ticking: Ticking, count: int) -> None:
+def test_hours_of_an_unfinished_run_are_not_requested(ticking: Ticking, count: int) -> None:
     write(ticking.lake, *(talk(FIRST + timedelta(days=9 * n)) for n in range(count)))
     [request] = ticking.tick(HOURS)
-    assert ticking.tick(HOURS, MINUTE) == []  # the run is not there yet
+    assert ticking.tick(HOURS, MINUTE) == []  # the run does not exist yet
     ticking.record(request, STARTED)
     assert ticking.tick(HOURS, timedelta(hours=1)) == []
-    ticking.cursors.clear()  # even if Dagster has forgotten who asked
+    ticking.cursors.clear()  # even without the cursor
     assert ticking.tick(HOURS, timedelta(hours=1)) == []
     write(ticking.lake, talk(datetime(2024, 8, 8, tzinfo=UTC)))
     assert ticking.keys(ticking.tick(HOURS)) == [["2024-08-08T00"]]
 
 
-def test_what_was_made_is_not_asked_for_and_a_new_file_is(ticking: Ticking) -> None:
+def test_a_finished_hour_is_requested_again_only_after_a_new_file(ticking: Ticking) -> None:
     write(ticking.lake, talk(FIRST))
     [request] = ticking.tick(HOURS)
     ticking.execute(request)
@@ -103,7 +103,7 @@ def test_what_was_made_is_not_asked_for_and_a_new_file_is(ticking: Ticking) -> N
     assert again.run_key != request.run_key
 
 
-def test_a_request_whose_run_never_came_is_asked_again(ticking: Ticking) -> None:
+def test_a_request_without_a_run_is_repeated(ticking: Ticking) -> None:
     write(ticking.lake, talk(FIRST))
     [first] = ticking.tick(HOURS)
     [second] = ticking.tick(HOURS, 11 * MINUTE)
@@ -111,7 +111,7 @@ def test_a_request_whose_run_never_came_is_asked_again(ticking: Ticking) -> None
     assert second.tags[ATTEMPT_TAG] == "1"
 
 
-def test_what_fails_is_asked_for_again_then_shown_and_never_forgotten(ticking: Ticking) -> None:
+def test_failed_hours_are_retried_without_limit_and_reported_as_failing(ticking: Ticking) -> None:
     write(ticking.lake, talk(FIRST))
     waits = []
     [request] = ticking.tick(HOURS)
@@ -123,7 +123,7 @@ def test_what_fails_is_asked_for_again_then_shown_and_never_forgotten(ticking: T
             assert ticking.now < failed + timedelta(hours=2)
         [request] = found
         waits.append((ticking.now - failed) / MINUTE)
-    # Each failure is seen at the next look, a minute later here.
+    # Each failure is seen at the next tick, a minute later here.
     assert waits == [2, 3, 5, 9, 61, 61]
 
     reason = ticking.reasons[HOURS]
@@ -132,7 +132,7 @@ def test_what_fails_is_asked_for_again_then_shown_and_never_forgotten(ticking: T
     reason = ticking.reasons[HOURS] or ""
     assert "working 2024-05-01T22: failing since 2026-01-12" in reason
     assert "7 attempts" in reason
-    [event] = ticking.events  # shown once, in the asset's own page
+    [event] = ticking.events  # reported once, on the asset's page
     assert (event.asset_key.to_user_string(), event.partition) == ("working_facts", "2024-05-01T22")
     assert event.metadata["state"].value == "failing"
     assert event.metadata["attempts"].value == 5
@@ -144,7 +144,7 @@ def test_what_fails_is_asked_for_again_then_shown_and_never_forgotten(ticking: T
     assert ticking.events[-1].metadata["state"].value == "recovered"
 
 
-def test_one_bad_hour_does_not_hold_up_the_others(ticking: Ticking) -> None:
+def test_a_failing_hour_does_not_delay_others(ticking: Ticking) -> None:
     bad, count = "2024-05-02T09", 72 if IS_THOROUGH else 24
     write(ticking.lake, *(talk(FIRST + timedelta(hours=n)) for n in range(count)))
     made: set[str] = set()
@@ -162,8 +162,8 @@ def test_one_bad_hour_does_not_hold_up_the_others(ticking: Ticking) -> None:
     assert ticking.now < NOW + timedelta(minutes=30)
 
 
-def test_an_hour_that_a_good_run_leaves_undone_is_not_asked_for_all_the_time(ticking: Ticking) -> None:
-    """As a spent budget does."""
+def test_an_hour_left_pending_by_a_successful_run_is_retried_with_waits(ticking: Ticking) -> None:
+    """This happens when a budget is spent."""
     write(ticking.lake, talk(FIRST))
     [request] = ticking.tick(HOURS)
     looks = 0
@@ -179,9 +179,9 @@ def test_an_hour_that_a_good_run_leaves_undone_is_not_asked_for_all_the_time(tic
     assert ticking.tick(HOURS)
 
 
-def test_a_run_that_shows_no_life_for_hours_is_taken_for_dead(ticking: Ticking) -> None:
+def test_a_run_past_the_time_limit_counts_as_dead(ticking: Ticking) -> None:
     write(ticking.lake, talk(FIRST))
-    ticking.now = datetime.now(UTC)  # Dagster writes down when a run starts by its own clock
+    ticking.now = datetime.now(UTC)  # Dagster records the start of a run by its own clock
     [request] = ticking.tick(HOURS)
     run_ = ticking.record(request, dg.DagsterRunStatus.NOT_STARTED)
     ticking.instance.report_engine_event("", run_)
@@ -196,13 +196,13 @@ def test_a_run_that_shows_no_life_for_hours_is_taken_for_dead(ticking: Ticking) 
 @pytest.mark.parametrize(
     "cursor", ["", "no JSON", "[]", '{"version": 99}', '{"version": 1}', '{"version": 1, "asked": 3}', "[" * 100_000]
 )
-def test_a_cursor_that_cannot_be_read_only_makes_it_ask_anew(ticking: Ticking, cursor: str) -> None:
+def test_an_invalid_cursor_is_ignored(ticking: Ticking, cursor: str) -> None:
     write(ticking.lake, talk(FIRST))
     ticking.cursors[HOURS] = cursor
     assert ticking.keys(ticking.tick(HOURS)) == [["2024-05-01T22"]]
 
 
-def test_hours_before_the_first_day_or_in_the_future_are_not_asked_for(ticking: Ticking, models: Models) -> None:
+def test_hours_before_the_first_day_or_in_the_future_are_not_requested(ticking: Ticking, models: Models) -> None:
     write(ticking.lake, talk(FIRST))
     ticking.definitions = build_definitions(Settings(ticking.lake.storage.uri, date(2029, 1, 1)), models)
     assert ticking.tick(HOURS) == []
@@ -210,7 +210,7 @@ def test_hours_before_the_first_day_or_in_the_future_are_not_asked_for(ticking: 
     assert ticking.tick(HOURS) == []
 
 
-def test_what_another_run_made_is_forgotten(ticking: Ticking, models: Models) -> None:
+def test_hours_finished_by_another_run_are_dropped(ticking: Ticking, models: Models) -> None:
     write(ticking.lake, talk(FIRST))
     [request] = ticking.tick(HOURS)
     ticking.record(request, FAILURE)

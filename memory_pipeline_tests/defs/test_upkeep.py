@@ -1,4 +1,4 @@
-"""The upkeep in Dagster: its assets, its schedule, and what the UI shows of a night."""
+"""Consolidation in Dagster: its assets, schedule, metadata and command."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def kept(lake: Lake) -> dict[str, Any]:
 def materialized(
     instance: dg.DagsterInstance, definitions: dg.Definitions, tags: dict[str, str] | None = None, **run: Any
 ) -> dict[str, dict[str, Any]]:
-    """Run the job of the upkeep; return the metadata of what it made, by asset and partition."""
+    """Materialize the assets of consolidation. Return their metadata by asset and partition."""
     node = definitions.resolve_assets_def(UPKEEP_ASSET)
     result = dg.materialize([node], instance=instance, tags=tags, run_config={**run.get("run_config", {}), **QUIET})
     assert result.success
@@ -81,7 +81,7 @@ def materialized(
     }
 
 
-def test_a_backfill_by_one_run_makes_what_the_step_makes_and_shows_it(
+def test_a_backfill_writes_the_same_rows_as_the_step_and_reports_metadata(
     filled: Lake, landed: Path, models: Models
 ) -> None:
     definitions = build_definitions(Settings(filled.storage.uri, START), models)
@@ -104,12 +104,12 @@ def test_a_backfill_by_one_run_makes_what_the_step_makes_and_shows_it(
     assert "\u202e" not in last["preview"]
     assert all(line.startswith("    ") for line in last["preview"].split("\n\n", 1)[1].splitlines() if line)
     assert made[f"{HOT_INDEX_ASSET} 2024-02-04"]["entries"] == 7
-    assert "entries" not in last  # nobody had to be looked at
+    assert "entries" not in last  # no agent had a cause
     assert again[f"{UPKEEP_ASSET} 2024-02-01"]["version"] == made[f"{UPKEEP_ASSET} 2024-02-01"]["version"]
     assert not again[f"{UPKEEP_ASSET} 2024-02-01"]["changed"]
 
 
-def test_the_schedule_asks_for_what_is_pending_and_for_nothing_else(filled: Lake, models: Models) -> None:
+def test_the_schedule_requests_exactly_the_pending_days(filled: Lake, models: Models) -> None:
     settings = Settings(filled.storage.uri, START)
     definitions = build_definitions(settings, models, lambda: NOW)
     schedule = definitions.resolve_schedule_def("memory_upkeep_nightly")
@@ -140,14 +140,14 @@ def test_the_schedule_asks_for_what_is_pending_and_for_nothing_else(filled: Lake
     assert asked() is None
 
 
-def test_a_night_whose_day_has_not_ended_is_refused(filled: Lake, models: Models) -> None:
+def test_a_day_that_has_not_ended_is_refused(filled: Lake, models: Models) -> None:
     definitions = build_definitions(Settings(filled.storage.uri, START), models)
     node = definitions.resolve_assets_def(UPKEEP_ASSET)
     config = {"ops": {node.op.name: {"config": {"periods": ["2999-01-01"]}}}, **QUIET}
     with dg.DagsterInstance.ephemeral() as instance:
         with pytest.raises(dg.Failure, match="2999-01-01 ends at"):
             dg.materialize([node], instance=instance, run_config=config)
-        with pytest.raises(dg.Failure, match="no partition is chosen"):
+        with pytest.raises(dg.Failure, match="no partition is selected"):
             dg.materialize([node], instance=instance, run_config=QUIET)
 
 
@@ -161,7 +161,7 @@ def test_a_workspace_without_previews_shows_no_hot_index(filled: Lake, models: M
     assert "beta" not in preview
 
 
-def test_run_makes_the_nights_after_the_hours(filled: Lake, models: Models) -> None:
+def test_run_consolidates_after_the_hours(filled: Lake, models: Models) -> None:
     filled.journal.append([noted(at(date(2024, 2, 1)), content="The lift is grey.")])
     settings = Settings(filled.storage.uri, START)
     done = [event for event in run_all(filled, settings, models, NOW) if isinstance(event, ConsolidationReport)]
@@ -170,7 +170,7 @@ def test_run_makes_the_nights_after_the_hours(filled: Lake, models: Models) -> N
     assert [event for event in run_all(filled, settings, models, NOW) if isinstance(event, ConsolidationReport)] == []
 
 
-def test_run_with_a_dagster_home_shows_the_nights_there(filled: Lake, models: Models) -> None:
+def test_run_reports_to_the_instance_of_dagster_home(filled: Lake, models: Models) -> None:
     settings = Settings(filled.storage.uri, START, has_dagster_home=True)
     partitions = Partitions(START, filled.calendar)
     resource = LakeResource(root=settings.root)
@@ -182,9 +182,6 @@ def test_run_with_a_dagster_home_shows_the_nights_there(filled: Lake, models: Mo
     assert pending_nights(filled, START, NOW)[0] == nights[-1].next()
 
 
-# --- the command -----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def root(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", filled.storage.uri)
@@ -192,17 +189,17 @@ def root(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> str:
     return filled.storage.uri
 
 
-def test_the_command_tells_what_it_would_do_and_then_does_it(filled: Lake, root: str) -> None:
+def test_the_command_previews_the_changes_it_makes(filled: Lake, root: str) -> None:
     now = ("--now", "2024-02-20T06:00Z")
-    told = call("upkeep", "--dry-run", *now).output
-    assert "acme / support\n  2024-01-15\n" in told
-    assert "    loses         “Anna lives in Porto.” to “Anna lives in Faro.”\n" in told
-    assert "merges        “The printer beside the stairs of support jams often on wet mornings.” into" in told or (
-        "merges        “The printer beside the stairs of support jams quite often" in told
+    preview = call("upkeep", "--dry-run", *now).output
+    assert "acme / support\n  2024-01-15\n" in preview
+    assert "    supersede     “Anna lives in Porto.” by “Anna lives in Faro.”\n" in preview
+    assert "merge         “The printer beside the stairs of support jams often on wet mornings.” into" in preview or (
+        "merge         “The printer beside the stairs of support jams quite often" in preview
     )
-    assert told.splitlines()[-1].startswith("36 nights, 2 agents: ")
-    assert told.splitlines()[-1].endswith("; nothing was written")
-    assert "\u202e" not in told
+    assert preview.splitlines()[-1].startswith("36 days, 2 agents: ")
+    assert preview.splitlines()[-1].endswith("; nothing was written")
+    assert "\u202e" not in preview
     status = read("status", *now)["upkeep"]
     assert (len(status["pending"]), status["made"], status["events"]) == (36, [], 0)
 
@@ -213,12 +210,12 @@ def test_the_command_tells_what_it_would_do_and_then_does_it(filled: Lake, root:
     assert all(night["agents"] for night in record["nights"])
     line = next(line for line in call("status", *now).output.splitlines() if line.startswith("upkeep"))
     assert line.split()[1:] == ["36", str(len(record["changes"])), "2024-01-15", LAST, "0", "0", "0"]
-    assert call("upkeep", *now).output == "no night is pending\n"
+    assert call("upkeep", *now).output == "no day is pending\n"
     again = call("upkeep", "--from", "2024-01-15", "--to", "2024-02-01", *now).output
-    assert again.splitlines()[-1].startswith("18 nights, 0 agents: no changes")
+    assert again.splitlines()[-1].startswith("18 days, 0 agents: no changes")
 
 
-def test_the_command_keeps_one_agent_or_one_workspace(filled: Lake, root: str) -> None:
+def test_the_command_can_be_limited_to_an_agent_or_a_workspace(filled: Lake, root: str) -> None:
     now = ("--now", "2024-02-20T06:00Z")
     assert {each["scope"]["workspace_id"] for each in read("upkeep", "--workspace", "beta", *now)["changes"]} == {
         "beta"
@@ -237,7 +234,7 @@ def test_the_command_keeps_one_agent_or_one_workspace(filled: Lake, root: str) -
         (["--workspace", "../x"], "workspace_id"),
     ],
 )
-def test_the_command_refuses_what_makes_no_sense(root: str, arguments: list[str], message: str) -> None:
+def test_the_command_refuses_invalid_arguments(root: str, arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(cli, ["upkeep", *arguments])
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)

@@ -1,4 +1,4 @@
-"""A daemon for tests: asks the sensors on a clock of its own, and lets runs end as it is told."""
+"""A daemon for tests, with its own clock and with run outcomes chosen by the test."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ HOURS, ROLL_UPS = "journal_sensor", "roll_up_sensor"
 
 @dataclass
 class Ticking:
-    """The sensors of a deployment, with what Dagster remembers of them.
+    """The sensors of a deployment with their state in Dagster.
 
     Attributes:
-        lake: what they look at.
-        instance: holds the runs.
-        now: the time, which stands still unless it is set.
-        models: what runs are made with; None takes those of the lake's configuration.
-        cursors, reasons, events: of each sensor: what it remembers, why it skipped, and what it reported.
+        lake: the lake of the sensors.
+        instance: stores the runs.
+        now: the current time; constant unless set.
+        models: models of the runs; None means those of the lake's configuration.
+        cursors, reasons, events: cursor, skip reason and asset events of each sensor.
     """
 
     lake: Lake
@@ -51,7 +51,7 @@ class Ticking:
         self.partitions = Partitions(START, self.lake.calendar)
 
     def tick(self, sensor: str, after: timedelta = timedelta()) -> list[dg.RunRequest]:
-        """Let a sensor look, some time later, and return what it asks for."""
+        """Advance the clock, evaluate a sensor and return its run requests."""
         self.now += after
         context = dg.build_sensor_context(
             instance=self.instance,
@@ -66,7 +66,7 @@ class Ticking:
     def record(
         self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.SUCCESS
     ) -> dg.DagsterRun:
-        """Leave what the daemon leaves of a request: a run with its tags, in some status."""
+        """Store a run with the tags of a request, as the daemon would, with a given status."""
         run = dg.DagsterRun(
             job_name=str(request.job_name),
             run_id=make_new_run_id(),
@@ -77,18 +77,18 @@ class Ticking:
         return self.instance.add_run(run)
 
     def execute(self, request: dg.RunRequest) -> None:
-        """Make what is asked for, and leave the run."""
+        """Run what is requested, and store the run."""
         if grain := self.grain(request):
             models = self.models or LakeResource(root=self.lake.storage.uri).models()
             list(materialize(self.lake, models, grain, self.periods(request)))
         self.record(request)
 
     def grain(self, request: dg.RunRequest) -> Grain | None:
-        """Return the grain of a request; None if it is for marts."""
+        """Return the grain of a request, or None for marts."""
         return next((grain for grain in Grain if str(request.job_name).endswith(f"_{grain}")), None)
 
     def periods(self, request: dg.RunRequest) -> list[Period]:
-        """Return the periods that a request names."""
+        """Return the periods of a request."""
         grain = self.grain(request)
         assert grain is not None
         if RANGE_START in request.tags:
@@ -98,5 +98,5 @@ class Ticking:
         return [Period.parse(grain, key) for key in listed]
 
     def keys(self, requests: list[dg.RunRequest]) -> list[list[str]]:
-        """Return the names of the periods of each request."""
+        """Return the keys of the periods of each request."""
         return [[period.key for period in self.periods(request)] for request in requests]

@@ -1,1 +1,1 @@
-"""Tests of `deploy/`: files that no code of ours reads are read here as those programs read them that do."""
+"""Tests of the files in `deploy/`, read as Dagster, Compose and Helm read them."""

@@ -1,4 +1,4 @@
-"""Says whether a command line is one that the installed programs take, without running it."""
+"""Check command lines against the installed programs without running them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.testing import CliRunner
 if TYPE_CHECKING:
     import click
 
-#: Where the commands of the image's programs are defined: module and name.
+#: Module and name of each program's click command.
 _PROGRAMS = {
     "dagster": ("dagster._cli", "cli"),
     "dagster-daemon": ("dagster._daemon.cli", "cli"),
@@ -20,9 +20,9 @@ _PROGRAMS = {
 
 
 def fault_of(words: list[str]) -> str | None:
-    """Return what is wrong with a command line of Dagster or Celery; None if nothing is.
+    """Return the error of a command line of Dagster or Celery, or None.
 
-    Every option is parsed before ``--help`` ends the matter; values of options are not looked at.
+    Options are parsed before ``--help`` ends the program; their values are not checked.
     """
     module, name = _PROGRAMS[words[0]]
     program: click.Command = getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""What Compose accepts, of the parts that deploy/compose.yaml uses: a key that is not here is a mistake or news."""
+"""The part of Compose's schema that deploy/compose.yaml uses. Any other key is a mistake or new."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 _Duration = Annotated[str, Field(pattern=r"^([0-9]+h)?([0-9]+m)?([0-9]+s)?$", min_length=2)]
-#: Versions of images are named: `latest` is another one tomorrow.
+#: Images have a version: `latest` changes.
 _Image = Annotated[str, Field(pattern=r"^[a-z0-9./-]+:[A-Za-z0-9._-]*[0-9][A-Za-z0-9._-]*$")]
-#: Published on this machine alone.
+#: Published on this machine only.
 _Port = Annotated[str, Field(pattern=r"^127\.0\.0\.1:[0-9]{2,5}:[0-9]{2,5}$")]
 _Volume = Annotated[str, Field(pattern=r"^(\./[\w./-]+:/[\w./-]+:ro|[a-z]+:/[\w./-]+)$")]
 
@@ -70,7 +70,7 @@ class Service(_Part):
     depends_on: dict[str, Dependency] = {}
     stop_grace_period: _Duration | None = None
     profiles: list[str] = []
-    # Nothing takes all the memory of the machine.
+    # No service may use all memory of the machine.
     deploy: Deploy
 
 

@@ -1,7 +1,7 @@
-"""What Dagster's Helm chart accepts, of the parts that deploy/helm/values.yaml uses.
+"""The part of the schema of Dagster's Helm chart that deploy/helm/values.yaml uses.
 
-The chart's own schema lets unknown keys pass in most places, and Helm then silently does without them. Here they do
-not pass.
+The chart's own schema accepts unknown keys in most places, and Helm silently ignores them. Here they are
+errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads what lies in `deploy/`."""
+"""Read the files in `deploy/`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-#: What Compose puts in: `${NAME}`, `${NAME:-otherwise}`, `${NAME:?what is missing}`; `$$` stands for a dollar.
+#: Compose's interpolation: `${NAME}`, `${NAME:-default}`, `${NAME:?error}`; `$$` is a dollar sign.
 _PLACE = re.compile(r"\$(?:\$|\{(?P<name>\w+)(?::(?P<kind>[-?])(?P<rest>[^}]*))?\})")
 
 
 class MissingVariableError(Exception):
-    """Compose would refuse to start, since a variable is not set."""
+    """A required variable is not set, so Compose would refuse to start."""
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping, of which YAML's own loader silently takes the last."""
+    """Rejects repeated keys of a mapping. PyYAML silently takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
@@ -44,23 +44,23 @@ def read_yaml(name: str) -> dict[str, Any]:
 
 
 def read_variables(name: str) -> dict[str, str]:
-    """Return what a file of variables sets."""
+    """Return the variables of an env file."""
     lines = [line for line in text_of(name).splitlines() if line and not line.startswith("#")]
     return dict(line.split("=", 1) for line in lines)
 
 
 def compose(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Return compose.yaml as Compose sees it when these variables are set.
+    """Return compose.yaml with these variables interpolated.
 
     Raises:
-        MissingVariableError: one is not set that it needs.
+        MissingVariableError: a required variable is not set.
     """
     filled: dict[str, Any] = _filled(read_yaml("compose.yaml"), variables)
     return {key: value for key, value in filled.items() if not key.startswith("x-")}
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every text in a document, keys aside."""
+    """Yield every text in a document, except keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -72,7 +72,7 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def variables_of(value: Any) -> set[str]:
-    """Return the variables that a configuration of Dagster refers to, as `{env: NAME}`."""
+    """Return the variables that a Dagster configuration reads with `{env: NAME}`."""
     if isinstance(value, dict):
         if set(value) == {"env"} and isinstance(value["env"], str):
             return {value["env"]}

@@ -1,4 +1,4 @@
-"""That the files of `deploy/`, the code and the page that explains them name the same things."""
+"""The files in `deploy/`, the code and the deployment page agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-#: A promise that nobody else writes, which nobody can give with workers; and who may read a folder of one machine.
+#: Settings of one machine only: a single writer, and the group of a local folder.
 NOT_FOR_MANY = {"MEMORY_PIPELINE_SINGLE_WRITER", "MEMORY_PIPELINE_GROUP"}
 OURS = re.compile(r"\bMEMORY_PIPELINE_[A-Z_]+\b")
 
@@ -30,21 +30,21 @@ def deployed() -> Iterator[tuple[Path, str]]:
     for path in sorted(DEPLOY.rglob("*")):
         if path.is_file() and path.name != ".env" and "__pycache__" not in path.parts:
             yield path, path.read_text(encoding="utf-8")
-    # The proof has variables of its own, of tests.
+    # The cluster test has its own variables.
     yield ROOT / "docs" / "deployment.md", PAGE.partition("\n## Proof")[0]
 
 
 def known_variables() -> set[str]:
-    """Return the project's own variables, as the module says that is the only one to read them."""
+    """Return the project's variables, from the only module that reads them."""
     return {name for name in OURS.findall(settings.__doc__ or "") if not name.endswith("_")}
 
 
-def test_every_variable_is_one_that_is_read() -> None:
+def test_every_variable_is_read_by_the_code() -> None:
     for path, text in deployed():
         assert set(OURS.findall(text)) <= known_variables(), path
 
 
-def test_every_variable_that_is_read_can_be_set_in_each_way_of_running() -> None:
+def test_every_variable_can_be_set_in_each_deployment() -> None:
     wanted = known_variables() - NOT_FOR_MANY
     worker = compose({**read_variables("example.env"), "DAGSTER_PG_PASSWORD": "a", "REDIS_PASSWORD": "b"})["services"][
         "worker"
@@ -61,7 +61,7 @@ def test_every_variable_that_is_read_can_be_set_in_each_way_of_running() -> None
         assert accepted.timezone is None
 
 
-def test_ranges_are_planned_as_one_event_in_each_way_of_running() -> None:
+def test_ranges_are_planned_as_one_event_in_each_deployment() -> None:
     for path in (ROOT / ".env", DEPLOY / "Dockerfile"):
         found = re.findall(rf"^(?:ENV | +)?{PLANS_RANGES}=(\w+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert found, path
@@ -83,19 +83,19 @@ def test_pools_are_those_of_the_definitions(tmp_path: Path) -> None:
     raised, kept = (set(names.split()) for names in re.findall(r"for pool in ([\w ]+);", text_of("prepare.sh")))
     assert raised | kept == in_use
     assert not raised & kept
-    # The page says of each whether it may be raised, and prepare.sh raises exactly those.
+    # The page says which pools may be raised, and prepare.sh raises exactly those.
     told = dict(re.findall(r"^\| `(memory_\w+)` \|[^|]*\| (yes|no)\b", PAGE, re.MULTILINE))
     assert set(told) == in_use
     assert {pool for pool, may in told.items() if may == "yes"} == raised
 
 
-def test_what_prepares_the_database_are_commands_of_dagster() -> None:
+def test_the_database_is_prepared_by_dagsters_commands() -> None:
     lines = re.findall(r"^ *(dagster .*)$", text_of("prepare.sh"), re.MULTILINE)
     assert len(lines) == 3
     assert {line: fault for line in lines if (fault := fault_of(line.replace('"', "").split()))} == {}
 
 
-def test_the_image_installs_what_is_locked_and_is_called_by_its_version() -> None:
+def test_the_image_installs_locked_versions_and_is_tagged_with_the_version() -> None:
     image = text_of("Dockerfile")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     uv = re.search(r"^UV_VERSION = (\S+)$", makefile, re.MULTILINE)
@@ -118,7 +118,7 @@ def test_the_image_installs_what_is_locked_and_is_called_by_its_version() -> Non
         assert re.search(rf"^{name} = \[", project, re.MULTILINE), name
 
 
-def test_what_the_image_takes_in_is_there_and_is_let_through() -> None:
+def test_files_copied_into_the_image_exist_and_are_not_ignored() -> None:
     allowed = [line.removeprefix("!") for line in text_of("Dockerfile.dockerignore").splitlines() if line[:1] == "!"]
     copied = [
         source
@@ -130,12 +130,12 @@ def test_what_the_image_takes_in_is_there_and_is_let_through() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", PAGE))))
-def test_links_of_the_page_lead_somewhere(path: str) -> None:
+def test_links_of_the_page_are_valid(path: str) -> None:
     assert (ROOT / "docs" / path).exists()
 
 
-def test_files_that_the_page_names_are_there() -> None:
+def test_files_named_on_the_page_exist() -> None:
     for path in set(re.findall(r"`((?:deploy|docs|memory_pipeline)/[\w./-]+)`", PAGE)) - {"deploy/.env"}:
         assert (ROOT / path).exists(), path
     for name in {path.name for path, _ in deployed() if path.parent.is_relative_to(DEPLOY)}:
-        assert name in PAGE, f"docs/deployment.md does not tell what {name} is for"
+        assert name in PAGE, f"docs/deployment.md does not describe {name}"

@@ -1,4 +1,4 @@
-"""compose.yaml: what Compose accepts, and that its parts fit to each other and to the files that they mount."""
+"""compose.yaml is valid, and its services fit together and to the mounted files."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 SECRETS = {"DAGSTER_PG_PASSWORD": "a1b2c3", "REDIS_PASSWORD": "d4e5f6"}
 INSTANCE, WORKSPACE = "/opt/dagster/dagster_home/dagster.yaml", "/opt/dagster/workspace.yaml"
-#: What runs the pipeline's code on the lake.
+#: Services that run the pipeline's code.
 WITH_LAKE = {"code", "worker"}
 
 
 @pytest.fixture
 def services() -> dict[str, Service]:
-    """Return the services as Compose sees them for somebody who has only filled in the passwords."""
+    """Return the services if only the passwords are set."""
     return Compose.model_validate(compose({**read_variables("example.env"), **SECRETS})).services
 
 
 def mounts(service: Service) -> dict[str, str]:
-    """Return what is mounted: path inside, and the file or volume outside."""
+    """Return the mounts: path in the container, and file or volume of the host."""
     pairs = (mount.removesuffix(":ro").split(":") for mount in service.volumes)
     return {inside: outside for outside, inside in pairs}
 
 
 def command_lines(services: dict[str, Service]) -> Iterator[list[str]]:
-    """Yield the commands of the image's programs, those that look after them too."""
+    """Yield the commands of the image's programs, including health checks."""
     for service in services.values():
         check = service.healthcheck.test if service.healthcheck else []
         for words in (service.command or [], check[1:]):
@@ -66,7 +66,7 @@ def test_without_a_password_it_does_not_start(missing: str) -> None:
         compose(given)
 
 
-def test_the_schema_refuses_what_is_not_known(services: dict[str, Service]) -> None:
+def test_the_schema_refuses_unknown_keys(services: dict[str, Service]) -> None:
     given = services["code"].model_dump(exclude_unset=True)
     assert Service.model_validate(given)
     for wrong in ({"restrat": "no"}, {"image": "memory-pipeline:latest"}, {"ports": ["3000:3000"]}):
@@ -74,14 +74,14 @@ def test_the_schema_refuses_what_is_not_known(services: dict[str, Service]) -> N
             Service.model_validate({**given, **wrong})
 
 
-def test_two_workers_do_what_the_queue_lets_go(services: dict[str, Service]) -> None:
+def test_two_workers_take_the_queues_runs(services: dict[str, Service]) -> None:
     workers = services["worker"].deploy.replicas
     assert workers == 2
     assert read_yaml("celery/dagster.yaml")["concurrency"]["runs"]["max_concurrent_runs"] == workers
     assert services["prepare"].environment["RUNS_AT_ONCE"] == str(workers)
 
 
-def test_every_process_of_dagster_knows_what_its_files_refer_to(services: dict[str, Service]) -> None:
+def test_every_dagster_process_has_the_variables_of_its_files(services: dict[str, Service]) -> None:
     seen = set()
     for name, service in services.items():
         for inside, outside in mounts(service).items():
@@ -93,7 +93,7 @@ def test_every_process_of_dagster_knows_what_its_files_refer_to(services: dict[s
     assert {name for name, inside in seen if inside == WORKSPACE} >= {"web", "daemon"}
 
 
-def test_the_addresses_lead_to_services(services: dict[str, Service]) -> None:
+def test_addresses_name_services(services: dict[str, Service]) -> None:
     instance = services["web"].environment
     assert services[instance["DAGSTER_PG_HOST"]].environment["POSTGRES_PASSWORD"] == instance["DAGSTER_PG_PASSWORD"]
     database = services[instance["DAGSTER_PG_HOST"]].environment
@@ -124,7 +124,7 @@ def test_the_workers_settings_are_read_from_their_environment(
     for name, value in worker.environment.items():
         monkeypatch.setenv(name, value)
     settings = runpy.run_path(str(file))
-    # The launcher sends to where the workers listen, and asks where they answer.
+    # The launcher and the workers use the same broker and backend.
     assert settings["broker_url"] == worker.environment["DAGSTER_CELERY_BROKER_URL"]
     assert settings["result_backend"] == worker.environment["DAGSTER_CELERY_BACKEND_URL"]
     assert (settings["worker_concurrency"], settings["worker_disable_prefetch"]) == (1, True)
@@ -136,7 +136,7 @@ def test_the_workers_settings_are_read_from_their_environment(
     assert {name for name in settings if name.islower() and not name.startswith("_")} - {"os", "annotations"} <= known
 
 
-def test_what_touches_the_lake_knows_it(services: dict[str, Service]) -> None:
+def test_services_that_use_the_lake_have_its_address(services: dict[str, Service]) -> None:
     for name, service in services.items():
         lake = {variable for variable in service.environment if variable.startswith("MEMORY_PIPELINE_")}
         assert bool(lake) == (name in WITH_LAKE), name
@@ -155,7 +155,7 @@ def test_commands_are_those_of_the_installed_programs(services: dict[str, Servic
     assert fault_of(["dagster-daemon", "liveness"])
 
 
-def test_commands_name_files_that_are_there(services: dict[str, Service]) -> None:
+def test_commands_name_existing_files(services: dict[str, Service]) -> None:
     image = text_of("Dockerfile")
     for name, service in services.items():
         paths = {word for word in service.command or [] if re.fullmatch(r"/opt/dagster/[\w./]+", word)}
@@ -165,16 +165,16 @@ def test_commands_name_files_that_are_there(services: dict[str, Service]) -> Non
             assert not outside.startswith("./") or (DEPLOY / outside).is_file(), outside
 
 
-def test_what_starts_waits_for_what_it_needs(services: dict[str, Service]) -> None:
+def test_services_wait_for_their_dependencies(services: dict[str, Service]) -> None:
     for name, service in services.items():
         for needed, how in service.depends_on.items():
             assert needed in services
             assert how.condition != "service_healthy" or services[needed].healthcheck, (name, needed)
     prepared = {name for name, service in services.items() if "prepare" in service.depends_on}
-    assert prepared == {"code", "worker"}  # and what waits for those
+    assert prepared == {"code", "worker"}  # and the services that depend on them
 
 
-def test_nothing_is_reached_from_outside_but_the_pages_on_this_machine(services: dict[str, Service]) -> None:
+def test_only_web_pages_are_published_and_only_on_this_machine(services: dict[str, Service]) -> None:
     assert {name: service.ports for name, service in services.items() if service.ports} == {
         "web": ["127.0.0.1:3000:3000"]
     }
@@ -183,13 +183,13 @@ def test_nothing_is_reached_from_outside_but_the_pages_on_this_machine(services:
     assert all(service.cap_drop == ["ALL"] and service.init for service in ours)
 
 
-def test_what_must_stay_lies_in_volumes(services: dict[str, Service]) -> None:
+def test_persistent_data_is_in_volumes(services: dict[str, Service]) -> None:
     named = Compose.model_validate(compose({**read_variables("example.env"), **SECRETS})).volumes
     used = {outside for service in services.values() for outside in mounts(service).values() if "/" not in outside}
     assert used == set(named) == {"postgres", "redis", "lake"}
 
 
-def test_the_example_of_secrets_holds_none() -> None:
+def test_the_example_of_secrets_contains_none() -> None:
     given = read_variables("example.env")
     assert {name: given[name] for name in SECRETS} == dict.fromkeys(SECRETS, "")
     wanted = set(re.findall(r"\$\{(\w+)", text_of("compose.yaml")))
@@ -197,7 +197,7 @@ def test_the_example_of_secrets_holds_none() -> None:
     assert "deploy/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
-def test_the_stand_in_for_a_bucket_is_the_one_of_the_tests(services: dict[str, Service]) -> None:
+def test_the_s3_server_is_that_of_the_tests(services: dict[str, Service]) -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     match = re.search(r"^moto(?:\[[^\]]*\])?==(\S+)", lock, re.MULTILINE)
     assert match

@@ -1,4 +1,4 @@
-"""The values for Dagster's Helm chart: keys that the chart knows, and the dagster.yaml that it makes of them."""
+"""The values for Dagster's Helm chart: known keys, and the resulting dagster.yaml."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUES = read_yaml("helm/values.yaml")
 
 
 def made_of(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the dagster.yaml that the chart's templates make of values, of the parts that are set here."""
+    """Return the dagster.yaml that the chart's templates render from values, for the parts set here."""
     daemon, concurrency, database = values["dagsterDaemon"], values["concurrency"], values["postgresql"]
     launcher = values["runLauncher"]["config"]["k8sRunLauncher"]
     monitoring, retries = daemon["runMonitoring"], daemon["runRetries"]
@@ -100,7 +100,7 @@ def test_the_chart_knows_every_key() -> None:
             Values.model_validate({**VALUES, key: wrong})
 
 
-def test_dagster_accepts_what_the_chart_makes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dagster_accepts_the_rendered_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_PG_PASSWORD", "secret")
     made = made_of(VALUES)
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(made), encoding="utf-8")
@@ -110,7 +110,7 @@ def test_dagster_accepts_what_the_chart_makes_of_it(tmp_path: Path, monkeypatch:
     assert (engine.url.drivername, engine.url.query) == ("postgresql+psycopg2", {"sslmode": "require"})
 
 
-def test_runs_are_kept_as_with_the_other_ways_of_running() -> None:
+def test_runs_are_stored_as_in_other_deployments() -> None:
     made, workers = made_of(VALUES), read_yaml("celery/dagster.yaml")
     for part in ("run_retries", "retention", "telemetry", "nux", "python_logs", "sensors"):
         assert made[part] == workers[part], part
@@ -118,7 +118,7 @@ def test_runs_are_kept_as_with_the_other_ways_of_running() -> None:
     assert made["run_monitoring"]["max_resume_run_attempts"] == workers["run_monitoring"]["max_resume_run_attempts"]
 
 
-def test_everything_runs_our_image_as_nobody_special() -> None:
+def test_all_pods_run_the_image_without_root() -> None:
     deployment = VALUES["dagster-user-deployments"]["deployments"][0]
     daemon, web = VALUES["dagsterDaemon"], VALUES["dagsterWebserver"]
     assert deployment["image"] == daemon["image"] == web["image"]
@@ -134,20 +134,20 @@ def test_everything_runs_our_image_as_nobody_special() -> None:
     assert f"DAGSTER_HOME={VALUES['global']['dagsterHome']} " in text_of("Dockerfile")
 
 
-def test_the_code_server_is_started_by_a_command_that_is_one() -> None:
+def test_the_command_of_the_code_server_is_valid() -> None:
     deployment = VALUES["dagster-user-deployments"]["deployments"][0]
     begun = ["dagster", "api", "grpc", "-h", "0.0.0.0", "-p", str(deployment["port"])]
     assert fault_of([*begun, *deployment["dagsterApiGrpcArgs"]]) is None
 
 
-def test_the_chart_is_of_the_installed_dagster_and_the_limits_fit() -> None:
+def test_the_chart_has_the_version_and_the_limits_of_the_installed_dagster() -> None:
     text = text_of("helm/values.yaml")
     assert f"--version {version('dagster')} " in text
     limits = {int(number) for number in re.findall(r"RUNS_AT_ONCE=(\d+)", text)}
     assert limits == {VALUES["concurrency"]["runs"]["maxConcurrentRuns"]}
 
 
-def test_no_password_stands_in_it() -> None:
+def test_it_contains_no_password() -> None:
     assert "postgresqlPassword" not in VALUES["postgresql"]
     assert VALUES["generatePostgresqlPasswordSecret"] is False
     variables = VALUES["dagster-user-deployments"]["deployments"][0]["env"]

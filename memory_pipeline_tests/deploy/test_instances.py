@@ -1,4 +1,4 @@
-"""Each dagster.yaml as Dagster reads it, and the database and the launcher that it leads to."""
+"""Dagster loads each dagster.yaml, with its database and launcher."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 FILES = ["dagster.yaml", "postgres/dagster.yaml", "celery/dagster.yaml"]
-#: A password with all that an address gives a meaning to.
+#: A password with all special characters of URLs.
 VARIABLES = {
     "DAGSTER_PG_HOST": "db.example.org",
     "DAGSTER_PG_PORT": "6543",
@@ -38,20 +38,20 @@ VARIABLES = {
 
 @pytest.fixture
 def variables(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Set what the files refer to."""
+    """Set the variables that the files read."""
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
     return VARIABLES
 
 
 def home_with(name: str, tmp_path: Path) -> Path:
-    """Return a DAGSTER_HOME with a file of `deploy/`."""
+    """Return a DAGSTER_HOME with a dagster.yaml of `deploy/`."""
     shutil.copy(DEPLOY / name, tmp_path / "dagster.yaml")
     return tmp_path
 
 
 def engine_of(storage: dict[str, Any]) -> Engine:
-    """Return what Dagster talks to the database with, without a word to it."""
+    """Return the driver of Dagster's database, without connecting."""
     outcome = process_config(DagsterPostgresStorage.config_type(), storage["postgres"])
     assert outcome.success, outcome.errors
     return create_engine(pg_url_from_config(outcome.value or {}))
@@ -77,7 +77,7 @@ def test_the_database_is_reached_by_psycopg2(name: str, variables: dict[str, str
     assert (engine.url.username, engine.url.password) == ("dagster", "p@ss/w:rd%25?#")
 
 
-def test_what_dagster_would_take_by_itself_is_another_driver(variables: dict[str, str]) -> None:
+def test_dagsters_default_driver_is_another(variables: dict[str, str]) -> None:
     storage = read_yaml("postgres/dagster.yaml")["storage"]
     del storage["postgres"]["postgres_db"]["scheme"]
     with pytest.raises(ModuleNotFoundError, match="psycopg"):  # why the scheme is written out
@@ -85,7 +85,7 @@ def test_what_dagster_would_take_by_itself_is_another_driver(variables: dict[str
 
 
 @pytest.mark.parametrize("name", FILES[1:])
-def test_runs_wait_in_a_queue_and_are_asked_for_again(name: str, tmp_path: Path, variables: dict[str, str]) -> None:
+def test_runs_are_queued_and_retried(name: str, tmp_path: Path, variables: dict[str, str]) -> None:
     reference = InstanceRef.from_dir(str(home_with(name, tmp_path)))
     coordinator = reference.run_coordinator
     assert isinstance(coordinator, QueuedRunCoordinator)
@@ -96,7 +96,7 @@ def test_runs_wait_in_a_queue_and_are_asked_for_again(name: str, tmp_path: Path,
     assert settings["run_monitoring"]["max_resume_run_attempts"] == 0
 
 
-def test_celery_runs_are_started_by_the_launcher_that_watches(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_celery_runs_use_the_watching_launcher(tmp_path: Path, variables: dict[str, str]) -> None:
     reference = InstanceRef.from_dir(str(home_with("celery/dagster.yaml", tmp_path)))
     launcher = reference.run_launcher
     assert isinstance(launcher, WatchedCeleryRunLauncher)
@@ -106,7 +106,7 @@ def test_celery_runs_are_started_by_the_launcher_that_watches(tmp_path: Path, va
 
 
 @pytest.mark.parametrize("missing", sorted(VARIABLES))
-def test_a_variable_that_is_missing_is_named(
+def test_a_missing_variable_is_named(
     missing: str, tmp_path: Path, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(missing)
@@ -121,7 +121,7 @@ def test_a_variable_that_is_missing_is_named(
         part.rehydrate(as_type=kind)
 
 
-def test_no_password_and_no_host_stands_in_a_file() -> None:
+def test_files_contain_no_password_and_no_host() -> None:
     for name in FILES[1:]:
         values = read_yaml(name)
         database = values["storage"]["postgres"]["postgres_db"]
@@ -133,7 +133,7 @@ def test_no_password_and_no_host_stands_in_a_file() -> None:
     }
 
 
-def test_what_is_the_same_with_and_without_workers_is_written_the_same() -> None:
+def test_settings_shared_by_deployments_are_equal() -> None:
     alone, workers = read_yaml("postgres/dagster.yaml"), read_yaml("celery/dagster.yaml")
     different = {"run_launcher", "compute_logs", "run_monitoring", "concurrency"}
     assert {key: value for key, value in alone.items() if key not in different} == {

@@ -1,7 +1,4 @@
-"""The launcher tells a run whose worker lives from one whose worker was killed; a real Celery worker, without a broker.
-
-Celery can pass messages through a folder, which needs no server and is enough for one worker.
-"""
+"""The launcher fails runs of killed workers. Tested with a real Celery worker and a folder as its broker."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from memory_pipeline.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Far more than it takes, in seconds.
+#: Seconds, far more than needed.
 PATIENCE = 120
 WORKER = """
 import os, sys, time
@@ -54,7 +51,7 @@ app.worker_main(["worker", *options])
 
 
 class Folder:
-    """A broker and a backend of results that are folders."""
+    """Folders that serve as broker and result backend."""
 
     def __init__(self, path: Path) -> None:
         for name in ("queue", "control", "done", "results"):
@@ -100,7 +97,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def started(launcher: WatchedCeleryRunLauncher, task: str, *arguments: object, until: str = "STARTED") -> dg.DagsterRun:
-    """Return a run whose task a worker has taken, and that is as far as `until`."""
+    """Send a task and return its run once the task's state is `until`."""
     result: AsyncResult[Any] = launcher.celery.send_task(task, args=arguments, queue="dagster")
     deadline = time.monotonic() + PATIENCE
     while result.state != until:
@@ -113,57 +110,57 @@ def run_of(task_id: str) -> dg.DagsterRun:
     return dg.DagsterRun("made_up", tags={DAGSTER_CELERY_TASK_ID_TAG: task_id})
 
 
-def looks(launcher: WatchedCeleryRunLauncher, run: dg.DagsterRun, number: int) -> list[CheckRunHealthResult]:
+def check(launcher: WatchedCeleryRunLauncher, run: dg.DagsterRun, number: int) -> list[CheckRunHealthResult]:
     return [launcher.check_run_worker_health(run) for _ in range(number)]
 
 
-def test_a_run_of_a_worker_that_was_killed_fails_after_some_looks_and_not_before(folder: Folder) -> None:
+def test_a_run_fails_after_several_checks_without_its_worker(folder: Folder) -> None:
     launcher = folder.launcher(missed_answers=2, answer_seconds=10)
     with folder.worker() as worker:
         run = started(launcher, "wait", PATIENCE)
-        alive = looks(launcher, run, 2)
+        alive = check(launcher, run, 2)
         kill(worker)
         launcher._patience = 0.5
-        dead = looks(launcher, run, 2)
-    assert [look.status for look in alive] == [WorkerStatus.RUNNING] * 2
+        dead = check(launcher, run, 2)
+    assert [each.status for each in alive] == [WorkerStatus.RUNNING] * 2
     assert alive[0].run_worker_id == "one@here"
-    assert [look.status for look in dead] == [WorkerStatus.RUNNING, WorkerStatus.FAILED]
-    assert "one@here does not hold its task" in str(dead[1].msg)
+    assert [each.status for each in dead] == [WorkerStatus.RUNNING, WorkerStatus.FAILED]
+    assert "one@here does not hold the run's task" in str(dead[1].msg)
 
-    # One that was started again under the same name answers, and does not hold the task.
+    # A restarted worker of the same name answers, but does not hold the task.
     with folder.worker():
         started(launcher, "wait", 0, until="SUCCESS")
         launcher._patience = 10
-        assert [look.status for look in looks(launcher, run, 2)] == [WorkerStatus.RUNNING, WorkerStatus.FAILED]
-        # Whose process alone was killed, and what failed, Celery itself has written down.
-        assert looks(launcher, started(launcher, "die", until="FAILURE"), 1)[0].status is WorkerStatus.FAILED
-        [failed] = looks(launcher, started(launcher, "fail", until="FAILURE"), 1)
+        assert [each.status for each in check(launcher, run, 2)] == [WorkerStatus.RUNNING, WorkerStatus.FAILED]
+        # Celery itself records a killed child process and a failed task.
+        assert check(launcher, started(launcher, "die", until="FAILURE"), 1)[0].status is WorkerStatus.FAILED
+        [failed] = check(launcher, started(launcher, "fail", until="FAILURE"), 1)
         assert failed.status is WorkerStatus.FAILED
         assert "no such table" in str(failed.msg)
-        # A run whose task has ended has ended a moment before; one that has not lost its end.
+        # The task ended but the run did not: its end was lost.
         ended = started(launcher, "wait", 0, until="SUCCESS")
-        assert [look.status for look in looks(launcher, ended, 2)] == [WorkerStatus.RUNNING, WorkerStatus.FAILED]
+        assert [each.status for each in check(launcher, ended, 2)] == [WorkerStatus.RUNNING, WorkerStatus.FAILED]
 
 
-def test_a_run_whose_task_nobody_wrote_down_is_left_to_its_time_limit(folder: Folder) -> None:
+def test_a_run_without_a_recorded_task_is_left_to_its_time_limit(folder: Folder) -> None:
     launcher = folder.launcher(missed_answers=1, answer_seconds=0.1)
-    assert looks(launcher, dg.DagsterRun("made_up"), 3)[-1].status is WorkerStatus.RUNNING
+    assert check(launcher, dg.DagsterRun("made_up"), 3)[-1].status is WorkerStatus.RUNNING
 
 
-def test_an_answer_in_between_counts_from_the_beginning(folder: Folder) -> None:
+def test_the_count_of_missed_answers_restarts_after_a_failure(folder: Folder) -> None:
     launcher = folder.launcher(missed_answers=3, answer_seconds=0.1)
     run = run_of("never sent")
-    told = [look.status for look in looks(launcher, run, 7)]
-    assert told == [WorkerStatus.RUNNING, WorkerStatus.RUNNING, WorkerStatus.FAILED] * 2 + [WorkerStatus.RUNNING]
+    statuses = [each.status for each in check(launcher, run, 7)]
+    assert statuses == [WorkerStatus.RUNNING, WorkerStatus.RUNNING, WorkerStatus.FAILED] * 2 + [WorkerStatus.RUNNING]
 
 
 @pytest.mark.parametrize("arguments", [{"missed_answers": 0}, {"answer_seconds": 0.0}, {"answer_seconds": -1.0}])
-def test_numbers_that_would_end_every_run_are_refused(folder: Folder, arguments: dict[str, Any]) -> None:
+def test_numbers_that_are_not_positive_are_refused(folder: Folder, arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"{next(iter(arguments))} .* is not above zero"):
         folder.launcher(**arguments)
 
 
-def test_an_instance_takes_it_by_name(tmp_path: Path) -> None:
+def test_an_instance_loads_it_by_name(tmp_path: Path) -> None:
     configuration = {
         "run_launcher": {
             "module": "memory_pipeline.deployment.celery_launcher",

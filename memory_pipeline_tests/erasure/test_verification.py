@@ -234,12 +234,12 @@ def test_the_command_line(lake: Lake, tmp_path: Path, monkeypatch: pytest.Monkey
     assert "messages" in call("forget", *where, *who, "--dry-run").output
     assert call("forget", *where, *who).exit_code == 1  # nobody says yes
     inside = call("forget", *where, *who, "--yes", "--receipt", f"{lake.storage.uri}/r.json")
-    assert "lies in the lake" in str(inside.exception)
+    assert "is in the lake" in str(inside.exception)
     assert read("forget", *where, *who, "--dry-run") == before
 
     done = call("forget", *where, *who, "--yes", "--receipt", "r.json", "--now", NOW.isoformat())
     assert done.exit_code == 0, done.output
-    assert "forgotten" in done.output
+    assert "erased" in done.output
     assert "new file" in str(call("forget", *where, *who, "--yes", "--receipt", "r.json").exception)
     checked = call("verify-erasure", "r.json")
     assert (checked.exit_code, "nothing is left" in checked.output) == (0, True), checked.output

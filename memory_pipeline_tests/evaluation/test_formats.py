@@ -1,4 +1,4 @@
-"""Labelled sets are read, in both formats; what is wrong with them is said. The conversations are invented."""
+"""Reading labelled sets in both formats, and their errors. The conversations are invented."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_locomo_categories_have_names(tmp_path: Path, category: object, name: st
     assert judged.question.category == name
 
 
-def test_empty_talks_and_turns_do_no_harm(tmp_path: Path) -> None:
+def test_empty_sessions_and_turns_are_allowed(tmp_path: Path) -> None:
     more = {"session_3": [], "session_3_date_time": "1:00 pm on 1 July, 2023"}
     blank = {"session_4": [{"speaker": "Tom", "dia_id": "D4:1", "text": " "}]}
     at = {"session_4_date_time": "1:00 pm on 2 July, 2023"}
@@ -129,7 +129,7 @@ def test_empty_talks_and_turns_do_no_harm(tmp_path: Path) -> None:
     [
         (TALKS, "sample 1 has no questions: qa must be a list, not None"),
         (TALKS | {"qa": {}}, "qa must be a list"),
-        (TALKS | {"qa": []}, "the files hold no questions"),
+        (TALKS | {"qa": []}, "the files contain no questions"),
         (TALKS | {"qa": ["why?"]}, "sample 1, question 1: expected an object with question"),
         (TALKS | {"qa": [{"evidence": ["D1:1"]}]}, "question 1: question None is not accepted"),
         (TALKS | {"qa": [{"question": " "}]}, "question 1: question ' ' is not accepted"),
@@ -139,7 +139,7 @@ def test_empty_talks_and_turns_do_no_harm(tmp_path: Path) -> None:
         ([TALKS | {"qa": [], "sample_id": "s"}, TALKS | {"qa": [], "sample_id": "s"}], "are both called 's'"),
     ],
 )
-def test_what_is_wrong_with_a_locomo_file_is_said(tmp_path: Path, content: object, expected: str) -> None:
+def test_errors_of_a_locomo_file_name_the_place(tmp_path: Path, content: object, expected: str) -> None:
     path = tmp_path / "sample.json"
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(InputError, match=expected):
@@ -176,13 +176,13 @@ def test_an_id_that_two_conversations_use_is_named_with_its_conversation(tmp_pat
     ]
 
 
-def test_another_agents_messages_are_no_evidence(tmp_path: Path) -> None:
+def test_messages_of_another_agent_are_no_evidence(tmp_path: Path) -> None:
     labels = jsonl(tmp_path, C1, ask("m1", agent_id="sales"))
     assert labels.questions == ()
     assert "names no message of acme/sales" in labels.questions_set_aside[0].reason
 
 
-def test_a_question_may_say_when_it_is_asked(tmp_path: Path) -> None:
+def test_a_question_may_have_a_time(tmp_path: Path) -> None:
     [judged] = jsonl(tmp_path, C1, ask("m1", now="2024-02-01T01:00:00+01:00")).questions
     assert judged.question.now == datetime(2024, 2, 1, tzinfo=UTC)
 
@@ -207,37 +207,38 @@ def test_a_message_that_is_refused_is_set_aside(tmp_path: Path) -> None:
         (ask("m1", workspace_id="../x"), "workspace_id '../x' is not valid"),
         (ask("m1", agent_id=None), "agent_id None is not valid"),
         (ask("m1") | {"evidence": "m1"}, "evidence must be a list of message ids, not 'm1'"),
-        (ask(5), "evidence 5 names no message; expected its id, or "),
-        (ask({"id": "m1"}), "evidence {'id': 'm1'} names no message"),
-        (ask({"conversation_id": 1, "id": "m1"}), "names no message; expected"),
+        (ask(5), "evidence 5 is not a message id; expected a text, or "),
+        (ask({"id": "m1"}), "evidence {'id': 'm1'} is not a message id"),
+        (ask({"conversation_id": 1, "id": "m1"}), "is not a message id; expected"),
         (ask("m1", category=""), "category '' is not accepted"),
         (ask("m1", category=True), "category True is not accepted"),
-        (ask("m1", now="2024-01-01"), "now '2024-01-01' is not a time with its zone"),
-        (ask("m1", now=5), "now 5 is not a time with its zone"),
-        (ask("m1", now="0001-01-01T00:00:00Z"), "is not a time with its zone"),
+        (ask("m1", now="2024-01-01"), "now '2024-01-01' is not a time with a time zone"),
+        (ask("m1", now=5), "now 5 is not a time with a time zone"),
+        (ask("m1", now="0001-01-01T00:00:00Z"), "is not a time with a time zone"),
     ],
 )
-def test_a_line_that_is_neither_is_named_with_the_remedy(tmp_path: Path, record: object, expected: str) -> None:
+def test_an_invalid_line_is_named_with_the_remedy(tmp_path: Path, record: object, expected: str) -> None:
     with pytest.raises(InputError, match=r"set\.jsonl, line 2: .*eval jsonl --help` shows the format") as error:
         jsonl(tmp_path, C1, record)
     assert expected in str(error.value)
 
 
-def test_a_conversation_that_is_refused_whole_is_an_error(tmp_path: Path) -> None:
+def test_a_conversation_without_valid_messages_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"set.jsonl, line 1, conversation c1: messages must be a list"):
         jsonl(tmp_path, C1 | {"messages": []}, ask("m1"))
 
 
 @pytest.mark.parametrize(
-    ("records", "expected"), [([C1], "hold no questions"), ([ask("m1")], "hold no conversations"), ([], "hold no")]
+    ("records", "expected"),
+    [([C1], "contain no questions"), ([ask("m1")], "contain no conversations"), ([], "contain no")],
 )
-def test_a_set_needs_both(tmp_path: Path, records: list[object], expected: str) -> None:
+def test_a_set_needs_conversations_and_questions(tmp_path: Path, records: list[object], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         jsonl(tmp_path, *records)
 
 
 @pytest.mark.parametrize("content", [b"{broken", b"\xff\xfe", b"[" * 50_000])
-def test_a_line_that_is_no_json_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_line_of_invalid_json_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "set.jsonl"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"set\.jsonl, line 1: not valid"):

@@ -1,4 +1,4 @@
-"""Labelled sets in a real lake, through the real pipeline and reader. The conversations are invented."""
+"""Evaluation of labelled sets with a real lake, pipeline and reader. The conversations are invented."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def evaluation(settings: Settings) -> Evaluation:
     return evaluate(labels_of(*QUESTIONS), settings)
 
 
-def test_every_question_is_asked_of_its_own_agent_and_judged(evaluation: Evaluation) -> None:
+def test_every_question_is_searched_in_its_own_agent(evaluation: Evaluation) -> None:
     assert evaluation.overall.questions == 3
     assert evaluation.overall.at[10].any == 3
     assert evaluation.overall.at[10].all == 3
@@ -78,41 +78,45 @@ def test_every_question_is_asked_of_its_own_agent_and_judged(evaluation: Evaluat
     [dog, passport, oven, _] = evaluation.outcomes
     assert dog.ranking.turns[0] in dog.ranking.relevant
     assert set(passport.ranking.turns[:2]) == passport.ranking.relevant
-    assert len(oven.ranking.turns) == 1  # the other agent said nothing else
+    assert len(oven.ranking.turns) == 1  # the other agent has nothing else
     assert evaluation.p95 >= evaluation.p50 > 0
 
 
-def test_categories_are_told_apart_and_the_adversarial_left_out(evaluation: Evaluation) -> None:
+def test_metrics_are_per_category_and_exclude_adversarial_questions(evaluation: Evaluation) -> None:
     assert {name: scores.questions for name, scores in evaluation.categories.items()} == {"pets": 2, "prices": 1}
     assert evaluation.adversarial is not None
     assert evaluation.adversarial.questions == 1
 
 
-def test_what_cannot_be_judged_is_kept_with_its_reason(evaluation: Evaluation) -> None:
+def test_excluded_questions_have_a_reason(evaluation: Evaluation) -> None:
     [set_aside] = evaluation.labels.questions_set_aside
     assert (set_aside.text, "m77" in set_aside.reason) == ("Who sails?", True)
 
 
-def test_what_remains_is_measured_at_each_grain_up_to_the_year(evaluation: Evaluation) -> None:
+def test_retained_answers_are_measured_at_each_grain(evaluation: Evaluation) -> None:
     assert [each.grain for each in evaluation.remains] == list(Grain)
-    assert {each.answers for each in evaluation.remains} == {2}  # neither those without one, nor the adversarial
+    assert {each.answers for each in evaluation.remains} == {
+        2
+    }  # without those without an answer and the adversarial ones
     assert all(each.characters for each in evaluation.remains)
 
 
-def test_a_second_time_in_the_same_lake_gives_the_same_figures(settings: Settings, evaluation: Evaluation) -> None:
+def test_a_second_evaluation_in_the_same_lake_gives_the_same_metrics(
+    settings: Settings, evaluation: Evaluation
+) -> None:
     said: list[str] = []
     before = table_rows(Lake(settings.root))
     assert figures(evaluate(labels_of(*QUESTIONS), settings, say=said.append)) == figures(evaluation)
-    assert said[0] == "0 new messages written, 5 known already"
+    assert said[0] == "0 new messages written, 5 already known"
     assert table_rows(Lake(settings.root)) == before
 
 
-def test_another_lake_gives_the_same_figures(tmp_path: Path, evaluation: Evaluation) -> None:
+def test_another_lake_gives_the_same_metrics(tmp_path: Path, evaluation: Evaluation) -> None:
     again = evaluate(labels_of(*QUESTIONS), Settings(root=str(tmp_path)))
     assert figures(again) == figures(evaluation)
 
 
-def test_depths_follow_the_results_asked_for(settings: Settings, evaluation: Evaluation) -> None:
+def test_depths_follow_the_number_of_results(settings: Settings, evaluation: Evaluation) -> None:
     few = evaluate(labels_of(*QUESTIONS), settings, max_results=2)
     assert list(few.overall.at) == [1, 2]
     assert all(len(outcome.ranking.turns) <= 2 for outcome in few.outcomes)
@@ -121,11 +125,11 @@ def test_depths_follow_the_results_asked_for(settings: Settings, evaluation: Eva
     assert list(evaluate(labels_of(*QUESTIONS), settings, max_results=20).overall.at) == [1, 5, 10, 20]
 
 
-def test_a_budget_that_is_too_small_holds_nothing(settings: Settings, evaluation: Evaluation) -> None:
+def test_a_tiny_budget_holds_nothing(settings: Settings, evaluation: Evaluation) -> None:
     assert evaluate(labels_of(*QUESTIONS), settings, tokens=1).overall.within_budget.recall == 0
 
 
-def test_what_is_said_after_a_question_is_not_found(settings: Settings, evaluation: Evaluation) -> None:
+def test_messages_after_a_question_are_not_found(settings: Settings, evaluation: Evaluation) -> None:
     early = datetime(2022, 4, 1, tzinfo=UTC)
     again = evaluate(labels_of(replace(QUESTIONS[1], now=early)), settings)
     assert again.overall.at[10].recall == 0.5
@@ -134,27 +138,25 @@ def test_what_is_said_after_a_question_is_not_found(settings: Settings, evaluati
 def test_a_set_without_answers_has_no_curve(settings: Settings, evaluation: Evaluation) -> None:
     again = evaluate(labels_of(replace(QUESTIONS[0], answer=None)), settings)
     assert again.remains == []
-    assert not any("remains" in line for line in report_lines(again))
+    assert not any("share still found" in line for line in report_lines(again))
 
 
-def test_questions_that_are_all_set_aside_are_shown(settings: Settings, evaluation: Evaluation) -> None:
+def test_a_set_of_excluded_questions_lists_them(settings: Settings, evaluation: Evaluation) -> None:
     again = evaluate(labels_of(QUESTIONS[4]), settings)
     assert again.overall.questions == 0
     text = "\n".join(report_lines(again))
-    assert "set aside: 1 question" in text
+    assert "excluded: 1 question" in text
     assert "names no message of acme/support" in text
 
 
-def test_a_lake_that_holds_another_text_is_refused(settings: Settings, evaluation: Evaluation) -> None:
+def test_a_lake_with_another_text_of_a_message_is_refused(settings: Settings, evaluation: Evaluation) -> None:
     other = conversation("I moved to Oslo.", at="2022-03-15T08:00")
     labels = labelled_set([("set, line 1", other)], [QUESTIONS[0]])
-    with pytest.raises(
-        InputError, match="holds another text of message 'm1' in conversation 'c1'; name another --root"
-    ):
+    with pytest.raises(InputError, match="has another text of message 'm1' in conversation 'c1'; use another --root"):
         evaluate(labels, settings)
 
 
-def test_a_configuration_is_checked_and_used(root: str, tmp_path: Path) -> None:
+def test_a_configuration_is_validated_and_used(root: str, tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     with OpenAIServer() as server:
         server.answer = oracle.answer
@@ -172,7 +174,7 @@ def test_a_configuration_is_checked_and_used(root: str, tmp_path: Path) -> None:
         (b"defaults: {nothing: 1}", ConfigurationError, "nothing"),
     ],
 )
-def test_a_configuration_that_is_wrong_is_refused_before_anything_is_made(
+def test_an_invalid_configuration_is_refused_before_the_run(
     root: str, tmp_path: Path, content: bytes | None, error: type[Exception], message: str
 ) -> None:
     path = tmp_path / "mine.yaml"
@@ -188,7 +190,7 @@ def hit(text: str, *sources: str) -> Hit:
     return Hit("id", Grain.WORKING, "2024-01-15T00", "turn", text, when, when, when.date(), sources, "c1", 1.0)
 
 
-def test_hits_give_their_turns_in_order_each_once() -> None:
+def test_turns_of_hits_are_in_order_without_duplicates() -> None:
     assert turns_of([hit("x", "b", "a"), hit("y", "a"), hit("z", "c")]) == ("b", "a", "c")
 
 

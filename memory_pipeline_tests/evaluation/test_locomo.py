@@ -1,4 +1,4 @@
-"""LoCoMo's public format becomes conversations. The samples are invented."""
+"""Conversion of LoCoMo's format to conversations. The samples are invented."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def convert(tmp_path: Path, content: Any, name: str = "sample.json", **options: 
     return list(read_locomo(path, **options))
 
 
-def test_a_talk_is_a_conversation(tmp_path: Path) -> None:
+def test_a_session_becomes_a_conversation(tmp_path: Path) -> None:
     assert convert(tmp_path, TALKS)[0] == {
         "workspace_id": "locomo",
         "agent_id": "sample",
@@ -82,7 +82,7 @@ def test_every_layout_is_read(tmp_path: Path, content: object, agents: list[str]
     assert [each["conversation_id"] for each in found] == ["session_1", "session_2"] * len(agents)
 
 
-def test_what_is_converted_is_accepted(tmp_path: Path) -> None:
+def test_converted_conversations_are_valid(tmp_path: Path) -> None:
     admission = Admission(date(2018, 1, 1), datetime(2024, 6, 1, tzinfo=UTC))
     for record in convert(tmp_path, [{"sample_id": "conv/26 ä", "conversation": TALKS}]):
         messages, rejected, _ = read_messages(record, admission)
@@ -95,7 +95,7 @@ def test_workspace_and_agent_can_be_given(tmp_path: Path) -> None:
     assert {(each["workspace_id"], each["agent_id"]) for each in found} == {("w", "a")}
 
 
-def test_talks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_sessions_are_in_numerical_order(tmp_path: Path) -> None:
     numbers = [10, 2, 1]
     talks = {f"session_{n}": FIRST for n in numbers} | {
         f"session_{n}_date_time": "1:00 am on 1 May, 2023" for n in numbers
@@ -103,7 +103,7 @@ def test_talks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [each["conversation_id"] for each in convert(tmp_path, talks)] == ["session_1", "session_2", "session_10"]
 
 
-def test_a_time_without_a_talk_is_no_talk(tmp_path: Path) -> None:
+def test_a_time_without_a_session_is_ignored(tmp_path: Path) -> None:
     assert len(convert(tmp_path, TALKS | {"session_3_date_time": "1:00 pm on 1 July, 2023"})) == 2
 
 
@@ -162,19 +162,19 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [{}, {"sessions": []}, {"conversation": {}}, [{}], {"session_x": FIRST}])
-def test_a_file_without_talks_is_refused(tmp_path: Path, content: object) -> None:
-    with pytest.raises(InputError, match="holds no talks; expected keys session_1, session_1_date_time"):
+def test_a_file_without_sessions_is_refused(tmp_path: Path, content: object) -> None:
+    with pytest.raises(InputError, match="has no sessions; expected the keys session_1, session_1_date_time"):
         convert(tmp_path, content)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xff\xff", b"[" * 100_000])
-def test_a_file_that_is_no_json_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_of_invalid_json_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(InputError, match=r"sample\.json is not valid JSON"):
         convert(tmp_path, content)
 
 
 @pytest.mark.parametrize("content", [5, "text", None, [5], [[TALKS]]])
-def test_a_sample_is_an_object(tmp_path: Path, content: object) -> None:
+def test_a_sample_must_be_an_object(tmp_path: Path, content: object) -> None:
     with pytest.raises(InputError, match="a sample must be an object, not "):
         convert(tmp_path, content)
 
@@ -201,12 +201,12 @@ AT = {"session_1_date_time": "1:56 pm on 8 May, 2023"}
         pytest.param({f"session_{'9' * 5000}": FIRST}, id="a number of 5,000 digits"),
     ],
 )
-def test_whatever_else_is_wrong_is_an_input_error(tmp_path: Path, content: object) -> None:
+def test_any_malformed_file_is_an_input_error(tmp_path: Path, content: object) -> None:
     with pytest.raises(InputError, match=r"sample\.json"):
         convert(tmp_path, content)
 
 
-def test_an_agent_named_after_its_file_has_an_acceptable_name(tmp_path: Path) -> None:
+def test_an_agent_named_after_its_file_has_a_valid_name(tmp_path: Path) -> None:
     admission = Admission(date(2018, 1, 1), datetime(2024, 6, 1, tzinfo=UTC))
     [record, _] = convert(tmp_path, TALKS, name="(1) sample.json")
     assert read_messages(record, admission).rejected == []
@@ -223,5 +223,5 @@ def test_a_sample_keeps_its_questions(tmp_path: Path) -> None:
     assert list(read_locomo(path)) == [*first.conversations, *second.conversations]
 
 
-def test_talks_are_converted_whatever_the_questions_are(tmp_path: Path) -> None:
+def test_sessions_are_converted_with_any_questions(tmp_path: Path) -> None:
     assert len(convert(tmp_path, TALKS | {"qa": "none"})) == 2

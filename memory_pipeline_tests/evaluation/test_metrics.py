@@ -1,4 +1,4 @@
-"""Measures of rankings: worked out by hand, and what holds of all of them."""
+"""Metrics of rankings: examples by hand, and properties."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_coverage_and_reciprocal_rank(
 def test_ndcg_is_discounted_by_the_logarithm_of_the_rank() -> None:
     # Relevant at ranks 1 and 3; the best order has them at 1 and 2.
     assert ndcg_at(10, "ac", "abcd") == pytest.approx((1 + 1 / 2) / (1 + 1 / math.log2(3)))
-    # What lies deeper than asked for gains nothing, and what cannot be reached is not asked of the best order.
+    # Turns below the depth gain nothing, and do not count in the ideal order.
     assert ndcg_at(2, "cd", "abcd") == 0
     assert ndcg_at(2, "abcd", "abcd") == 1
 
@@ -65,7 +65,7 @@ def test_scores_are_means_over_questions() -> None:
     assert scores.within_budget == Coverage(0, 0, 0.0)
 
 
-def test_nothing_scores_nothing() -> None:
+def test_without_questions_all_metrics_are_0() -> None:
     scores = Scores.of([], [1])
     assert (scores.questions, scores.at[1], scores.mrr, scores.ndcg) == (0, Coverage(0, 0, 0.0), 0.0, 0.0)
 

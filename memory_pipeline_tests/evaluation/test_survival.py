@@ -1,4 +1,4 @@
-"""Which known answers can still be read in what remains."""
+"""Which known answers the text of each grain still contains."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def memory(*texts: str, said_on: date = MONDAY) -> GrainContent:
         ("sunset", "Anna: I paint sunsets."),
     ],
 )
-def test_an_answer_is_said_in_other_forms_and_orders(answer: str, text: str) -> None:
+def test_an_answer_is_found_in_other_forms_and_orders(answer: str, text: str) -> None:
     assert memory("Ruben: something else.", text).says(terms(answer))
 
 
-def test_all_words_must_stand_in_one_text() -> None:
+def test_all_words_must_be_in_one_text() -> None:
     assert not memory("Anna: I have a dog.", "Ruben: two cats came by.").says(terms("two cats and a dog"))
     assert not memory().says(terms("dog"))
     assert not memory("Anna: a dog.").says([])
@@ -77,7 +77,7 @@ def test_numbers_and_names_of_answers() -> None:
         ("Anna: I moved in 2019.", "2019"),
     ],
 )
-def test_a_date_is_held_in_any_spelling(text: str, answer: str) -> None:
+def test_a_date_is_found_in_any_spelling(text: str, answer: str) -> None:
     assert memory(text).holds(Values.of_answer(answer))
 
 
@@ -89,11 +89,11 @@ def test_a_date_is_held_in_any_spelling(text: str, answer: str) -> None:
         ("Anna: I moved last year [2023].", "May 2023"),
     ],
 )
-def test_a_date_that_is_less_exact_is_not_held(text: str, answer: str) -> None:
+def test_a_less_exact_date_does_not_count(text: str, answer: str) -> None:
     assert not memory(text).holds(Values.of_answer(answer))
 
 
-def test_the_day_on_which_something_was_said_is_a_date() -> None:
+def test_the_day_of_a_text_counts_as_a_date() -> None:
     texts = memory("Anna: I moved.")
     assert texts.holds(Values.of_answer("15 January 2024"))
     assert texts.holds(Values.of_answer("the week of 17 January 2024"))
@@ -101,7 +101,7 @@ def test_the_day_on_which_something_was_said_is_a_date() -> None:
     assert memory("Anna: I moved today.").holds(Values.of_answer("January 2024"))
 
 
-def test_values_need_not_stand_together_but_all_must_stand() -> None:
+def test_all_values_are_needed_in_any_texts() -> None:
     texts = memory("Anna: Porto is far.", "Ruben: I paid two euros.")
     assert texts.holds(Values.of_answer("a fare of 2 euros to Porto"))
     assert not texts.holds(Values.of_answer("a fare of 3 euros to Porto"))
@@ -110,7 +110,7 @@ def test_values_need_not_stand_together_but_all_must_stand() -> None:
 
 
 @pytest.mark.parametrize("label", ["2023-13", "2023-02-31", "0000", "2023-W60", "2023-04-30/99"])
-def test_brackets_that_hold_no_date_are_passed_over(label: str) -> None:
+def test_brackets_without_a_date_are_ignored(label: str) -> None:
     assert memory(f"Anna: look [{label}] there.").says(["look"])
 
 
@@ -124,7 +124,7 @@ def test_shares() -> None:
     assert found == Remains(Grain.YEARLY, len("Anna: I moved to Porto.Ruben: no."), 4, 2 / 4, 1 / 2)
 
 
-def test_no_answers_and_no_memory_divide_nothing_by_zero(lake: Lake) -> None:
+def test_without_answers_or_memory_the_shares_are_0(lake: Lake) -> None:
     assert remains(Grain.DAILY, {}, {}) == Remains(Grain.DAILY, 0, 0, 0.0, 0.0)
     assert survival(lake, {ACME: ["Porto", ""]}) == [Remains(grain, 0, 1, 0.0, 0.0) for grain in Grain]
 
@@ -143,7 +143,7 @@ def test_a_lake_is_read_grain_by_grain(lake: Lake, models: Models) -> None:
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
-def test_any_text_can_be_looked_through(texts: list[str], answers: list[str]) -> None:
+def test_any_text_is_accepted(texts: list[str], answers: list[str]) -> None:
     found = remains(Grain.DAILY, {ACME: memory(*texts)}, {ACME: answers})
     assert 0 <= found.verbatim <= 1
     assert 0 <= found.values <= 1

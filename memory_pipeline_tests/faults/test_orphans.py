@@ -155,7 +155,7 @@ def test_the_command_says_what_would_go_and_what_went(whole: Lake, root: str) ->
     make_older(root)
     run = CliRunner()
     shown = run.invoke(cli, ["expire", "--dry-run", "--root", root], catch_exceptions=False).output
-    assert "left behind by processes that were killed: partial: 3 files, 12 bytes would go" in shown
+    assert "left by killed processes: partial: 3 files, 12 bytes would be deleted" in shown
     done = json.loads(run.invoke(cli, ["expire", "--json", "--root", root], catch_exceptions=False).output)
     assert done["left_behind"]["index"] == {"files": 5, "bytes": 20}
     assert not (ORPHANS | PARTIAL).keys() & files(whole.storage)

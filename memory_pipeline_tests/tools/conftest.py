@@ -1,4 +1,4 @@
-"""A lake that tests of tools read, and never write."""
+"""A read-only lake for tests of tools."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def remembered(shared_folder: SharedFolder) -> str:
-    """The address of a lake that is filled."""
+    """The address of a filled lake."""
     return str(shared_folder("tools-remembered", lambda folder: remember(str(folder))))

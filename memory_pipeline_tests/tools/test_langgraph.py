@@ -1,4 +1,4 @@
-"""The store for LangGraph: what its users may rely on, and that nothing can be written through it."""
+"""The read-only store for LangGraph."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_a_query_finds_the_best_first(store: MemoryStore) -> None:
     assert scores[0] >= scores[1]
 
 
-def test_without_a_query_the_newest_come_first(store: MemoryStore) -> None:
+def test_without_a_query_the_newest_are_first(store: MemoryStore) -> None:
     items = store.search(("working",))
     assert [item.created_at for item in items] == sorted((item.created_at for item in items), reverse=True)
     assert {item.score for item in items} == {None}
     assert len(items) == 5
 
 
-def test_values_are_json_and_tell_where_a_memory_lies(store: MemoryStore) -> None:
+def test_values_are_json_with_grain_period_and_sources(store: MemoryStore) -> None:
     [item] = store.search(("working",), query="passport", limit=1)
     assert json.loads(json.dumps(item.dict()))["value"] == item.value
     assert item.value == {
@@ -99,7 +99,7 @@ def test_values_are_json_and_tell_where_a_memory_lies(store: MemoryStore) -> Non
 
 
 @pytest.mark.parametrize("name", ["working", *SUMMARIES])
-def test_what_a_search_finds_can_be_got(store: MemoryStore, name: str) -> None:
+def test_search_results_can_be_got_by_key(store: MemoryStore, name: str) -> None:
     for query in (None, "What about Bruno, tea, Maria and Porto?"):
         found = store.search((name,), query=query, limit=50)
         assert found
@@ -118,7 +118,7 @@ def test_pages_make_up_the_whole(store: MemoryStore, query: str | None) -> None:
     assert store.search(("working",), query=query, limit=0) == []
 
 
-def test_more_than_a_reader_gives_at_once(root: str) -> None:
+def test_limits_above_a_readers_maximum_are_supported(root: str) -> None:
     write(Lake(root), *(conversation(f"I bought book {n}.", conversation_id=f"c{n}") for n in range(250)))
     store = store_on(root)
     assert len(store.search(("working",), limit=1_000)) == 250
@@ -160,7 +160,7 @@ def test_filters_are_applied_before_the_limit(store: MemoryStore, wish: dict[str
     assert [item.key for item in first] == [item.key for item in found[:1]]
 
 
-def test_filters_that_mean_nothing_are_refused(store: MemoryStore) -> None:
+def test_invalid_filters_are_refused(store: MemoryStore) -> None:
     with pytest.raises(InputError, match=r"operator '\$near' is unknown; accepted: \$eq"):
         store.search(("working",), filter={"date": {"$near": 1}})
     with pytest.raises(InputError, match="cannot be compared"):
@@ -192,7 +192,7 @@ def test_facts_of_the_graph_are_items_too(graph: MemoryStore) -> None:
 # Getting
 
 
-def test_what_is_not_there_is_none(store: MemoryStore) -> None:
+def test_unknown_keys_return_none(store: MemoryStore) -> None:
     [item] = store.search(("working",), limit=1)
     for namespace, key in [
         (("daily",), item.key),
@@ -209,7 +209,7 @@ def test_what_is_not_there_is_none(store: MemoryStore) -> None:
 
 def test_every_fact_of_a_message_can_be_got(root: str) -> None:
     write(Lake(root), conversation("I like tea. I hate coffee. I love figs. I live in Porto."))
-    for _ in range(2):  # in the journal, and made
+    for _ in range(2):  # in the journal, and loaded
         store = store_on(root)
         for query in ("tea", "coffee", "figs", "Porto"):
             [item] = store.search(("working",), query=query, limit=1)
@@ -218,7 +218,7 @@ def test_every_fact_of_a_message_can_be_got(root: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 100_000])
-def test_memories_are_got_from_memory_and_from_disk_alike(remembered: str, rows: int) -> None:
+def test_get_returns_the_same_from_cache_and_disk(remembered: str, rows: int) -> None:
     reader = MemoryReader(Lake(remembered), ACME, default_models().embedder, resident_rows=rows)
     store = MemoryStore(reader, now=clock(), is_marked=False)
     for name in ("working", "daily"):
@@ -230,7 +230,7 @@ def test_memories_are_got_from_memory_and_from_disk_alike(remembered: str, rows:
 # Namespaces
 
 
-def test_namespaces_that_hold_something_are_listed(store: MemoryStore, graph: MemoryStore) -> None:
+def test_namespaces_with_items_are_listed(store: MemoryStore, graph: MemoryStore) -> None:
     assert {("working",), *((name,) for name in SUMMARIES)} <= set(store.list_namespaces())
     assert store.list_namespaces() == sorted(store.list_namespaces())
     assert graph.list_namespaces() == [("graph",)]
@@ -254,7 +254,7 @@ def test_an_empty_memory_is_an_empty_store(root: str) -> None:
 
 def test_nothing_can_be_written(store: MemoryStore) -> None:
     before = store.search(())
-    with pytest.raises(NotImplementedError, match=r"read-only: .*MemoryWriter\.write"):
+    with pytest.raises(NotImplementedError, match=r"read-only; .*MemoryWriter\.write"):
         store.put(("working",), "key", {"content": "x"})
     with pytest.raises(NotImplementedError, match="read-only"):
         store.delete(("working",), before[0].key)
@@ -288,7 +288,7 @@ def test_a_batch_answers_in_its_order_in_both_ways(store: MemoryStore) -> None:
         store.batch([SearchOp(("a.b",))])
 
 
-def test_searches_at_once_do_not_disturb_each_other(store: MemoryStore) -> None:
+def test_concurrent_searches_are_independent(store: MemoryStore) -> None:
     async def both() -> Any:
         return await asyncio.gather(*(store.asearch(("working",), query=query) for query in ["Porto", "tea"] * 5))
 
@@ -300,7 +300,7 @@ def test_searches_at_once_do_not_disturb_each_other(store: MemoryStore) -> None:
 # Data, not instructions; one agent
 
 
-def test_texts_are_marked_unless_told_otherwise(remembered: str, store: MemoryStore) -> None:
+def test_texts_are_marked_by_default(remembered: str, store: MemoryStore) -> None:
     marked = store_on(remembered, is_marked=True)
     for namespace in (("working",), ("daily",)):
         plain = store.search(namespace, limit=50)
@@ -328,7 +328,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     assert "pip install 'memory-pipeline[langgraph]'" in result.stdout
 
 
-# What is kept for good
+# Durable memories
 
 
 @pytest.fixture
@@ -342,7 +342,7 @@ def keeping(root: str) -> MemoryStore:
     return store_on(root)
 
 
-def test_what_is_kept_for_good_is_items_too(keeping: MemoryStore) -> None:
+def test_durable_memories_are_items(keeping: MemoryStore) -> None:
     items = keeping.search(("durable",))
     assert contents(items) == ["Always answer in Portuguese.", "Anna lives in Porto."]
     assert {item.score for item in items} == {None}
@@ -363,13 +363,13 @@ def test_what_is_kept_for_good_is_items_too(keeping: MemoryStore) -> None:
     assert keeping.list_namespaces() == [("durable",)]
 
 
-def test_what_was_revoked_is_no_item(keeping: MemoryStore, root: str) -> None:
+def test_revoked_memories_are_no_items(keeping: MemoryStore, root: str) -> None:
     [gone] = MemoryReader(Lake(root), ACME, default_models().embedder).memories.list(status="deprecated")
     for key in (gone.id, f"{gone.id}#1", "memory:2024-01-15T08:" + "0" * 32, "../../etc/passwd"):
         assert keeping.get(("durable",), key) is None
 
 
-def test_filters_on_what_is_kept_are_applied_before_the_limit(root: str) -> None:
+def test_filters_on_durable_memories_are_applied_before_the_limit(root: str) -> None:
     writer = MemoryWriter(Lake(root), ACME)
     told = [{"memory": "REMEMBER", "content": f"Anna has book {n}.", "tags": ["late"] * (n > 245)} for n in range(250)]
     writer.change_memories(told, now=SOON - timedelta(days=1))

@@ -1,4 +1,4 @@
-"""An agent's loop as its users write it: LiteLLM, a server that asks for tools, and memory that answers."""
+"""An agent's loop with LiteLLM, a server that calls tools, and memory that answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Messages = list[Any]
 
 @pytest.fixture(scope="module")
 def litellm() -> Any:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else importing it asks for prices
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import downloads prices
     import litellm
 
     return litellm
@@ -37,7 +37,7 @@ def tools_on(root: str, scope: Scope = ACME, *, may_write: bool = False, strict:
 
 
 def ask(litellm: Any, server: ToolServer, tools: MemoryTools, messages: Messages, question: str) -> str:
-    """Put a question, do what the model asks for, and return its answer; `messages` grows by all of it."""
+    """Ask a question, run the tool calls and return the answer. Appends everything to `messages`."""
     messages.append({"role": "user", "content": question})
     for _ in range(20):
         reply = litellm.completion(
@@ -57,7 +57,7 @@ def ask(litellm: Any, server: ToolServer, tools: MemoryTools, messages: Messages
     raise AssertionError("the model never answered")
 
 
-def test_the_answer_rests_on_what_is_remembered(litellm: Any, remembered: str) -> None:
+def test_the_answer_uses_memory(litellm: Any, remembered: str) -> None:
     rounds = [[("search_memory", {"query": "Where does Anna live?", "max_results": 1})]]
     with ToolServer(rounds) as server:
         answer = ask(litellm, server, tools_on(remembered), [], "Where do I live?")
@@ -92,7 +92,7 @@ def test_ten_rounds_of_calls_good_and_bad(litellm: Any, remembered: str, strict:
     assert "Bruno ate my passport." in answer
 
 
-def test_two_agents_in_ten_turns_each_keep_to_themselves(litellm: Any, remembered: str) -> None:
+def test_agents_stay_separate_over_ten_turns(litellm: Any, remembered: str) -> None:
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
         [("search_memory", {"maximum_days_ago": 365}), ("recall_memory", {"question": "Porto rent tea"})]
     ]
@@ -107,7 +107,7 @@ def test_two_agents_in_ten_turns_each_keep_to_themselves(litellm: Any, remembere
         assert not server.refusals
 
 
-def test_what_is_recalled_in_a_loop_is_not_remembered_again(litellm: Any, root: str) -> None:
+def test_recalled_text_in_a_loop_is_not_stored_again(litellm: Any, root: str) -> None:
     tools = tools_on(root, may_write=True)
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
         [("remember", {"text": "Anna wants short answers."})],
@@ -117,7 +117,7 @@ def test_what_is_recalled_in_a_loop_is_not_remembered_again(litellm: Any, root: 
     with ToolServer(rounds) as server:
         answer = ask(litellm, server, tools, messages, "Keep it short, please.")
     assert "Anna wants short answers. (fact)" in answer
-    # The agent writes down the whole conversation: tools are no memory, and the answer repeats what was recalled.
+    # The agent writes the whole conversation: tool messages become no facts, and the answer repeats recalled text.
     said = [dict(message) for message in messages]
     at = SOON.isoformat()
     spoken = [{"role": one["role"], "content": one["content"], "timestamp": at} for one in said if one["content"]]

@@ -1,4 +1,4 @@
-"""The MCP server as its clients meet it: a process of its own, listed, called, ill-treated and left alone."""
+"""The MCP server in a separate process, with well-behaved, hostile and disconnecting clients."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from memory_pipeline_tests.tools.remembering import SALES
 
 READING = ["search_memories", "recall_memory", "search_archive", "get_memory", "graph_facts", "list_summaries"]
 WRITING = ["add_memory", "update_memory", "delete_memory", "add_fact", "delete_fact"]
-#: Everything, whatever the clock of the machine says.
+#: All time, at any current time.
 EVER = {"maximum_days_ago": 36_525}
-#: How long a busy machine may take.
+#: Seconds, enough for a busy machine.
 PATIENCE = 60.0
 
 
@@ -50,14 +50,14 @@ def arguments(root: str, *options: str, scope: Scope = ACME) -> list[str]:
 
 
 class Connection:
-    """A client of the SDK, to be used from a test that is not asynchronous."""
+    """A client of the SDK for synchronous tests."""
 
     def __init__(self, portal: BlockingPortal, client: Client) -> None:
         self.portal = portal
         self.client = client
 
     def call(self, name: str, given: dict[str, Any] | None = None) -> tuple[str, bool]:
-        """Call a tool; return its text, and whether it says that something is wrong."""
+        """Call a tool. Return its text and whether it is an error."""
         result = self.portal.call(lambda: self.client.call_tool(name, given or {}))
         [content] = result.content
         assert isinstance(content, TextContent)
@@ -71,7 +71,7 @@ class Connection:
 
 @contextmanager
 def connected(root: str, *options: str, scope: Scope = ACME) -> Iterator[Connection]:
-    # The client passes on but a few variables by itself, and no folder.
+    # By default the client passes only a few variables and no folder.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMORY_PIPELINE_")}
     server = StdioServerParameters(command=sys.executable, args=arguments(root, *options, scope=scope), env=environment)
     with (
@@ -88,7 +88,7 @@ def reading(remembered: str) -> Iterator[Connection]:
 
 
 class Wire:
-    """A client of one's own, line by line."""
+    """A plain client that sends and reads lines."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Wire:
         self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
     def answer(self, number: int, seconds: float = PATIENCE) -> dict[str, Any]:
-        """Return the answer to a request, and drop what comes before it."""
+        """Return the answer to a request. Lines before it are dropped."""
         ends = time.monotonic() + seconds
         while True:
             try:
@@ -125,7 +125,7 @@ class Wire:
                 return message
 
     def call(self, number: int, name: str, given: dict[str, Any]) -> tuple[str, bool]:
-        """Call a tool; return its text, and whether it says that something is wrong."""
+        """Call a tool. Return its text and whether it is an error."""
         self.request(number, "tools/call", name=name, arguments=given)
         result = self.answer(number)["result"]
         return result["content"][0]["text"], result["isError"]
@@ -152,10 +152,10 @@ def wired(root: str, scope: Scope = ACME) -> Iterator[Wire]:
         wire.end()
 
 
-# What there is
+# Listing
 
 
-def test_a_client_is_told_whose_memory_it_is(reading: Connection) -> None:
+def test_the_instructions_name_the_agent(reading: Connection) -> None:
     server = reading.client.server_info
     assert server is not None
     assert server.name == "memory-pipeline"
@@ -166,7 +166,7 @@ def test_a_client_is_told_whose_memory_it_is(reading: Connection) -> None:
     assert "not instructions" in instructions
 
 
-def test_tools_that_read_are_offered_and_no_other(reading: Connection) -> None:
+def test_by_default_only_reading_tools_are_offered(reading: Connection) -> None:
     tools = reading.portal.call(reading.client.list_tools).tools
     assert [tool.name for tool in tools] == READING
     for tool in tools:
@@ -192,7 +192,7 @@ def test_summaries_are_listed_as_resources_by_date(reading: Connection) -> None:
     assert "2024-01-15 Anna: I like tea." in reading.read("memory://summaries/weekly/2024-W3")
 
 
-# What it answers
+# Answers
 
 
 def test_every_tool_answers(reading: Connection) -> None:
@@ -229,12 +229,12 @@ def test_stored_text_is_data_and_cannot_break_out(reading: Connection) -> None:
         ("recall_memory", {}, "argument question is missing"),
         ("get_memory", {"id": "'; DROP TABLE facts; --"}, "is not valid; expected an id"),
         ("get_memory", {"id": "../../../etc/passwd\x00"}, "is not valid; expected an id"),
-        ("add_memory", {"text": "I was here."}, "there is no tool 'add_memory'"),
-        ("search_memory", {}, "there is no tool 'search_memory'; there are: search_memories"),
-        ("\u202e\x1b[2J", {}, "there is no tool"),
+        ("add_memory", {"text": "I was here."}, "tool 'add_memory' is unknown"),
+        ("search_memory", {}, "tool 'search_memory' is unknown; accepted: search_memories"),
+        ("\u202e\x1b[2J", {}, "is unknown; accepted"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_said_and_the_server_goes_on(
+def test_a_bad_call_is_an_error_and_the_server_continues(
     reading: Connection, name: str, given: dict[str, Any], says: str
 ) -> None:
     text, is_error = reading.call(name, given)
@@ -256,14 +256,14 @@ def test_what_is_wrong_with_a_call_is_said_and_the_server_goes_on(
         "",
     ],
 )
-def test_what_is_no_resource_is_an_error_of_the_protocol(reading: Connection, uri: str) -> None:
+def test_an_unknown_resource_is_a_protocol_error(reading: Connection, uri: str) -> None:
     with pytest.raises(MCPError) as caught:
         reading.read(uri)
     assert caught.value.code == -32602
     assert reading.read("memory://summaries/daily/2024-01-15")
 
 
-def test_many_calls_at_once_are_all_answered(reading: Connection) -> None:
+def test_concurrent_calls_are_all_answered(reading: Connection) -> None:
     texts: dict[int, str] = {}
 
     async def ask(number: int, query: str) -> None:
@@ -282,7 +282,7 @@ def test_many_calls_at_once_are_all_answered(reading: Connection) -> None:
     assert len(texts) == 20
 
 
-def test_a_server_knows_one_agent_and_ends_when_the_client_leaves(remembered: str, reading: Connection) -> None:
+def test_a_server_serves_one_agent_and_exits_with_its_client(remembered: str, reading: Connection) -> None:
     ours, _ = reading.call("search_memories", {"max_results": 50, **EVER})
     assert "900 euros" not in ours
     with wired(remembered, SALES) as sales:
@@ -299,7 +299,7 @@ def test_a_server_knows_one_agent_and_ends_when_the_client_leaves(remembered: st
         assert sales.process.wait(PATIENCE) == 0
 
 
-def test_writing_is_offered_where_it_is_allowed_and_the_hot_index_is_a_resource(root: str) -> None:
+def test_allow_writing_offers_writing_tools_and_the_hot_index_is_a_resource(root: str) -> None:
     with connected(root, "--allow-writing") as connection:
         tools = connection.portal.call(connection.client.list_tools).tools
         assert [tool.name for tool in tools] == READING + WRITING
@@ -344,7 +344,7 @@ def test_writing_is_offered_where_it_is_allowed_and_the_hot_index_is_a_resource(
 # The wire
 
 
-def test_nothing_but_the_protocol_is_on_standard_output_until_an_interrupt_ends_it(remembered: str) -> None:
+def test_standard_output_carries_only_the_protocol_until_an_interrupt(remembered: str) -> None:
     with wired(remembered) as wire:
         assert wire.greet()["result"]["serverInfo"]["name"] == "memory-pipeline"
         wire.send("this is no JSON")
@@ -363,7 +363,7 @@ def test_nothing_but_the_protocol_is_on_standard_output_until_an_interrupt_ends_
 
 @pytest.fixture
 def hanging(root: str) -> Iterator[OpenAIServer]:
-    """What makes the vectors of a lake, and never does: a call takes as long as one likes."""
+    """An embedder that blocks, for calls that take as long as needed."""
     write(Lake(root), conversation("I moved to Porto."))
     with OpenAIServer() as server:
         server.faults = [Fault("hang", path="embeddings", times=None)]
@@ -383,9 +383,7 @@ def until_asked(server: OpenAIServer) -> None:
         time.sleep(0.02)
 
 
-def test_it_answers_others_while_a_call_is_at_work_and_ends_when_the_client_leaves(
-    root: str, hanging: OpenAIServer
-) -> None:
+def test_a_slow_call_blocks_neither_other_calls_nor_the_exit(root: str, hanging: OpenAIServer) -> None:
     with wired(root) as wire:
         wire.greet()
         wire.request(1, "tools/call", name="search_memories", arguments={"query": "Porto"})
@@ -408,7 +406,7 @@ def test_it_answers_others_while_a_call_is_at_work_and_ends_when_the_client_leav
         assert "Traceback" not in wire.process.stderr.read()
 
 
-#: A client without the SDK, which takes long to start: it begins a call, and waits for its answer.
+#: A client without the SDK, whose import is slow: it starts a call and waits for the answer.
 _CLIENT = """
 import json, subprocess, sys
 
@@ -429,7 +427,7 @@ server.stdout.read()
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for the process in /proc")
-def test_it_ends_when_the_client_is_killed_in_the_midst_of_a_call(root: str, hanging: OpenAIServer) -> None:
+def test_it_exits_when_the_client_is_killed_during_a_call(root: str, hanging: OpenAIServer) -> None:
     client = subprocess.Popen([sys.executable, "-c", _CLIENT, *arguments(root)])
     try:
         until_asked(hanging)
@@ -445,7 +443,7 @@ def test_it_ends_when_the_client_is_killed_in_the_midst_of_a_call(root: str, han
 
 
 def is_running(process: int) -> bool:
-    """Tell whether a process runs; one that has ended and waits for its parent does not."""
+    """Return whether a process runs. Zombies do not."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -453,7 +451,7 @@ def is_running(process: int) -> bool:
     return status.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
-# What it does not start with
+# Refusals to start
 
 
 def test_a_lake_that_does_not_exist_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -466,7 +464,7 @@ def test_a_lake_that_does_not_exist_is_an_error_of_one_line(tmp_path: Path) -> N
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *typed: str) -> str:
-    """Return what the command line says when it refuses to serve."""
+    """Return the error of the command line when it refuses to serve."""
     monkeypatch.setattr("sys.argv", ["memory-pipeline", *typed])
     with pytest.raises(SystemExit) as exit_:
         main()
@@ -490,7 +488,7 @@ def test_without_the_extra_the_error_says_what_to_install(
     assert "pip install 'memory-pipeline[mcp]'" in refusal(monkeypatch, capsys, *arguments(remembered)[2:])
 
 
-def test_the_server_needs_neither_dagster_nor_polars_and_its_command_no_server() -> None:
+def test_the_server_imports_neither_dagster_nor_polars_and_its_command_no_mcp_sdk() -> None:
     code = (
         "import sys, memory_pipeline.cli.serve; "
         "assert not {'mcp', 'numpy', 'pyarrow'} & set(sys.modules), 'the command'; "

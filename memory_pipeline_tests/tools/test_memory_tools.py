@@ -1,4 +1,4 @@
-"""Tools on what an agent keeps for good: kept at once, corrected, revoked, and noted as used where it is shown."""
+"""Tools for durable memories: remember, update, forget, and recorded use."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tools(root: str) -> MemoryTools:
 
 
 def id_in(text: str) -> str:
-    """Return the first id of a durable memory that a text names."""
+    """Return the first id of a durable memory in a text."""
     return next(word.strip("(),;:.") for word in text.split() if word.strip("(").startswith("memory:"))
 
 
@@ -44,7 +44,7 @@ def kept(root: str) -> list[DurableMemory]:
     return MemoryReader(Lake(root), ACME, default_models().embedder).memories.list()
 
 
-def test_what_is_remembered_is_recalled_at_once_and_after_the_run(tools: MemoryTools, root: str) -> None:
+def test_a_memory_is_recalled_at_once_and_after_the_run(tools: MemoryTools, root: str) -> None:
     text = tools.call("remember", {"text": "Anna wants short answers.", "kind": "Instruction", "title": "Style"})
     assert text == f"Remembered on 2024-03-02 ({id_in(text)}); recall_memory finds it at once."
     [memory] = kept(root)
@@ -55,7 +55,7 @@ def test_what_is_remembered_is_recalled_at_once_and_after_the_run(tools: MemoryT
         run(Lake(root), default_models())
 
 
-def test_the_same_is_remembered_once(root: str) -> None:
+def test_a_known_memory_is_not_added_again(root: str) -> None:
     texts = [
         tools_on(root, SOON + timedelta(days=day)).call("remember", {"text": text})
         for day, text in enumerate(("Anna wants short answers.", " anna wants  short answers "))
@@ -65,7 +65,7 @@ def test_the_same_is_remembered_once(root: str) -> None:
     assert memory.version == 2
 
 
-def test_a_memory_is_corrected_confirmed_and_revoked(tools: MemoryTools, root: str) -> None:
+def test_a_memory_can_be_updated_confirmed_and_forgotten(tools: MemoryTools, root: str) -> None:
     made = id_in(tools.call("remember", {"text": "The rent seems to be 900 euros.", "kind": "observation"}))
     assert "still so" in tools.call("update_memory", {"id": made, "reason": "the landlord said so"})
     assert kept(root)[0].kind is MemoryKind.FACT
@@ -93,7 +93,7 @@ def test_snapshots_are_shown_with_a_warning_at_once(root: str, tools: MemoryTool
         assert "query the source again" in text
 
 
-def test_what_is_shown_counts_as_used_once_a_call(root: str, tools: MemoryTools) -> None:
+def test_each_call_counts_as_one_use_of_a_shown_memory(root: str, tools: MemoryTools) -> None:
     made = id_in(tools.call("remember", {"text": "Anna wants short answers."}))
     tools.call("recall_memory", {"question": "answers for Anna"})
     tools.call("get_memory", {"id": made})
@@ -104,7 +104,9 @@ def test_what_is_shown_counts_as_used_once_a_call(root: str, tools: MemoryTools)
     assert kept(root)[0].access_count == 2
 
 
-def test_what_cannot_be_noted_is_told_all_the_same(root: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_memories_are_returned_even_if_their_use_cannot_be_recorded(
+    root: str, caplog: pytest.LogCaptureFixture
+) -> None:
     land(Lake(root), remember("Anna wants short answers."))
     [memory] = kept(root)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -115,10 +117,10 @@ def test_what_cannot_be_noted_is_told_all_the_same(root: str, caplog: pytest.Log
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "Anna wants short answers." in text
-    assert "could not be noted" in caplog.text
+    assert "could not be recorded" in caplog.text
 
 
-def test_what_is_cold_is_found_in_the_archive_alone(root: str, tools: MemoryTools) -> None:
+def test_cold_memories_are_found_only_in_the_archive(root: str, tools: MemoryTools) -> None:
     lost, won = (id_in(tools.call("remember", {"text": f"The bakery opens at {hour}."})) for hour in ("seven", "eight"))
     supersede(root, lost, won)
     later = tools_on(root, SOON + timedelta(days=2))
@@ -130,7 +132,7 @@ def test_what_is_cold_is_found_in_the_archive_alone(root: str, tools: MemoryTool
 
 
 def supersede(root: str, loser: str, winner: str) -> None:
-    """Land what is pending, and an event of the upkeep."""
+    """Load pending files, and add an event of consolidation."""
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.codec.memories import upkeep_to_rows
@@ -194,20 +196,22 @@ def test_answers_keep_to_their_budget(root: str) -> None:
         ("update_memory", {"id": "working:2024-01-15T08:" + "0" * 32}, "is not the id of a durable memory"),
         ("forget_memory", {"id": "../../etc/passwd"}, "is not valid; expected an id"),
         ("forget_memory", {"id": NOBODY}, "is unknown to this agent"),
-        ("get_memory", {"id": NOBODY}, "nothing is kept by the id"),
+        ("get_memory", {"id": NOBODY}, "there is no durable memory with id"),
         ("get_memory", {"id": "memory:2024-03-02T08:nothing"}, "is not valid; expected an id"),
         ("search_archive", {"query": ""}, "query is blank"),
         ("search_archive", {"query": "x", "max_results": 51}, "expected a whole number from 1 to 50"),
     ],
 )
-def test_bad_arguments_are_told(tools: MemoryTools, name: str, arguments: dict[str, Any], says: str) -> None:
+def test_invalid_arguments_are_errors_that_name_the_value(
+    tools: MemoryTools, name: str, arguments: dict[str, Any], says: str
+) -> None:
     outcome = tools.outcome(name, arguments)
     assert outcome.is_error
     assert says in outcome.text
     assert len(outcome.text) < 500
 
 
-def test_two_agents_do_not_cross(root: str, tools: MemoryTools) -> None:
+def test_tools_see_only_their_own_agent(root: str, tools: MemoryTools) -> None:
     made = id_in(tools.call("remember", {"text": "Anna wants short answers."}))
     sales = tools_on(root, scope=SALES)
     assert sales.call("recall_memory", {"question": "Anna"}) == "Nothing of this is remembered, at any grain."
@@ -216,7 +220,7 @@ def test_two_agents_do_not_cross(root: str, tools: MemoryTools) -> None:
     assert "Nothing of this" in sales.call("search_archive", {"query": "Anna"})
 
 
-def test_what_a_conversation_told_is_traced_to_its_message(root: str, tools: MemoryTools) -> None:
+def test_a_memory_from_a_conversation_names_its_message(root: str, tools: MemoryTools) -> None:
     write(Lake(root), conversation("From now on, always call me Ann.", at="2024-03-01T08:00"), now=SOON)
     for _ in range(2):  # in the journal, and made
         [memory] = kept(root)

@@ -1,12 +1,12 @@
-"""A real server on loopback that speaks OpenAI's protocol for chats with tools. It asks for tools as it is told.
+"""An HTTP server on loopback with OpenAI's chat protocol, which calls tools as the test says.
 
 ::
 
     with ToolServer([[("search_memory", {"query": "Porto"})]]) as server:
         litellm.completion("openai/test", messages, tools=..., api_base=server.base_url, api_key="k")
 
-Each reply asks for the calls of one round; after the last round it answers with what the tools have told. As the real
-ones do, it refuses a conversation in which a tool call is not answered, or an answer belongs to no call.
+Each reply contains the tool calls of one round; after the last round it answers with the tools' texts. Like the real
+ones, it rejects conversations with unanswered calls or with answers to no call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Name and arguments of a call; arguments that are a text are sent as they are.
+#: Name and arguments of a call. Text arguments are sent unchanged.
 Call = tuple[str, dict[str, Any] | str]
 
 
@@ -27,9 +27,9 @@ class ToolServer:
     """A server on a port of loopback.
 
     Attributes:
-        rounds: what is asked for after each message of the user; several calls of a round are asked for at once.
-        requests: the bodies that arrived.
-        refusals: why requests were refused.
+        rounds: the tool calls of each reply.
+        requests: bodies of the requests.
+        refusals: reasons of rejected requests.
     """
 
     def __init__(self, rounds: Sequence[Sequence[Call]]) -> None:
@@ -42,7 +42,7 @@ class ToolServer:
 
     @property
     def base_url(self) -> str:
-        """The address that clients are given."""
+        """The address for clients."""
         return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
@@ -57,7 +57,7 @@ class ToolServer:
         """Return the assistant's message.
 
         Raises:
-            ValueError: the conversation is not one that OpenAI's servers accept.
+            ValueError: OpenAI's servers would reject the conversation.
         """
         offered = {tool["function"]["name"] for tool in body.get("tools") or []}
         open_calls: set[str] = set()

@@ -1,4 +1,4 @@
-"""Dagster as a user starts it: `dagster dev` in this repository, with webserver, daemon and code server."""
+"""`dagster dev` in this repository, with webserver, daemon and code server."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REPOSITORY = Path(__file__).parents[2]
-#: Seconds; an idle machine needs 10, a busy one more.
+#: Seconds. An idle machine needs 10.
 _PATIENCE = 120
 _LOADED = """{workspaceOrError {... on Workspace {locationEntries {
     locationOrLoadError {__typename ... on PythonError {message}}}}}}"""
 
 
 def prepare_home(home: Path) -> None:
-    """Make the folder of a Dagster instance, set up as `make dev` does it."""
+    """Create the folder of a Dagster instance like `make dev`."""
     home.mkdir()
     shutil.copy(REPOSITORY / "deploy" / "dagster.yaml", home)
 
 
 @contextmanager
 def running_dagster(home: Path, root: str, log: Path) -> Iterator[str]:
-    """Run `dagster dev` over the lake at `root`; yield the address of the UI once it shows the assets.
+    """Run `dagster dev` on the lake at `root`. Yield the address of the UI once it shows the assets.
 
-    Whatever it started is killed at the end: all of its processes are in one group.
+    All its processes are in one group, which is killed at the end.
 
     Args:
         home: the instance's folder.
-        root: where the lake lies.
-        log: file for what the processes print.
+        root: address of the lake.
+        log: file for the output of the processes.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "dagster", "dev", "-h", "127.0.0.1", "-p", str(port)]
     environment = {**os.environ, "DAGSTER_HOME": str(home), "MEMORY_PIPELINE_ROOT": root}
-    environment.pop(PLANS_RANGES, None)  # it comes from the file .env, as for a user
+    environment.pop(PLANS_RANGES, None)  # set by the file .env
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output, start_new_session=True
@@ -63,7 +63,7 @@ def running_dagster(home: Path, root: str, log: Path) -> Iterator[str]:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that leads a group, and all others of the group."""
+    """Kill the process group of a process."""
     for ending in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, ending)

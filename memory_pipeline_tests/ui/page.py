@@ -1,6 +1,6 @@
-"""A browser without a screen, that looks for what is written, as people do.
+"""A headless browser that finds elements by their text.
 
-The UI's class names change with each release and its builds have no test ids, so elements are found by their text.
+The UI's class names change with each release, and its builds have no test ids.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 
     from selenium.webdriver.remote.webelement import WebElement
 
-#: Seconds until what is looked for must be there; pages take two on an idle machine.
+#: Seconds to wait for an element. Pages take two on an idle machine.
 _PATIENCE = 60
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-proxy-server",
     "--window-size=1600,1300",
 )  # fmt: skip
-#: What happens while a page draws itself anew; the next attempt finds the new element.
+#: Errors while a page renders again. The next attempt finds the new element.
 _REDRAWN = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
 
 
 def missing_programs() -> list[str]:
-    """Return the programs that are needed and not installed."""
+    """Return the required programs that are not installed."""
     return [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
 
 
 class Page:
-    """A window of the browser on the UI.
+    """A browser window on the UI.
 
     Args:
-        driver: the browser.
-        address: of the UI.
-        pictures: folder for what it looked like.
+        driver: the webdriver.
+        address: address of the UI.
+        pictures: folder for screenshots.
     """
 
     def __init__(self, driver: webdriver.Chrome, address: str, pictures: Path) -> None:
@@ -59,34 +59,34 @@ class Page:
         self._pictures = pictures
 
     def open(self, path: str) -> None:
-        """Go to a page, and wait until it shows Dagster's navigation."""
+        """Open a page and wait for Dagster's navigation."""
         self.driver.get(f"{self._address}{path}")
         self.see("Deployment")
 
     def picture(self, name: str) -> None:
-        """Keep what the window shows, once it shows all."""
+        """Take a screenshot once everything is rendered."""
         self.until(lambda: not self.shows("Loading"), "everything is loaded")
         self.keep(name)
 
     def keep(self, name: str) -> None:
-        """Keep what the window shows at this moment."""
+        """Take a screenshot now."""
         self.driver.save_screenshot(str(self._pictures / f"{name}.png"))
 
     def find(self, path: str) -> list[WebElement]:
-        """Return the elements that an XPath finds now."""
+        """Return the current elements of an XPath."""
         return self.driver.find_elements(By.XPATH, path)
 
     def shows(self, text: str) -> bool:
-        """Tell whether some element's own text holds `text` now."""
+        """Return whether an element's own text contains `text` now."""
         return bool(self.find(_with_text(text)))
 
     def see(self, *texts: str, seconds: float = _PATIENCE) -> None:
-        """Wait until each of the texts stands on the page."""
+        """Wait until the page shows all texts."""
         for text in texts:
             self.until(lambda text=text: self.shows(text), f"the page shows {text!r}", seconds)  # type: ignore[misc]
 
     def click(self, path: str) -> None:
-        """Click on the last element that an XPath finds, once it is there and can be clicked."""
+        """Click the last element of an XPath once it can be clicked."""
 
         def clicked() -> bool:
             try:
@@ -100,11 +100,11 @@ class Page:
         self.until(clicked, f"{path} can be clicked")
 
     def click_text(self, text: str) -> None:
-        """Click on the last element whose own text holds `text`."""
+        """Click the last element with `text` in its own text."""
         self.click(_with_text(text))
 
     def fill(self, path: str, text: str) -> None:
-        """Replace what stands in a field, and press enter."""
+        """Replace the text of a field and press enter."""
 
         def filled() -> bool:
             try:
@@ -119,23 +119,23 @@ class Page:
         self.until(filled, f"{path} can be filled")
 
     def scroll_to(self, text: str) -> None:
-        """Bring the element with a text to the top."""
+        """Scroll the element with a text to the top."""
         self.see(text)
         self.driver.execute_script("arguments[0].scrollIntoView(true)", self.find(_with_text(text))[0])
 
     def until(self, holds: Callable[[], bool], what: str, seconds: float = _PATIENCE) -> None:
-        """Wait until something holds; say `what` if it does not come to that."""
+        """Wait until a condition holds. Raise with `what` after the timeout."""
         WebDriverWait(self.driver, seconds, 0.2).until(lambda _: holds(), f"waited in vain, until {what}")
 
 
 @contextmanager
 def opened_page(address: str, profile: Path, pictures: Path) -> Iterator[Page]:
-    """Open a browser with a new profile; close it with all of its processes, and picture what failed."""
+    """Open a browser with a new profile. Take a screenshot of a failure, and close it with all its processes."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for flag in (*_FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
-    # With both paths given, nothing is looked for or downloaded.
+    # With both paths given, Selenium searches and downloads nothing.
     service = Service(executable_path=shutil.which("chromedriver"), popen_kw={"start_new_session": True})
     driver = webdriver.Chrome(options=options, service=service)
     group = service.process.pid

@@ -1,4 +1,4 @@
-"""What people see: the real UI over a real lake in a real browser, and a backfill that is launched by clicking."""
+"""The UI over a real lake in a real browser, and a backfill launched by clicking."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ASSETS = [
     *map(table_asset, Grain),
     *map(index_asset, Grain),
 ]
-#: Seconds for a backfill: the daemon notices it, starts a process, and notices that it has ended.
+#: Seconds for a backfill: the daemon finds it, starts a process and finds its end.
 BACKFILL = 240
 
 programs_are_there = pytest.mark.skipif(
@@ -49,7 +49,7 @@ programs_are_there = pytest.mark.skipif(
 
 @pytest.fixture
 def pictures() -> Path:
-    """The folder in which screenshots are kept."""
+    """The folder of screenshots."""
     folder = Path(os.environ.get("MEMORY_PIPELINE_ARTEFACTS", REPOSITORY / "artefacts")) / "ui"
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.png"):
@@ -59,14 +59,14 @@ def pictures() -> Path:
 
 @pytest.fixture
 def days() -> list[str]:
-    """Ten days that have closed, oldest first: the UI plots the newest partitions."""
+    """Ten closed days, oldest first: the UI plots the newest partitions."""
     today = datetime.now(UTC)
     return [f"{today - timedelta(days=number):%Y-%m-%d}" for number in range(12, 2, -1)]
 
 
 @pytest.fixture
 def home(root: str, days: list[str], models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Dagster instance whose runs have made a small lake."""
+    """A Dagster instance with the runs of a small lake."""
     home = tmp_path / "dagster"
     prepare_home(home)
     monkeypatch.setenv("DAGSTER_HOME", str(home))
@@ -86,7 +86,7 @@ def home(root: str, days: list[str], models: Models, tmp_path: Path, monkeypatch
 
 
 @programs_are_there
-def test_people_see_memory_and_launch_a_backfill(
+def test_the_ui_shows_memory_and_launches_a_backfill(
     home: Path, root: str, days: list[str], pictures: Path, tmp_path: Path
 ) -> None:
     with (
@@ -119,13 +119,13 @@ def planned_events(backfill: str) -> Counter[str]:
 def look_at_the_graph(page: Page) -> None:
     page.open("/asset-groups")
     page.see(*GROUPS)
-    # Once in the list at the side, once in the graph.
+    # Once in the sidebar, once in the graph.
     page.until(lambda: all(len(page.find(f"//*[text()='{group}']")) > 1 for group in GROUPS), "all groups are drawn")
     page.picture("01-lineage")
     page.open("/locations/memory_pipeline.definitions/asset-groups/1_working/lineage")
     page.see("messages", "working_facts", "working_index", "Delta Lake")
     page.picture("02-working-memory")
-    page.driver.set_window_size(1600, 2400)  # rows that do not fit into the window are not drawn
+    page.driver.set_window_size(1600, 2400)  # rows outside of the window are not rendered
     page.open("/assets")
     page.see(*ASSETS)
     page.picture("03-catalog")
@@ -134,7 +134,7 @@ def look_at_the_graph(page: Page) -> None:
 
 def look_at_an_asset(page: Page) -> None:
     page.open("/assets/daily_summaries")
-    page.see("What remains of a day: one summary for each agent", "2_daily", "grain: daily", "Delta Lake")
+    page.see("One summary per agent and day, from working_facts.", "2_daily", "grain: daily", "Delta Lake")
     page.see("key_points", "Its sentences, each with the ids that it rests on.", "non-nullable")
     page.picture("04-daily-summaries")
     page.click_text("Plots")
@@ -147,7 +147,7 @@ def look_at_an_asset(page: Page) -> None:
 def look_at_a_partition(page: Page, day: str) -> None:
     page.open(f"/assets/daily_summaries?view=partitions&partition={day}")
     page.see("Materialized (10)", "First points of the summaries of 2 agents:", "View all historical events (1)")
-    # Days have hours in which nobody spoke. They are complete.
+    # Days have hours without messages. They are complete.
     assert not page.shows("Unsynced")
     [shown] = page.find("//pre[contains(., 'acme / support')]")
     assert f"{day} Anna: I moved to Porto with dog number 1." in shown.text
@@ -157,10 +157,10 @@ def look_at_a_partition(page: Page, day: str) -> None:
 
 
 def launch_a_backfill(page: Page, first: str, last: str) -> str:
-    """Launch a backfill of days as people do; return its name, with its page open."""
+    """Launch a backfill of days in the UI. Return its id, with its page open."""
     page.open("/assets/daily_summaries")
     page.click("//button[contains(., 'Materialize')]")
-    page.see("daily_index")  # which is made by the same step, says a dialog
+    page.see("daily_index")  # a dialog says that the same step writes it
     page.click("//*[@role='dialog']//button[contains(., 'Confirm')]")
     page.fill("//*[@role='dialog']//input[@type='text']", f"[{first}...{last}]")
     page.see("3 partitions")

@@ -1,4 +1,4 @@
-"""A conversation that is cut to fit a context window: what goes is summed up, and is in memory first."""
+"""Compaction: removed messages are written to memory and replaced by a summary."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def test_fourteen_messages_become_a_summary_and_the_last_ten(writer: MemoryWrite
     }
 
 
-def test_what_is_summed_up_is_in_memory_and_the_summary_never_is(
-    writer: MemoryWriter, root: str, models: Models
-) -> None:
+def test_summarized_messages_are_stored_and_the_summary_is_not(writer: MemoryWriter, root: str, models: Models) -> None:
     short: Any = writer.compact(conversation(*TEXTS), now=NOW)
     writer.write(short, now=NOW)
     run(Lake(root), models)
@@ -55,22 +53,22 @@ def test_what_is_summed_up_is_in_memory_and_the_summary_never_is(
 
 
 @pytest.mark.parametrize("count", [1, 10, 11])
-def test_what_is_short_enough_is_returned_whole(writer: MemoryWriter, count: int) -> None:
+def test_a_short_conversation_is_returned_unchanged(writer: MemoryWriter, count: int) -> None:
     talk = conversation(*TEXTS[:count])
     assert writer.compact(talk, now=NOW) == talk
 
 
-def test_none_may_be_kept(writer: MemoryWriter) -> None:
+def test_keep_may_be_0(writer: MemoryWriter) -> None:
     assert len(writer.compact(conversation(*TEXTS), keep=0, now=NOW)["messages"]) == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keep", [-1, 1.5, True, "3"])
-def test_a_number_to_keep_is_a_number(writer: MemoryWriter, keep: Any) -> None:
+def test_an_invalid_keep_is_refused(writer: MemoryWriter, keep: Any) -> None:
     with pytest.raises(InputError, match="keep"):
         writer.compact(conversation(*TEXTS), keep=keep)
 
 
-def test_the_configured_model_sums_up_and_rules_where_it_fails(writer: MemoryWriter, root: str) -> None:
+def test_the_configured_model_summarizes_and_rules_replace_it_if_it_fails(writer: MemoryWriter, root: str) -> None:
     with OpenAIServer() as server:
         server.answer = oracle.answer
         oracle.configure(Lake(root), server)
@@ -83,7 +81,7 @@ def test_the_configured_model_sums_up_and_rules_where_it_fails(writer: MemoryWri
         assert "I bought 0 canoes" in failed["messages"][0]["content"]
 
 
-def test_recalled_memory_is_neither_summed_up_nor_lost_nor_doubled(
+def test_recalled_text_is_not_summarized_and_stays_in_kept_messages(
     writer: MemoryWriter, root: str, models: Models
 ) -> None:
     block = mark("- Anna: I sold 99 kayaks in Lisbon.")
@@ -92,7 +90,7 @@ def test_recalled_memory_is_neither_summed_up_nor_lost_nor_doubled(
     talk = conversation(*texts)
     short: Any = writer.compact(talk, now=NOW)
     summary, *rest = short["messages"]
-    assert rest == talk["messages"][5:]  # as they were, with what was recalled
+    assert rest == talk["messages"][5:]  # unchanged, with recalled text
     assert "Summary of the 4 messages before" in summary["content"]
     assert "kayaks" not in summary["content"]
     assert "I bought 3 canoes" in summary["content"]
@@ -102,7 +100,7 @@ def test_recalled_memory_is_neither_summed_up_nor_lost_nor_doubled(
     assert sorted(turns) == sorted(f"Anna: {text}" for text in TEXTS)
 
 
-def test_where_only_recalled_memory_is_dropped_there_is_nothing_to_sum_up(writer: MemoryWriter) -> None:
+def test_recalled_text_alone_needs_no_summary(writer: MemoryWriter) -> None:
     talk = conversation(*[mark(text) for text in TEXTS[:4]], *TEXTS[4:])
     assert writer.compact(talk, now=NOW) == talk | {"messages": talk["messages"][4:]}
     silent = conversation(*[mark(text) for text in TEXTS])

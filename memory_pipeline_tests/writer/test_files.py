@@ -1,4 +1,4 @@
-"""Reading files into the journal: what is bad is set aside with its reason, and the rest goes on."""
+"""Ingesting files: invalid records are set aside with a reason, and the rest is written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def ingest(lake: Lake, content: bytes | str | list[Any], name: str = "in.jsonl", **options: Any) -> Ingestion:
-    """Ingest a file of this content; of a list, each item is a line."""
+    """Ingest a file with this content. The items of a list become lines."""
     if isinstance(content, list):
         content = "".join(f"{json.dumps(record)}\n" for record in content)
     path = Path(lake.storage.uri).parent / name
@@ -64,10 +64,7 @@ def run(lake: Lake) -> None:
     assert lake.journal.pending() == []
 
 
-# --- formats ---------------------------------------------------------------------------------------------------------
-
-
-def test_jsonl_has_a_conversation_a_line(lake: Lake) -> None:
+def test_jsonl_has_one_conversation_per_line(lake: Lake) -> None:
     result = ingest(lake, [conversation(message("one")), conversation(message("two"), conversation_id="c2")])
     assert (result.conversations, result.messages, result.files, result.rejections) == (2, 2, 1, 0)
     assert pending(lake) == ["one", "two"]
@@ -84,7 +81,7 @@ def test_json_has_one_conversation_or_a_list(lake: Lake, name: str, indent: int 
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.txt", "in"])
-def test_blank_lines_are_passed_over_and_lines_counted(lake: Lake, name: str) -> None:
+def test_blank_lines_are_skipped_but_counted(lake: Lake, name: str) -> None:
     good = json.dumps(conversation())
     result = ingest(lake, f"\n  \n{good}\r\n\t\n\nbad\n{good}", name)
     assert (result.conversations, result.rejections) == (2, 1)
@@ -92,24 +89,24 @@ def test_blank_lines_are_passed_over_and_lines_counted(lake: Lake, name: str) ->
 
 
 @pytest.mark.parametrize(("name", "content"), [("in.jsonl", b""), ("in.jsonl", b"\n \n"), ("in.json", b"[]")])
-def test_an_empty_file_makes_no_lake(lake: Lake, name: str, content: bytes) -> None:
+def test_an_empty_file_creates_no_lake(lake: Lake, name: str, content: bytes) -> None:
     assert ingest(lake, content, name) == Ingestion()
     assert not Path(lake.storage.uri).exists()
 
 
-def test_an_empty_json_file_is_a_mistake(lake: Lake) -> None:
+def test_an_empty_json_file_is_set_aside(lake: Lake) -> None:
     result = ingest(lake, b"", "in.json")
     assert (result.messages, result.rejections) == (0, 1)
     assert result.rejected[0].reason.startswith("not valid JSON: 'Expecting value")
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.json"])
-def test_a_byte_order_mark_is_passed_over(lake: Lake, name: str) -> None:
+def test_a_byte_order_mark_is_skipped(lake: Lake, name: str) -> None:
     result = ingest(lake, json.dumps(conversation()).encode("utf-8-sig"), name)
     assert (result.messages, result.rejections) == (1, 0)
 
 
-def test_a_byte_order_mark_loses_nothing_silently(lake: Lake) -> None:
+def test_a_byte_order_mark_loses_no_record(lake: Lake) -> None:
     good = json.dumps(conversation()).encode()
     result = ingest(lake, b"\xef\xbb\xbf" + good + b"\n" + good)
     assert result.messages + result.rejections == 2
@@ -125,13 +122,10 @@ def test_a_file_that_cannot_be_opened_is_an_error(lake: Lake, tmp_path: Path, na
     assert not Path(lake.storage.uri).exists()
 
 
-def test_the_file_itself_is_left_alone(lake: Lake, tmp_path: Path) -> None:
+def test_the_file_is_not_changed(lake: Lake, tmp_path: Path) -> None:
     content = json.dumps(conversation()).encode() + b"\nbad\n"
     ingest(lake, content)
     assert (tmp_path / "in.jsonl").read_bytes() == content
-
-
-# --- what is bad is set aside ----------------------------------------------------------------------------------------
 
 
 TWICE = json.dumps(conversation()).replace('"content"', '"content": "I moved to Rome.", "content"')
@@ -156,7 +150,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize(("line", "reason"), BAD_LINES)
-def test_a_bad_line_is_set_aside_and_the_rest_goes_on(lake: Lake, line: bytes, reason: str) -> None:
+def test_an_invalid_line_is_set_aside_and_the_rest_is_written(lake: Lake, line: bytes, reason: str) -> None:
     good = [json.dumps(conversation(message(text))).encode() for text in ("before", "after")]
     line = line.replace(b"\n", b" ")
     result = ingest(lake, b"\n".join([good[0], line, good[1]]))
@@ -194,7 +188,7 @@ def test_a_bad_message_is_set_aside_with_its_conversation_around_it(lake: Lake, 
     assert rejection.record == record | {"messages": [record["messages"][1]]}
 
 
-def test_what_is_set_aside_can_be_corrected_and_ingested(lake: Lake) -> None:
+def test_a_record_set_aside_can_be_corrected_and_ingested(lake: Lake) -> None:
     ingest(lake, [conversation(message("one"), message("two", timestamp="2024-01-15T09:00:00"))])
     [rejection] = lake.journal.quarantined()
     corrected = json.dumps(rejection.record).replace("T09:00:00", "T09:00:00Z")
@@ -202,7 +196,7 @@ def test_what_is_set_aside_can_be_corrected_and_ingested(lake: Lake) -> None:
     assert pending(lake) == ["one", "two"]
 
 
-def test_an_item_of_a_list_with_a_key_twice_is_set_aside_as_it_was_written(lake: Lake) -> None:
+def test_a_list_item_with_a_repeated_key_is_set_aside_verbatim(lake: Lake) -> None:
     result = ingest(lake, f"[{json.dumps(conversation(message('one')))},\n {TWICE}, 5]", "in.json")
     assert (result.messages, result.rejections) == (1, 2)
     assert [(each.record, each.where) for each in result.rejected] == [
@@ -222,7 +216,7 @@ def test_items_of_a_list_are_set_aside_one_by_one(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("content", [b"[{]", b"[\xff]", b"[" * 100_000, b"  [1, 2", b"\xff\xfe"])
-def test_a_list_that_cannot_be_read_is_set_aside_whole(lake: Lake, content: bytes) -> None:
+def test_an_invalid_list_is_set_aside_as_a_whole(lake: Lake, content: bytes) -> None:
     result = ingest(lake, content, "in.json")
     assert (result.messages, result.rejections) == (0, 1)
     assert result.rejected[0].where == "in.json"
@@ -230,20 +224,20 @@ def test_a_list_that_cannot_be_read_is_set_aside_whole(lake: Lake, content: byte
     assert lake.journal.quarantined() == result.rejected
 
 
-def test_no_depth_stops_an_ingestion(lake: Lake) -> None:
+def test_deeply_nested_records_are_set_aside(lake: Lake) -> None:
     depths = range(900, 1000) if sys.version_info < (3, 12) else range(1000, 1500, 10)
     lines = [f'{{"x": {"[" * depth}{"]" * depth}}}' for depth in depths]
     result = ingest(lake, "\n".join([*lines, json.dumps(conversation())]))
     assert (result.messages, result.rejections) == (1, len(depths))
 
 
-def test_twenty_rejections_are_spelled_out_and_all_are_kept(lake: Lake) -> None:
+def test_the_result_has_twenty_rejections_and_the_quarantine_all(lake: Lake) -> None:
     result = ingest(lake, "".join(f"bad {number}\n" for number in range(30)))
     assert (result.rejections, len(result.rejected)) == (30, 20)
     assert len(lake.journal.quarantined()) == 30
 
 
-def test_what_is_set_aside_is_no_larger_than_what_came_and_is_not_read_again(
+def test_the_quarantine_is_no_larger_than_the_input_and_is_not_read_again(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = [message(f"bad {number}", role="robot") for number in range(30)]
@@ -274,17 +268,14 @@ def test_a_conversation_with_too_many_tags_is_set_aside_once(lake: Lake) -> None
     assert result.rejected[0].reason == "tags has 101 entries; at most 100 are accepted"
 
 
-def test_keys_that_memory_has_no_place_for_are_counted(lake: Lake) -> None:
+def test_unknown_keys_are_counted(lake: Lake) -> None:
     said = [message("one", mood="glad", id="a"), message("two", mood="sad", id="b")]
     result = ingest(lake, [conversation(*said, channel="phone")])
     assert result.ignored_keys == {"channel": 1, "messages.mood": 2}
     assert result.rejections == 0
 
 
-# --- scopes ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_default_scope_fills_in_what_is_not_named(lake: Lake) -> None:
+def test_the_default_scope_fills_in_missing_names(lake: Lake) -> None:
     bare = {"conversation_id": "call", "messages": [message()]}
     assert ingest(lake, [bare]).rejections == 1
     scope = {"workspace_id": "w", "agent_id": "a"}
@@ -300,11 +291,8 @@ def test_a_hostile_default_scope_is_refused(lake: Lake) -> None:
     assert "workspace_id '..' is not valid" in result.rejected[0].reason
 
 
-# --- twice -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("lands_first", [True, False])
-def test_ingesting_three_times_doubles_nothing(lake: Lake, lands_first: bool) -> None:
+def test_ingesting_three_times_adds_no_duplicates(lake: Lake, lands_first: bool) -> None:
     said = [message("yes"), message("yes", timestamp="2024-01-16T09:00:00Z"), message("I moved to Porto.", id="m1")]
     records: list[Any] = [conversation(*said), "bad"]
 
@@ -326,7 +314,7 @@ def test_ingesting_three_times_doubles_nothing(lake: Lake, lands_first: bool) ->
     assert len(lake.journal.quarantined()) == 1
 
 
-def test_what_has_landed_is_not_written_again(lake: Lake) -> None:
+def test_loaded_messages_are_not_written_again(lake: Lake) -> None:
     ingest(lake, [conversation(message("one", id="m1"))])
     run(lake)
     result = ingest(lake, [conversation(message("one", id="m1"), message("two", id="m2"))])
@@ -334,7 +322,7 @@ def test_what_has_landed_is_not_written_again(lake: Lake) -> None:
     assert pending(lake) == ["two"]
 
 
-def test_an_id_that_has_landed_cannot_be_used_for_something_else(lake: Lake) -> None:
+def test_the_id_of_a_loaded_message_cannot_be_used_for_another_text(lake: Lake) -> None:
     ingest(lake, [conversation(message("one", id="m1"))])
     run(lake)
     result = ingest(lake, [conversation(message("other", id="m1"), message("two", id="m2"))])
@@ -346,10 +334,10 @@ def test_an_id_that_has_landed_cannot_be_used_for_something_else(lake: Lake) -> 
 
 
 @pytest.mark.parametrize("lands", [True, False])
-def test_an_id_of_another_hour_cannot_be_used_for_something_else(
+def test_an_id_of_another_hour_cannot_be_used_for_another_text(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
 ) -> None:
-    """Neither one that has landed nor one that is pending, of an earlier file or of an earlier batch of the same."""
+    """Neither for loaded nor for pending messages, of another file or of an earlier batch of the same."""
     ingest(lake, [conversation(message("one", id="m1"), message("tool says", id="t1", role="tool"))])
     if lands:
         run(lake)
@@ -369,7 +357,7 @@ def test_an_id_of_another_hour_cannot_be_used_for_something_else(
     assert ingest(lake, [elsewhere]).messages == 1
 
 
-def test_files_that_are_pending_are_read_once_for_many_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_files_are_read_once_for_many_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     ingest(lake, [conversation(message("one", id="m1"))])
     read = Journal.read
     reads = list[str]()
@@ -384,14 +372,14 @@ def test_files_that_are_pending_are_read_once_for_many_batches(lake: Lake, monke
     assert len(reads) == 1
 
 
-def test_a_record_is_quarantined_once_however_often_it_comes(lake: Lake) -> None:
+def test_a_repeated_record_is_quarantined_once(lake: Lake) -> None:
     bad = [conversation(message(role="robot")), conversation(agent_id="../x")]
     assert ingest(lake, [*bad, *bad]).rejections == 4
     assert ingest(lake, bad, "other.jsonl").rejections == 2
     assert len(lake.journal.quarantined()) == 2
 
 
-def test_an_earlier_start_releases_what_was_too_old(lake: Lake) -> None:
+def test_an_earlier_start_releases_records_that_were_too_old(lake: Lake) -> None:
     old = message("old", timestamp="2019-05-01T08:00:00Z")
     records = [conversation(message("new"), old, message("bad", role="robot"))]
     assert ingest(lake, records).rejections == 2
@@ -402,14 +390,14 @@ def test_an_earlier_start_releases_what_was_too_old(lake: Lake) -> None:
     assert sorted(each.content for each in rows_to_messages(lake.tables.read(MESSAGES))) == ["new", "old"]
 
 
-def test_a_later_clock_releases_what_lay_in_the_future(lake: Lake) -> None:
+def test_a_later_clock_releases_records_from_the_future(lake: Lake) -> None:
     records = [conversation(message(timestamp="2024-06-05T08:00:00Z"))]
     assert ingest(lake, records).rejections == 1
     assert ingest(lake, records, admission=Admission(date(2024, 1, 1), datetime(2024, 6, 6, tzinfo=UTC))).messages == 1
     assert lake.journal.quarantined() == []
 
 
-def test_another_file_releases_nothing_of_this_one(lake: Lake) -> None:
+def test_another_file_releases_no_records_of_this_one(lake: Lake) -> None:
     ingest(lake, [conversation(message("bad", role="robot"))])
     ingest(lake, [conversation(message("good"))], "other.jsonl")
     assert len(lake.journal.quarantined()) == 1
@@ -438,31 +426,27 @@ def test_a_large_file_is_written_in_batches(lake: Lake, monkeypatch: pytest.Monk
     assert pending(lake) == ["0", "1", "2", "3", "4"]
 
 
-# --- LoCoMo ----------------------------------------------------------------------------------------------------------
-
 TALK = [{"speaker": "Anna", "dia_id": "D1:1", "text": "Hi!"}]
 TALKS = {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": TALK}
 
 
 @pytest.mark.parametrize("content", [TALKS, [{"sample_id": "s", "conversation": TALKS}], {"conversation": TALKS}])
-def test_a_raw_locomo_file_says_what_to_do(lake: Lake, content: object) -> None:
+def test_a_raw_locomo_file_is_rejected_with_a_remedy(lake: Lake, content: object) -> None:
     result = ingest(lake, json.dumps(content), "in.json")
     assert (result.messages, result.rejections) == (0, 1)
     hint = "this looks like LoCoMo's format; run `memory-pipeline convert locomo FILE` first"
     assert [rejection.reason for rejection in lake.journal.quarantined()] == [hint]
 
 
-def test_a_conversation_with_another_fault_hears_of_its_own_fault(lake: Lake) -> None:
+def test_only_locomo_files_get_the_locomo_remedy(lake: Lake) -> None:
     result = ingest(lake, [conversation(message(timestamp="2024-01-15T08:00:00"), conversation="x")])
     assert "has no time zone" in result.rejected[0].reason
 
 
-# --- what memory recalled --------------------------------------------------------------------------------------------
-
 BLOCK = mark("- Anna: hello")
 
 
-def test_recalled_memory_is_dropped_and_counted(lake: Lake) -> None:
+def test_recalled_text_is_dropped_and_counted(lake: Lake) -> None:
     records = [conversation(message(f"{BLOCK}\n\none"), message(BLOCK), message("two")), conversation(message(BLOCK))]
     result = ingest(lake, records)
     assert (result.conversations, result.messages, result.recalled, result.rejections) == (1, 2, 3, 0)
@@ -470,12 +454,12 @@ def test_recalled_memory_is_dropped_and_counted(lake: Lake) -> None:
     assert ingest(lake, [conversation(message("one"))]).recalled == 0
 
 
-def test_a_file_of_nothing_but_recalled_memory_makes_no_lake(lake: Lake) -> None:
+def test_a_file_of_recalled_text_alone_creates_no_lake(lake: Lake) -> None:
     assert ingest(lake, [conversation(message(BLOCK))]) == Ingestion(recalled=1)
     assert not Path(lake.storage.uri).exists()
 
 
-def test_what_was_set_aside_and_says_nothing_is_released(lake: Lake) -> None:
+def test_a_quarantined_record_of_recalled_text_alone_is_released(lake: Lake) -> None:
     record = conversation(message(BLOCK))
     lake.ensure()
     lake.journal.set_aside([Rejection("refused before", "elsewhere", record)])
@@ -483,11 +467,11 @@ def test_what_was_set_aside_and_says_nothing_is_released(lake: Lake) -> None:
     assert lake.journal.quarantined() == []
 
 
-def test_the_command_says_what_was_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_dropped_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", str(tmp_path / "lake"))
     path = tmp_path / "in.jsonl"
     path.write_text(json.dumps(conversation(message(f"one {BLOCK}"), message(BLOCK))))
-    assert "recalled memory dropped from 2 messages: nobody has said it" in call("ingest", str(path)).output
+    assert "recalled text dropped from 2 messages" in call("ingest", str(path)).output
     assert read("ingest", str(path))[str(path)]["recalled"] == 2
     path.write_text(json.dumps(conversation(message("one"))))
     assert "recalled" not in call("ingest", str(path)).output

@@ -1,4 +1,4 @@
-"""A conversation is in the journal as a whole or not at all, whenever its writer is killed or its disk is full."""
+"""Writes are atomic: a conversation is complete or absent if its writer is killed or the disk is full."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
-#: Messages of a conversation, one in each of as many hours.
+#: Messages of a conversation, one per hour.
 TURNS = 12
 KILLS = 80 if IS_THOROUGH else 3
 
@@ -55,14 +55,14 @@ def write_on(root: str) -> None:
 
 
 def ingest_on(root: str) -> None:
-    """Read the same file into the lake, of which every conversation has other hours."""
+    """Ingest the same file again and again. Each conversation has other hours."""
     path = Path(f"{root}.jsonl")
     path.write_text("\n".join(json.dumps(talk(61 * number)) for number in range(200)))
     ingest_file(Lake(root), path, Admission(date(2024, 1, 1), NOW))
 
 
 def said(root: str) -> Counter[str]:
-    """Return how many messages of each conversation the journal holds."""
+    """Return the number of messages of each conversation in the journal."""
     journal = Lake(root).journal
     return Counter(message.conversation_id for file in journal.pending() for message in journal.read(file).messages)
 
@@ -94,7 +94,7 @@ def fill_up(root: str) -> None:
         writer.write(talk(2, size=4_000), now=NOW)
 
 
-def test_a_write_that_does_not_fit_on_the_disk_leaves_nothing(tmp_path: Path) -> None:
+def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     root = str(tmp_path / "lake")
     writer = PROCESSES.Process(target=fill_up, args=(root,))
     writer.start()

@@ -1,4 +1,4 @@
-"""Writing conversations: whole or not at all, found at once, never doubled."""
+"""Writes are atomic, found at once and never duplicated."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write(writer: MemoryWriter, *messages: object, **fields: object) -> Receipt:
 
 
 def run(root: str) -> None:
-    """Make all pending hours, as the pipeline does."""
+    """Load all pending hours, as the pipeline does."""
     lake = Lake(root)
     made = list(materialize(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
     assert made != []
@@ -67,21 +67,18 @@ def run(root: str) -> None:
 
 
 def contents(root: str, agent_id: str = "support") -> list[str]:
-    """Return what an agent's journal holds, a text a message."""
+    """Return the texts of an agent's journal, one per message."""
     lake = Lake(root)
     held = [lake.journal.read(file)[0] for file in lake.journal.pending(Scope("acme", agent_id))]
     return sorted(message.content for messages in held for message in messages)
 
 
 def landed(root: str) -> list[str]:
-    """Return what the table of messages holds."""
+    """Return the rows of the table of messages."""
     return sorted(message.content for message in rows_to_messages(Lake(root).tables.read(MESSAGES)))
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_write_is_a_receipt_and_a_file(writer: MemoryWriter, root: str) -> None:
+def test_a_write_returns_a_receipt_and_writes_a_file(writer: MemoryWriter, root: str) -> None:
     receipt = write(writer, message(id="m1"), message("And you?", id="m2", timestamp=LATER))
     assert len(receipt.message_ids) == 2
     assert all(identifier.startswith("message:2024-01-15T08:") for identifier in receipt.message_ids)
@@ -96,13 +93,13 @@ def test_a_conversation_may_name_its_own_agent(writer: MemoryWriter, root: str) 
 
 @pytest.mark.parametrize("foreign", [{"workspace_id": "other"}, {"agent_id": "sales"}, {"agent_id": None}])
 def test_another_agents_conversation_is_refused(writer: MemoryWriter, root: str, foreign: Record) -> None:
-    with pytest.raises(InputError, match=r"is another's; this writer writes for (acme|support)"):
+    with pytest.raises(InputError, match=r"is not this writer's; expected (acme|support)"):
         write(writer, **foreign)
     assert not Path(root).exists()
 
 
 @pytest.mark.parametrize("identifier", ["../x", "/etc", "a\\b", "..", ".hidden", "it's", 'a"b', "a\x00", "", "x" * 101])
-def test_hostile_scopes_are_refused_before_anything_is_touched(tmp_path: Path, identifier: str) -> None:
+def test_hostile_scopes_are_refused_before_any_access(tmp_path: Path, identifier: str) -> None:
     for workspace, agent in [(identifier, "a"), ("a", identifier)]:
         with pytest.raises(InputError, match="is not valid; accepted: 1 to 100 ASCII letters"):
             MemoryWriter.open(str(tmp_path / "lake"), workspace_id=workspace, agent_id=agent)
@@ -114,7 +111,7 @@ def test_opening_writes_nothing(root: str) -> None:
     assert not Path(root).exists()
 
 
-def test_what_a_message_claims_of_its_place_is_ignored(writer: MemoryWriter, root: str) -> None:
+def test_scope_keys_of_a_message_are_ignored(writer: MemoryWriter, root: str) -> None:
     write(writer, message(agent_id="sales", workspace_id="other"))
     assert contents(root) == ["I moved to Porto."]
     assert contents(root, "sales") == []
@@ -131,7 +128,7 @@ def test_a_conversation_across_midnight_is_one_file(writer: MemoryWriter, root: 
     assert len(Lake(root).journal.read(file).messages) == 4
 
 
-def test_a_lake_keeps_the_zone_it_was_made_with(root: str) -> None:
+def test_a_lake_keeps_its_first_time_zone(root: str) -> None:
     write(open_writer(root, timezone="Europe/Berlin"))
     assert Lake(root).calendar.timezone == "Europe/Berlin"
     with pytest.raises(ConfigurationError, match=r"does not fit the lake at .*, whose days begin in Europe/Berlin"):
@@ -140,16 +137,13 @@ def test_a_lake_keeps_the_zone_it_was_made_with(root: str) -> None:
     assert Lake(root).calendar.timezone == "Europe/Berlin"
 
 
-def test_the_zone_of_a_lake_survives_a_writer_that_was_opened_before_it(root: str) -> None:
+def test_a_writer_opened_before_the_lake_keeps_the_lakes_time_zone(root: str) -> None:
     early, insisting = open_writer(root), open_writer(root, timezone="UTC")
     write(open_writer(root, timezone="Europe/Berlin"))
     write(early, message("later", id="m9"))
     with pytest.raises(ConfigurationError, match="does not fit the lake"):
         write(insisting, message("later", id="m10"))
     assert Lake(root).calendar.timezone == "Europe/Berlin"
-
-
-# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -186,7 +180,7 @@ def test_a_conversation_is_an_object(writer: MemoryWriter, value: Any) -> None:
         writer.write(value, now=NOW)
 
 
-def test_several_faults_are_counted(writer: MemoryWriter) -> None:
+def test_further_errors_are_counted(writer: MemoryWriter) -> None:
     with pytest.raises(InputError, match=r"message 1: content .* \(and 2 more\); nothing was written"):
         write(writer, message(""), message(" "), message("\n"))
 
@@ -257,16 +251,13 @@ def test_without_now_the_clock_is_used(writer: MemoryWriter) -> None:
         writer.write(conversation(message(timestamp=far.isoformat())))
 
 
-# --- one message or two ----------------------------------------------------------------------------------------------
-
-
 def test_exact_duplicates_are_dropped(writer: MemoryWriter, root: str) -> None:
     assert len(write(writer, message(id="m1"), message(id="m1"), message(), message()).message_ids) == 2
     assert contents(root) == ["I moved to Porto.", "I moved to Porto."]
 
 
 @pytest.mark.parametrize("has_ids", [True, False])
-def test_a_conversation_sent_again_with_more_turns_doubles_nothing(
+def test_a_conversation_sent_again_with_more_turns_adds_only_the_new_ones(
     writer: MemoryWriter, root: str, has_ids: bool
 ) -> None:
     said = [
@@ -318,7 +309,7 @@ ELSEWHEN = {"timestamp": "2024-02-20T10:00:00Z"}
 
 @pytest.mark.parametrize("reuse", [*REUSES, pytest.param(ELSEWHEN, id="other hour")])
 class TestAnIdIsUsedForSomethingElse:
-    """What was said cannot be changed: the second use of an id is refused, and names the id."""
+    """A message cannot be changed: a second use of its id is refused with an error that names the id."""
 
     MATCH = "message id 'm1' of conversation 'call' was already (used for other content|sent with the time)"
 
@@ -343,7 +334,7 @@ class TestAnIdIsUsedForSomethingElse:
         assert contents(root) == []
 
 
-def test_an_index_that_cannot_be_read_keeps_nobody_from_writing(writer: MemoryWriter, root: str) -> None:
+def test_a_damaged_index_does_not_block_writes(writer: MemoryWriter, root: str) -> None:
     write(writer, message(id="m1"))
     run(root)
     for file in Path(root, "vectordb").rglob("*.manifest"):
@@ -369,14 +360,14 @@ def test_many_turns_of_a_conversation_search_the_index_once(
     assert len(searched) == 1
 
 
-def test_the_same_again_is_no_contradiction_before_and_after_landing(writer: MemoryWriter, root: str) -> None:
+def test_the_same_text_again_is_accepted_before_and_after_loading(writer: MemoryWriter, root: str) -> None:
     first = write(writer, message(id="m1"))
     assert write(writer, message(id="m1")).message_ids == first.message_ids
     run(root)
     assert write(open_writer(root), message(id="m1")).message_ids == first.message_ids
 
 
-def test_an_id_is_one_conversations_and_one_agents(writer: MemoryWriter, root: str) -> None:
+def test_ids_are_unique_only_within_a_conversation_of_an_agent(writer: MemoryWriter, root: str) -> None:
     write(writer, message(id="m1"))
     write(writer, message("Hello.", id="m1"), conversation_id="another call")
     write(open_writer(root, "sales"), message("Good day.", id="m1"))
@@ -384,7 +375,7 @@ def test_an_id_is_one_conversations_and_one_agents(writer: MemoryWriter, root: s
     assert landed(root) == ["Good day.", "Hello.", "I moved to Porto."]
     write(writer, message("Again.", id="m1"), conversation_id="a third call")
     assert contents(root) == ["Again."]
-    write(open_writer(root, "billing"), message("Good evening.", id="m1"))  # the others' have landed
+    write(open_writer(root, "billing"), message("Good evening.", id="m1"))  # the others are loaded
     assert contents(root, "billing") == ["Good evening."]
 
 
@@ -395,8 +386,8 @@ def test_a_contradiction_is_seen_by_a_writer_that_was_opened_first(root: str) ->
         write(early, message("I moved to Lisbon.", id="m1"))
 
 
-def test_of_two_contradictions_that_met_in_the_journal_the_first_stays(root: str) -> None:
-    """Two processes that wrote at the same time; the pipeline decides, and sets the other aside."""
+def test_the_first_of_two_contradictions_in_the_journal_is_kept(root: str) -> None:
+    """Two processes wrote at the same time: the pipeline keeps the first and sets the other aside."""
     write(open_writer(root), message("first", id="m1"))
     elsewhere = f"{root}-of-another"  # written there and moved over, as if neither had seen the other
     later = NOW + timedelta(seconds=1)
@@ -408,9 +399,6 @@ def test_of_two_contradictions_that_met_in_the_journal_the_first_stays(root: str
     assert "message id 'm1' of conversation 'call' was already used for other content" in rejection.reason
     assert isinstance(rejection.record, dict)
     assert rejection.record["content"] == "second"
-
-
-# --- found at once ---------------------------------------------------------------------------------------------------
 
 
 def test_a_turn_is_found_once_before_and_after_the_run(writer: MemoryWriter, root: str) -> None:
@@ -426,7 +414,7 @@ def test_a_turn_is_found_once_before_and_after_the_run(writer: MemoryWriter, roo
     assert again.id == before.id
 
 
-def test_two_agents_with_the_same_words_do_not_meet(root: str) -> None:
+def test_agents_with_the_same_texts_stay_separate(root: str) -> None:
     for agent in ("support", "sales"):
         write(open_writer(root, agent), message(f"I moved to Porto, says {agent}.", id="m1"), message("yes"))
     run(root)
@@ -435,7 +423,7 @@ def test_two_agents_with_the_same_words_do_not_meet(root: str) -> None:
         assert sorted(hit.content for hit in hits) == [f"User: I moved to Porto, says {agent}.", "User: yes"]
 
 
-def test_threads_that_make_a_lake_together_all_succeed(root: str) -> None:
+def test_threads_can_create_a_lake_concurrently(root: str) -> None:
     with ThreadPoolExecutor(8) as threads:
         for round_ in range(10):
             fresh = f"{root}-{round_}"
@@ -446,7 +434,7 @@ def test_threads_that_make_a_lake_together_all_succeed(root: str) -> None:
             assert len(Lake(fresh).journal.pending()) == 8
 
 
-def test_the_first_of_two_zones_stays(root: str) -> None:
+def test_the_first_of_two_time_zones_is_kept(root: str) -> None:
     first, second = Lake(root, "Europe/Berlin"), Lake(root, "America/New_York")
     first.ensure()
     with pytest.raises(ConfigurationError, match="days begin in Europe/Berlin"):
@@ -461,10 +449,7 @@ def test_a_conversation_sent_again_after_each_turn_costs_a_file_a_turn(writer: M
     assert len(contents(root)) == 10
 
 
-# --- what memory recalled --------------------------------------------------------------------------------------------
-
-
-def test_a_loop_with_tools_is_written_as_the_chat_api_gives_it(writer: MemoryWriter, root: str) -> None:
+def test_messages_of_the_chat_api_with_tools_are_accepted(writer: MemoryWriter, root: str) -> None:
     call = {
         "id": "c1",
         "type": "function",
@@ -494,7 +479,7 @@ def test_a_loop_with_tools_is_written_as_the_chat_api_gives_it(writer: MemoryWri
     assert not any(city in facts for city in ("Lyon", "Rome", "Oslo"))
 
 
-def test_a_message_of_a_library_is_taken_as_it_is(writer: MemoryWriter, root: str) -> None:
+def test_message_objects_of_libraries_are_accepted(writer: MemoryWriter, root: str) -> None:
     class Reply(BaseModel):
         role: str
         content: str | None = None
@@ -507,7 +492,7 @@ def test_a_message_of_a_library_is_taken_as_it_is(writer: MemoryWriter, root: st
     assert "Portugal" in short["messages"][0]["content"]
 
 
-def test_what_was_found_and_is_sent_back_adds_no_fact(writer: MemoryWriter, root: str) -> None:
+def test_recalled_text_sent_back_adds_no_fact(writer: MemoryWriter, root: str) -> None:
     write(writer, message("I moved to Porto and I work for Acme.", id="m1", name="Anna"))
     run(root)
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
@@ -528,7 +513,7 @@ def test_what_was_found_and_is_sent_back_adds_no_fact(writer: MemoryWriter, root
 
 @pytest.mark.parametrize("lands", [True, False])
 @pytest.mark.parametrize("fields", [{"id": "m1"}, {}])
-def test_words_sent_with_what_was_recalled_are_not_doubled(
+def test_text_sent_with_recalled_text_is_stored_once(
     writer: MemoryWriter, root: str, lands: bool, fields: Record
 ) -> None:
     first = write(writer, message(**fields))
@@ -539,6 +524,6 @@ def test_words_sent_with_what_was_recalled_are_not_doubled(
     assert contents(root) == ([] if lands else ["I moved to Porto."])
 
 
-def test_a_conversation_of_nothing_but_recalled_memory_makes_no_lake(writer: MemoryWriter, root: str) -> None:
+def test_a_conversation_of_recalled_text_alone_creates_no_lake(writer: MemoryWriter, root: str) -> None:
     assert write(writer, message(mark("- Anna: hello"))) == Receipt((), (), 1)
     assert not Path(root).exists()

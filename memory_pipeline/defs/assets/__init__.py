@@ -1,1 +1,1 @@
-"""Assets: one module for what each grain holds, one for the marts."""
+"""Assets of the grains, of consolidation and of the marts."""

@@ -1,6 +1,6 @@
-"""The nightly upkeep of durable memories as assets: what each night did, and the hot indexes after it."""
+"""Consolidation of durable memories as assets: the changes of each day, and the hot indexes after it."""
 
-# No `from __future__ import annotations` in here: Dagster reads the context's annotation as it stands.
+# No `from __future__ import annotations` in this module: Dagster reads the context's annotation at run time.
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
@@ -23,20 +23,20 @@ from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET
 from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult
 
-#: Name of the op; its configuration may list nights.
+#: Name of the op. Its run config may list days.
 OP = "keep_memories"
 
 _UPKEEP = (
-    "What a night did to keep durable memories true and small: promoted, merged, superseded, cooled, archived. Each "
-    "event says why.\n\n*Numbers of a partition:* `events` of all agents; `agents` that were looked at in the run; of "
-    "these `merged`, `superseded`, `cooled`, `archived`, `promoted`, `kept`; `review`: memories that have rotted so "
-    "far that somebody should look at them; `troubles`: passes that failed, changed nothing, and are made again."
+    "Consolidation of durable memories per day: promotions, merges, superseded values, stale and archived memories. "
+    "Each event has a reason.\n\n*Metadata of a partition:* `events` of all agents; `agents` processed in the run, and "
+    "their `merged`, `superseded`, `cooled`, `archived`, `promoted`, `kept` memories; `review`: stale memories that "
+    "need a review; `troubles`: failed passes, which changed nothing and are retried."
 )
 _HOT = (
-    "The table of contents that each agent always has at hand: its most important durable memories, a line each, "
-    "within two caps.\n\n*Numbers of a partition:* `entries` of the agents that were looked at; `entered` and `left`."
+    "Hot index of each agent: its most important durable memories, one line each, within two caps, for every system "
+    "prompt.\n\n*Metadata of a partition:* `entries` of the processed agents; lines that `entered` and `left`."
 )
-#: Agents of a preview, and characters of one.
+#: Agents of a preview, and characters of an agent's block.
 _AGENTS, _CHARACTERS = 3, 4_000
 _VERBS = {
     "merged": "MERGE",
@@ -55,14 +55,14 @@ def upkeep_assets(
     start: date,
     tell: Callable[[ConsolidationReport], None] | None = None,
 ) -> dg.AssetsDefinition:
-    """Return the assets of the nightly upkeep; a partition is the night after a day.
+    """Return the assets of consolidation. A partition is a day, consolidated after its end.
 
     Args:
-        models: what embeds and helps to keep in order; if not given, what the lake's configuration names at each run.
-        partitions: of the deployment.
-        calendar: where days begin.
+        models: by default each run uses the models that the lake's configuration names.
+        partitions: translates periods to partition keys.
+        calendar: sets the time zone in which days begin.
         start: first day of the memory.
-        tell: is given what a run did.
+        tell: called with the report of a run.
     """
     common: dict[str, Any] = {
         "owners": ["team:memory"],
@@ -91,7 +91,7 @@ def upkeep_assets(
         ],
         partitions_def=partitions.definitions[Grain.DAILY],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=AGENTS_POOL,  # an hour and a night both write what agents remember
+        pool=AGENTS_POOL,  # hours and consolidation write the same tables
     )
     def keep_memories(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
@@ -101,7 +101,7 @@ def upkeep_assets(
         elif context.has_partition_key or context.has_partition_key_range:
             nights = [partitions.period(Grain.DAILY, key) for key in context.partition_keys]
         else:
-            raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
+            raise dg.Failure("no partition is selected; select some in the launch dialog", allow_retries=False)
         _refuse_open(nights, calendar)
         lake = memory.lake
         lake.ensure()
@@ -110,7 +110,7 @@ def upkeep_assets(
         if tell is not None:
             tell(done)
         chosen = {night.key for night in nights}
-        # Later nights that follow from these are shown if they came out otherwise than before.
+        # Later days are recomputed too; they are reported if they changed.
         shown = [night for night in done.nights if night.night.key in chosen or night.changed]
         entries = lake.ledger.entries(UPKEEP_ASSET, [night.night for night in shown])
         for number, night in enumerate(shown, start=1):
@@ -124,25 +124,25 @@ def upkeep_assets(
                 )
         for night in shown:
             for trouble in night.troubles:
-                context.log.error(f"{night.night}: a pass failed and is made again by the next run: {trouble}")
+                context.log.error(f"{night.night}: a pass failed, the next run retries: {trouble}")
         yield from ()
 
     return keep_memories
 
 
 def _refuse_open(nights: Sequence[Period], calendar: Calendar) -> None:
-    """Raise if a night is asked for whose day has not ended."""
+    """Raise if a day has not ended."""
     now = datetime.now(UTC)
     for night in nights:
         if (ends := calendar.bounds(night)[1]) > now:
             raise dg.Failure(
-                f"the day of night {night} ends at {ends:%Y-%m-%d %H:%M} UTC; it cannot be made before",
+                f"day {night} ends at {ends:%Y-%m-%d %H:%M} UTC; consolidate it afterwards",
                 allow_retries=False,
             )
 
 
 def _tags(asset: str, entry: LedgerEntry, before: int) -> dict[str, str]:
-    """Return the tags by which Dagster tells whether a night is in sync with its day."""
+    """Return the tags from which Dagster decides whether a day of consolidation is stale."""
     source, read = (
         (MEMORIES_ASSET, entry.input_digest) if asset == UPKEEP_ASSET else (UPKEEP_ASSET, entry.output_digest)
     )
@@ -183,11 +183,11 @@ def _hot(night: DayResult, preview: str | None) -> dict[str, Any]:
 
 
 def _preview(lake: Lake, done: ConsolidationReport) -> str | None:
-    """Return the hot indexes of some agents, as code, in which nothing that stands there can be markup."""
+    """Return the hot indexes of some agents, as code blocks, since their content is untrusted."""
     configuration = lake.configuration()
     allowed = {scope: lines for scope, lines in done.hot.items() if configuration.previews(scope.workspace_id)}
     parts = [_block(scope, lines) for scope, lines in list(allowed.items())[:_AGENTS] if lines]
-    return "\n\n".join(["Hot indexes as they stand now:", *parts]) if parts else None
+    return "\n\n".join(["Current hot indexes:", *parts]) if parts else None
 
 
 def _block(scope: Scope, lines: Sequence[str]) -> str:

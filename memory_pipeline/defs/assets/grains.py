@@ -1,10 +1,10 @@
-"""The assets of the six grains, from one factory: messages and facts by the hour, summaries by day, week, … year.
+"""The assets of the six grains, from one factory: messages and facts per hour, summaries per day, week, … year.
 
-A grain's tables and its index are made by one op, so that a run is one step and the journal is acknowledged when
-everything stands.
+One op writes a grain's tables and index, so that a run is one step and the journal is acknowledged once everything is
+written.
 """
 
-# No `from __future__ import annotations` in here: Dagster reads config annotations as they stand.
+# No `from __future__ import annotations` in this module: Dagster reads config annotations at run time.
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -24,22 +24,21 @@ from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import PartitionResult
 
 _DESCRIPTIONS = {
-    MESSAGES_ASSET: "What was said: one row a message, from the journal, without doubles. An hour in which nobody "
-    "spoke stays missing, and is complete.",
-    "working_facts": "Working memory: every turn as it was said, and each fact that its sentences assert.",
-    GRAPH_ASSET: "Who, what, whom, and from when until when: all that each agent was told, folded into what it knows. "
-    "The number of rows of an hour is that of the changes which were said in it.",
-    MEMORIES_ASSET: "What each agent keeps for good: rules, instructions, preferences, lasting facts, folded from what "
-    "conversations said, what the agent did itself, and the nightly upkeep. No retention plan deletes it. The number "
-    "of rows of an hour is that of the events in it.",
+    MESSAGES_ASSET: "Messages from the journal, one row per message, deduplicated. An hour without messages stays "
+    "missing; nothing is wrong with it.",
+    "working_facts": "Working memory: every turn verbatim, and the facts extracted from it.",
+    GRAPH_ASSET: "The graph of each agent: subject, predicate, object and validity in time, folded from all "
+    "operations. The row count of an hour is the number of operations in it.",
+    MEMORIES_ASSET: "Durable memories of each agent: rules, instructions, preferences and lasting facts, folded from "
+    "events of conversations, of the agent and of consolidation. They never expire. The row count of an hour is the "
+    "number of events in it.",
 }
-#: What the numbers of a partition say, for who looks at their plots.
 _NUMBERS = (
-    "\n\n*Numbers of a partition:* `rows` and `agents` that it holds; `calls`, `tokens_in`, `tokens_out`, `cost_usd`: "
-    "what models were asked when it was last made; `fallbacks`: rows that rules made since a model failed; "
-    "`unfinished`: what waits for a model; `refused`: parts of answers that were not taken"
+    "\n\n*Metadata of a partition:* `rows` and `agents` it contains; `calls`, `tokens_in`, `tokens_out`, `cost_usd`: "
+    "use of models in the latest run; `fallbacks`: rows written by rules because a model failed; `unfinished`: rows "
+    "that wait for a model; `refused`: parts of model answers that were rejected"
 )
-_COMPRESSION = "; `compression`: tokens of the summaries for each token that they were made from"
+_COMPRESSION = "; `compression`: tokens of the summaries per token of their sources"
 _UNITS = {
     Grain.DAILY: "day",
     Grain.WEEKLY: "week",
@@ -47,15 +46,14 @@ _UNITS = {
     Grain.QUARTERLY: "quarter",
     Grain.YEARLY: "year",
 }
-#: Grains in their order: the UI sorts groups by name.
+#: Numbered, since the UI sorts groups by name.
 _GROUPS = {grain: f"{number}_{grain}" for number, grain in enumerate(Grain, start=1)}
 
 
 class PeriodsConfig(dg.Config):
-    """Which periods a run makes, where it is not given partitions.
+    """The periods of a run that has no partition range.
 
-    Scattered hours are listed here rather than covered by a range: Dagster writes an event for every partition of a
-    range, and most hours are silent.
+    Scattered hours are listed here: Dagster writes an event for every partition of a range, and most hours are empty.
     """
 
     periods: list[str] = Field(default_factory=list)
@@ -69,16 +67,15 @@ def grain_assets(
     partitions_per_run: int | None = None,
     on_error: Callable[[Exception], object] = lambda _: None,
 ) -> dg.AssetsDefinition:
-    """Return the assets of one grain: its table or tables, and its index.
+    """Return the assets of one grain: its tables and its index.
 
     Args:
-        grain: which.
-        models: what extracts, embeds and summarizes; without, each run takes those that the lake's configuration names
-            when it starts.
-        partitions: of the deployment.
-        calendar: where days begin.
-        partitions_per_run: into runs of how many partitions a backfill is cut; None makes it one run.
-        on_error: told what a run raises before the run fails.
+        grain: the grain.
+        models: by default each run uses the models that the lake's configuration names when it starts.
+        partitions: translates periods to partition keys.
+        calendar: sets the time zone in which days begin.
+        partitions_per_run: splits a backfill into runs of this size; by default a backfill is one run.
+        on_error: called with the exception before a run fails.
     """
     policy = dg.BackfillPolicy.multi_run(partitions_per_run) if partitions_per_run else dg.BackfillPolicy.single_run()
 
@@ -99,13 +96,13 @@ def grain_assets(
             periods = [partitions.period(grain, key) for key in context.partition_keys]
             _refuse_open(periods, calendar)
         else:
-            raise dg.Failure("no partition is chosen; choose some in the launch dialog", allow_retries=False)
+            raise dg.Failure("no partition is selected; select some in the launch dialog", allow_retries=False)
         provenance = Provenance(context.instance)
         try:
             done = materialize(memory.lake, models or memory.models(), grain, periods)
             for made, preview in with_previews(memory.lake, periods, done):
-                # Logged one by one, as they are done: a run that fails later keeps what it made, and a run of scattered
-                # hours touches no others.
+                # Logged one by one: a run that fails later keeps its finished partitions, and a run of scattered hours
+                # reports no others.
                 context.log_event(
                     dg.AssetMaterialization(
                         made.asset,
@@ -123,12 +120,12 @@ def grain_assets(
 
 
 def _refuse_open(periods: list[Period], calendar: Calendar) -> None:
-    """Raise if a summary is asked for whose period, or the last week that it is made from, has not ended."""
+    """Raise if the period of a summary, or the last week among its sources, has not ended."""
     now = datetime.now(UTC)
     for period in periods:
         if period.grain is not Grain.WORKING and (closes := calendar.closes_at(period)) > now:
             raise dg.Failure(
-                f"{period.grain} period {period} closes at {closes:%Y-%m-%d %H:%M} UTC and cannot be summarized before",
+                f"{period.grain} period {period} closes at {closes:%Y-%m-%d %H:%M} UTC; summarize it afterwards",
                 allow_retries=False,
             )
 
@@ -157,9 +154,9 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
         yield dg.AssetSpec(
             table,
             deps=[table_asset(finer)],
-            description=f"What remains of a {_UNITS[grain]}: one summary for each agent, made from "
-            f"{table_asset(finer)}, each point citing what it rests on. Made once the {_UNITS[grain]} has closed, and "
-            f"again when late data changes it.{_NUMBERS}{_COMPRESSION}.",
+            description=f"One summary per agent and {_UNITS[grain]}, from {table_asset(finer)}. Each point cites its "
+            f"sources. Computed once the {_UNITS[grain]} has closed, and again if late data changes its "
+            f"sources.{_NUMBERS}{_COMPRESSION}.",
             group_name=group,
             kinds={"deltalake"},
             metadata={**table_columns(SUMMARIES), "dagster/table_name": SUMMARIES.name},
@@ -168,8 +165,8 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
     yield dg.AssetSpec(
         index_asset(grain),
         deps=[table],
-        description=f"What readers search: {table} with vectors and words, a LanceDB table for each agent. It is made "
-        "with the table, and can be made again from it.",
+        description=f"Search index of {table}: vectors and terms, one LanceDB table per agent. It is written with the "
+        "table and can be rebuilt from it.",
         group_name=group,
         kinds={"lancedb"},
         metadata=index_columns(),
@@ -178,7 +175,7 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
 
 
 def _metadata(made: PartitionResult, preview: str | None) -> dict[str, Any]:
-    """Return what the UI shows of a partition; whatever is a number it plots over partitions."""
+    """Return the metadata of a partition. The UI plots numbers over partitions."""
     metadata: dict[str, Any] = {} if preview is None else {"preview": dg.MetadataValue.md(preview)}
     metadata |= {"rows": made.rows, "agents": made.agents}
     if made.period.grain is Grain.WORKING:

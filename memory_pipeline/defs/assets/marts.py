@@ -1,6 +1,6 @@
-"""The marts of ``dbt_like_sql`` as assets: one step makes those that are asked for, over one look at the lake."""
+"""The marts of ``dbt_like_sql`` as assets. One step builds the selected ones, from one snapshot of the lake."""
 
-# No `from __future__ import annotations` in here: Dagster reads the context's annotation as it stands.
+# No `from __future__ import annotations` in this module: Dagster reads the context's annotation at run time.
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +28,7 @@ from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
 
 _SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
 _FACTS = table_asset(Grain.WORKING)
-#: The assets that hold, or whose making fills, each table of the lake; where these are none, marts read it unasked.
+#: The assets that write each table of the lake. Other tables that marts read have no asset.
 _ASSETS = {
     MESSAGES.name: (MESSAGES_ASSET,),
     FACTS.name: (_FACTS,),
@@ -50,7 +50,7 @@ _ASSETS = {
         *(index_asset(grain) for grain in Grain),
     ),
 }
-#: Tables whose columns are columns of assets, and which assets these are.
+#: Tables that are shown as assets with columns, and these assets.
 _WITH_COLUMNS = {
     **{name: _ASSETS[name] for name in (MESSAGES.name, FACTS.name, SUMMARIES.name, GRAPH_FACTS.name)},
     MEMORIES.name: (MEMORIES_ASSET,),
@@ -58,13 +58,11 @@ _WITH_COLUMNS = {
 
 
 def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda _: None) -> list[dg.AssetsDefinition]:
-    """Return the assets of all marts; they are made by one step, of which any of them can be chosen.
-
-    What they hold is judged by the checks of :mod:`memory_pipeline.checks`, not here.
+    """Return the assets of all marts. One step builds any subset; :mod:`memory_pipeline.checks` checks their rows.
 
     Args:
-        timezone: in which days begin.
-        on_error: told what a run raises before the run fails.
+        timezone: time zone in which days begin, for the descriptions.
+        on_error: called with the exception before a run fails.
     """
     models = models_of("marts")
 
@@ -89,13 +87,15 @@ def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda 
 
 def _spec(model: Model, timezone: str) -> dg.AssetSpec:
     marts, tables = reads_of(model.name)
-    parts = f"Made again by the {model.incremental}: those whose partitions have changed." if model.incremental else ""
-    said = [model.description, f"**A row is** {model.row}", parts, f"Days begin in {timezone}."]
+    parts = (
+        f"Incremental: only each {model.incremental} with changed partitions is rebuilt." if model.incremental else ""
+    )
+    paragraphs = [model.description, f"**A row is** {model.row}", parts, f"Time zone of days: {timezone}."]
     columns = [dg.TableColumn(column.name, column.type, column.description) for column in columns_of(model.name)]
     return dg.AssetSpec(
         model.name,
         deps=sorted({*marts, *(asset for table in tables for asset in _ASSETS.get(table, ()))}),
-        description="\n\n".join(filter(None, said)),
+        description="\n\n".join(filter(None, paragraphs)),
         group_name="marts",
         owners=[model.owner],
         kinds={"duckdb", "sql"},
@@ -121,7 +121,7 @@ def _lineage(name: str) -> dg.TableColumnLineage:
 
 
 def _assets_with_columns(table: str) -> tuple[str, ...]:
-    """Return the assets whose columns a table's are: a mart itself, or those that hold the table."""
+    """Return the assets that show a table's columns: the mart itself, or the assets of the table."""
     if table in _WITH_COLUMNS:
         return _WITH_COLUMNS[table]
     return () if table in SOURCES else (table,)

@@ -1,1 +1,1 @@
-"""Language rules, mostly for English: sentences, verbs, names, dates and cue words."""
+"""What the rules know of languages: words, names, dates and sentences."""
