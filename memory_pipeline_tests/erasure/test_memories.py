@@ -88,7 +88,7 @@ def test_what_quotes_a_person_is_derived_again_from_what_is_left(erased_once: Er
     removed = {(part.place, part.what): part for part in receipt.removed}
     assert removed["memory_events", "rows"].count == 8 + 2
     assert removed["memory_events", "rows"].partitions == (owner_of(ACME),)
-    assert removed["memory_events", "rows whose note was taken away"].count == 1
+    assert removed["memory_events", "rows that lost a note"].count == 1
     assert after[NOTED.changes.content or ""]["editor"] == "agent"
     assert removed["memories", "rows"].count >= 8
     assert removed["upkeep_events", "rows"].count > 0

@@ -167,7 +167,7 @@ def test_ids_and_texts_of_what_was_removed_are_found(erased: Erased) -> None:
     parquet(erased.folder, "marts/c.parquet", said=["I live in Lisbon, near the old harbour."])
     found = {finding.file: finding.what for finding in verify(lake, erased.person).findings}
     assert found.keys() == {"marts/a.csv", "state/b.bin", "marts/c.parquet"}
-    assert "texts that were removed" in found["marts/c.parquet"]
+    assert "removed texts" in found["marts/c.parquet"]
 
 
 def test_others_are_not_taken_for_what_was_erased(erased: Erased) -> None:

@@ -32,7 +32,7 @@ _STUCK, _CALM_AFTER, _TELL_EVERY = 600.0, 10.0, 10.0
 #: How often an operation that fails is tried again.
 _ATTEMPTS = 8
 #: What an error says that may be tried again: others were first.
-_OVERTAKEN = ("lost against other writers", "writers bring more and more")
+_OVERTAKEN = ("lost against other writers", "writers keep adding data")
 _PAUSE = 0.05
 
 
