@@ -197,7 +197,7 @@ def test_whoever_is_interrupted_starts_over(
         return stopped
 
     steps = ["remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "recompute", "sync_index", "_finish"]
-    steps += ["settle_events", "keep_again"]
+    steps += ["settle_events", "consolidate_again"]
     forgetting = importlib.import_module("memory_pipeline.erasure.forget")  # the package has a function of this name
     for name in steps:
         with monkeypatch.context() as patch:

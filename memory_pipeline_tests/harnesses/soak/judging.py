@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Offenders that are named.
 _NAMED = 5
-#: How a verification calls what it has found of a person's names.
+#: The description of names of a person in the findings of a verification.
 _NAMES = "names of the person"
 #: Tables that are compared with those of the lake that was made in one go; the others tell how a lake came about.
 _COMPARED = (
