@@ -58,7 +58,7 @@ _FIRST, _SECOND = START + timedelta(hours=9), START + timedelta(hours=10)
 _NOW = START + timedelta(days=30)
 _MILLION = 1_000_000
 _RUNS = ("all speak", "again", "one speaks", "the day")
-#: Columns that are fitted.
+#: Fitted columns.
 _FITTED = ("cpu s", "peak MB", "commits", "index commits", "objects", "MB written", "requests")
 
 Measured = dict[str, "Cell"]

@@ -416,10 +416,10 @@ class _Store:
         """Pass a request on and return the answer.
 
         Raises:
-            OSError: when the store closed the connection before it had answered. Nothing is sent twice: it may be done.
+            OSError: the store closed the connection before it answered. Requests are not resent, as they may be done.
         """
         if self._socket is not None and select.select([self._socket], [], [], 0)[0]:
-            # The store has closed a connection that was not in use.
+            # The store has closed an idle connection.
             self.close()
         if self._socket is None:
             self._socket = socket.create_connection(self._address)

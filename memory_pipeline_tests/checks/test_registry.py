@@ -1,4 +1,4 @@
-"""All checks together, as they are run and as the command line shows them."""
+"""All checks together, and their output on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AS_OF = NOW.isoformat()
 
 
-def test_every_check_says_what_it_is() -> None:
+def test_every_check_has_a_name_description_and_remedy() -> None:
     checks = all_checks()
     assert len({(check.asset, check.name) for check in checks}) == len(checks)
     for check in checks:
@@ -37,7 +37,7 @@ def test_every_check_says_what_it_is() -> None:
     assert checks_of("nothing") == []
 
 
-def test_all_is_well_in_a_lake_that_was_made_and_in_an_empty_one(indexed: Lake, root: str) -> None:
+def test_all_checks_pass_in_a_complete_and_in_an_empty_lake(indexed: Lake, root: str) -> None:
     from memory_pipeline.lake import Lake
 
     before = versions(indexed)
@@ -61,7 +61,7 @@ def test_checks_that_share_a_scan_find_what_each_finds_alone(lake: Lake) -> None
     assert {finding.check.name for finding in together if finding.sample} >= {"unique_ids", "orphaned_sources"}
 
 
-def test_a_check_that_cannot_be_run_has_failed_and_keeps_no_other_from_being_run(lake: Lake) -> None:
+def test_a_check_that_raises_has_failed_and_others_still_run(lake: Lake) -> None:
     def fail(_: CheckContext) -> Offences:
         raise RuntimeError("out of paper\nand of ink")
 
@@ -73,7 +73,7 @@ def test_a_check_that_cannot_be_run_has_failed_and_keeps_no_other_from_being_run
     assert second.passed
 
 
-def test_a_check_is_begun_again_when_files_were_taken_away_under_it(lake: Lake) -> None:
+def test_a_check_is_retried_when_files_disappear(lake: Lake) -> None:
     missing = iter([True, True, False])
 
     def read(_: CheckContext) -> Offences:
