@@ -238,7 +238,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         _ERROR,
         True,
         f"Each agent has a summary for each closed {grain} period with source rows, unless it expired.",
-        f"{_PENDING}; {_RECOMPUTE}",
+        f"{_PENDING}, or {_RECOMPUTE}",
         quality.covered(grain),
     )
     yield Check(
@@ -269,7 +269,7 @@ def _of_index(grain: Grain) -> Check:
         False,
         f"The index is in sync with {table_asset(grain)}. With more than {integrity.MOST_AGENTS} agents, each day "
         "checks a different part of them.",
-        f"{_PENDING}; {_RECOMPUTE}",
+        f"{_PENDING}, or {_RECOMPUTE}",
         integrity.is_current(grain),
     )
 
@@ -281,8 +281,8 @@ def _of_operation() -> Iterator[Check]:
             table_asset(grain),
             _WARNING,
             False,
-            f"At most {quality.FALLBACK_SHARE:.0%} of a period's rows were made by rules because a model failed.",
-            f"see `outcome` in model_calls for the reason; {_PENDING}, which asks the model again",
+            f"At most {quality.FALLBACK_SHARE:.0%} of a period's rows were made by rules in place of a model.",
+            "for the reason see `outcome` in model_calls; `memory-pipeline run` asks the model again",
             quality.falls_back(grain),
         )
     for asset in (MESSAGES_ASSET, *(table_asset(grain) for grain in Grain), GRAPH_ASSET):
