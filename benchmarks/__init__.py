@@ -1,4 +1,4 @@
-"""What is measured: speed of ingest, backfill and search, and size on disk. Run it with ``python -m benchmarks``.
+"""Benchmarks of speed and size. Run them with ``python -m benchmarks``.
 
-Nothing in here asserts a time: machines are noisy, and a ratio of two figures of one run says more than either.
+They never assert a time, because machines are noisy. Compare ratios of two figures of the same run.
 """

@@ -42,7 +42,7 @@ _LIBRARIES = ("dagster", "deltalake", "lancedb", "litellm", "numpy", "pyarrow")
 
 
 def main() -> None:
-    """Run the benchmarks that are named, or all, and print their tables."""
+    """Run the named benchmarks, or all, and print their tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed, size and what survives.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which to run: {', '.join(NAMES)}; all by default")
     parser.add_argument("--quick", action="store_true", help="smaller data: minutes instead of an hour")

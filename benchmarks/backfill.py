@@ -1,17 +1,16 @@
-"""What a year costs that is made in one go, what it costs to find that nothing is to be done, and a late message.
+"""The cost of a backfill of a year, of a repeated backfill without changes, and of a late message.
 
 100 agents speak three hours a week for 52 weeks, two or three messages each time (``--quick``: 10 agents, 13 weeks).
 The conversations go into the journal from a file (:func:`memory_pipeline.writer.files.ingest_file`), then
-:func:`memory_pipeline.defs.in_process.run_all` makes hours, days, weeks, months, quarters, the year and the marts, on
-an ephemeral Dagster instance.
+:func:`memory_pipeline.defs.in_process.run_all` computes all grains and the marts on an ephemeral Dagster instance.
 
-The same call is then made again (it should write nothing), and once more with ``between``, which looks at every
-partition whatever the ledger says. Last, one message is written into an old hour and the call repeated. Runs are calls
-of Dagster; commits are versions of the Delta tables; index versions are those of all LanceDB tables together; questions
-are what a model would be asked if one were configured: passages and summaries.
+The call is repeated (it should write nothing), then repeated with ``between``, which recomputes every partition
+whatever the ledger says. Last, one message is written to an old hour and the call repeated. Runs are Dagster runs;
+commits are versions of the Delta tables; index versions are those of all LanceDB tables together; questions are the
+requests that a configured model would receive: passages and summaries.
 
-What the orchestrator adds is measured on copies of the same journal: the steps called as plain functions, through
-Dagster on an instance that is forgotten, and on one that is kept in SQLite.
+The overhead of Dagster is measured on copies of the same journal: the steps as plain functions, through Dagster with an
+ephemeral instance, and with an instance in SQLite.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _Row = dict[str, Cell]
 
 @dataclass
 class _Counting:
-    """An extractor and a summarizer that count what they are asked."""
+    """An extractor and a summarizer that count requests."""
 
     models: Models
     questions: int = 0
@@ -139,7 +138,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
 
 
 def _overhead(folder: Path, now: datetime) -> list[_Row]:
-    """Make copies of a lake in three ways, the plain one first and last."""
+    """Compute copies of a lake in three ways. Plain functions are first and last."""
     ways = ("plain functions", "Dagster, forgotten instance", "Dagster, SQLite instance", "plain functions, again")
     seconds: dict[str, float] = {}
     for number, way in enumerate(ways):

@@ -1,7 +1,7 @@
-"""Conversations that are made up: short, varied, the same for the same seed, from small lists of words.
+"""Generate short, varied conversations from small word lists and a seed. No data set is used.
 
-No data set is used. A message has one to three sentences, some of which assert something (a move, a plan, a price, a
-liking) and some of which are small talk, so that the extractor finds facts in about two of three.
+A message has one to three sentences. Some assert something (a move, a plan, a price, a liking), others are small talk,
+so that the extractor finds facts in about two of three.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SENTENCES = (
 
 
 def sentence(source: random.Random) -> str:
-    """Return a sentence that says something."""
+    """Return a sentence that asserts something."""
     pick = source.choice
     return pick(_SENTENCES).format(
         action=pick(_ACTIONS),
@@ -79,7 +79,7 @@ def sentence(source: random.Random) -> str:
 
 
 def text(source: random.Random) -> str:
-    """Return what one message says."""
+    """Return the text of a message."""
     parts = [sentence(source) for _ in range(source.choice((1, 1, 2)))]
     if source.random() < 0.4:
         parts.insert(0, source.choice(_TALK))
@@ -87,7 +87,7 @@ def text(source: random.Random) -> str:
 
 
 def query(source: random.Random) -> str:
-    """Return a question such as agents put to their memory."""
+    """Return a typical query of an agent."""
     pick = source.choice
     first, thing, place, food = pick(_FIRST), pick(_THINGS), pick(_PLACES), pick(_FOODS)
     return pick(
@@ -107,7 +107,7 @@ def agent_name(number: int) -> str:
 
 
 def conversation(source: random.Random, agent: str, hour: datetime, messages: int) -> Conversation:
-    """Return a talk of `messages` messages within one hour, between a user and an assistant."""
+    """Return a conversation of `messages` messages within one hour, between a user and an assistant."""
     name = source.choice(_FIRST)
     step = timedelta(hours=1) / (messages + 1)
     return {
@@ -129,7 +129,7 @@ def conversation(source: random.Random, agent: str, hour: datetime, messages: in
 
 
 def busy(agents: int, hours: int, messages: int, *, first_hour: int = 0, seed: int = 1) -> Iterator[Conversation]:
-    """Yield about `messages` messages: every agent speaks in every hour, as in an import or a busy service."""
+    """Yield about `messages` messages in which every agent speaks in every hour, as in an import or a busy service."""
     source = random.Random(f"busy {seed} {first_hour}")
     each = max(1, round(messages / (agents * hours)))
     for number in range(first_hour, first_hour + hours):
@@ -138,7 +138,7 @@ def busy(agents: int, hours: int, messages: int, *, first_hour: int = 0, seed: i
 
 
 def sparse(agents: int, weeks: int, *, hours_a_week: int = 3, seed: int = 1) -> Iterator[Conversation]:
-    """Yield weeks of agents that speak a few hours a week, by day, two or three messages each time."""
+    """Yield weeks in which agents speak a few daytime hours a week, two or three messages each time."""
     source = random.Random(f"sparse {seed}")
     waking = [day * 24 + hour for day in range(7) for hour in range(8, 22)]
     for week in range(weeks):

@@ -1,20 +1,20 @@
-"""How long the graph takes to answer as what one agent knows grows, beside a plain dictionary, and to be folded.
+"""Latency of graph look-ups against a plain dictionary, and the cost of folding, as one agent's graph grows.
 
 One agent's graph grows to 10,000, 100,000 and 1,000,000 facts (``--quick``: to 100,000): four facts to an entity, seven
-in ten of them between two entities, one in fifty about ``User``. The operations are put straight into their table; the
-fold is the pipeline's own.
+in ten of them between two entities, one in fifty about ``User``. Operations are written directly to their table; the
+fold is the pipeline's.
 
-Look-ups take turns with the dictionary's, one by one, so that a busy machine slows both alike:
+Look-ups alternate with the dictionary's, so that a busy machine slows both equally:
 
-- ``facts_about``, the 20 newest facts of an entity; of ``User``, who has thousands;
-- ``neighbors(…, 2)``, up to 100 names with the number of all;
+- ``facts_about``: the 20 newest facts of an entity, and of ``User``, who has thousands;
+- ``neighbors(…, 2)``: up to 100 names and the total number;
 - the dictionary has the same facts as tuples in lists, by either end, and gives the same answers: the newest 20, and
-  the set of all in two steps. It knows no time, no alias and no journal, and is never stale.
+  the set of all within two steps. It has no time, aliases or journal, and never checks for changes.
 
-``search`` takes a question and ranks the facts of the entities that it names; ``query`` counts facts by label in SQL;
-``written, found`` is an edit through the journal and the next look-up; ``first answer`` is that of a new reader.
+``search`` ranks the facts of the entities that a question names; ``query`` counts facts by label in SQL; ``written,
+found`` is an edit through the journal and the next look-up; ``first answer`` is the first look-up of a new reader.
 
-*Fold* is all operations of the agent at once; *an hour* is ``fold_graph`` with ten new operations for the agent.
+*Fold* folds all operations of the agent; *an hour* is ``fold_graph`` with ten new operations.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _open(lake: Lake) -> tuple[MemoryReader, float]:
 
 
 class _Dictionary:
-    """The facts that hold, by source and by target."""
+    """The current facts by source and by target."""
 
     def __init__(self, lake: Lake) -> None:
         rows = lake.tables.read(GRAPH_FACTS, [owner_of(SCOPE)])

@@ -1,14 +1,14 @@
-"""What a lake that runs every hour keeps on the disk, and what the housekeeping of a night writes.
+"""Disk usage of a lake with hourly runs, and the bytes written by the daily cleaning.
 
-One agent, two messages each hour, made by the plain functions up to the closed grains, with upkeep after midnight and
-:func:`memory_pipeline.steps.housekeeping.clean_files` at three o'clock: 1,000 hours; ``--quick``: 100. A folder stands
-for the hours: everything that is there at three o'clock counts as replaced an hour ago, and the run of that hour comes
-after it.
+One agent, two messages each hour, computed by plain functions up to the closed grains, with consolidation after
+midnight and :func:`memory_pipeline.steps.housekeeping.clean_files` at three o'clock: 1,000 hours; ``--quick``: 100.
+Simulated hours take seconds, so at three o'clock all existing files count as replaced an hour ago. The run of that hour
+follows.
 
-- live: files that the newest versions of tables name; the log of a Delta table is none of them, a manifest is one;
-- all: every file below ``tables`` and ``vectordb``, logs and old versions among them;
-- changed: by how much the live bytes have grown since the night before, the least that had to be written;
-- written: files that a night made: put together, indices, checkpoints.
+- live: files that the newest versions of tables reference; LanceDB manifests count, Delta logs do not;
+- all: every file below ``tables`` and ``vectordb``, including logs and old versions;
+- changed: growth of the live bytes since the last cleaning, a lower bound for the bytes to write;
+- written: files that a cleaning writes: compacted files, indexes, checkpoints.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _files(lake: Lake) -> dict[str, int]:
 
 
 def _live(lake: Lake) -> tuple[int, int]:
-    """Return how many files the newest versions of all tables name, and their bytes."""
+    """Return the number and the bytes of the files that the newest versions of all tables reference."""
     files = size = 0
     for spec in TABLES.values():
         grains = SUMMARY_GRAINS if spec is SUMMARIES else Grain if spec is ANSWERS else ()

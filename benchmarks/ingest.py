@@ -1,14 +1,13 @@
-"""How many messages a second go through the hourly chain, and where the time goes.
+"""Messages per second through the hourly steps, and the share of each stage.
 
-20 agents speak in each of 48 hours (``--quick``: 5 agents, 12 hours). Their talks are written with
-:class:`~memory_pipeline.writer.MemoryWriter`, one call a talk, durably; then
-:func:`memory_pipeline.steps.materialize.materialize`
-makes all hours. Its stages are timed by wrapping the step functions, the extractor, the embedder and the ledger, so
-"extract: rows and commit" is what remains of the extraction step without the extractor and the embedder.
+20 agents speak in each of 48 hours (``--quick``: 5 agents, 12 hours). Each conversation is one durable write of
+:class:`~memory_pipeline.writer.MemoryWriter`; then :func:`memory_pipeline.steps.materialize.materialize` computes all
+hours. Stages are timed by wrapping the step functions, the extractor, the embedder and the ledger, so "extract: rows
+and commit" is the extraction step without the extractor and the embedder.
 
-The same journal is also made by Dagster (:func:`memory_pipeline.defs.in_process.run_all` on an
-ephemeral instance, up to the end of its working grain). Each way is gone three times, in turns, in lakes of its own,
-after a small warm-up; the fastest counts.
+Dagster computes the same journal (:func:`memory_pipeline.defs.in_process.run_all` on an ephemeral instance, up to the
+end of the working grain). Both ways run three times, in turns, in separate lakes, after a small warm-up. The fastest
+counts.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def _rate(what: str, seconds: float, messages: int, base: float) -> dict[str, st
 
 
 def write(lake: Lake, talks: Iterable[Conversation]) -> int:
-    """Write talks with one writer an agent; return the number of messages."""
+    """Write conversations with one writer per agent. Return the number of messages."""
     writers: dict[object, MemoryWriter] = {}
     messages = 0
     for talk in talks:
@@ -123,7 +122,7 @@ def write(lake: Lake, talks: Iterable[Conversation]) -> int:
 
 
 def make_hours(lake: Lake, watch: Stopwatch | None = None) -> None:
-    """Make all pending hours with the plain functions."""
+    """Compute all pending hours with plain functions."""
     watch = watch or Stopwatch()
     plain = default_models()
     models = Models(_TimedExtractor(plain.extractor, watch), _TimedEmbedder(plain.embedder, watch), plain.summarizer)
@@ -136,7 +135,7 @@ def make_hours(lake: Lake, watch: Stopwatch | None = None) -> None:
 
 
 def make_through_dagster(lake: Lake) -> float:
-    """Make all pending hours with Dagster; return the seconds."""
+    """Compute all pending hours with Dagster. Return the seconds."""
     started = time.perf_counter()
     for event in run_all(lake, Settings(root=lake.storage.uri), default_models(), _NOW):
         if isinstance(event, RunResult):
@@ -145,7 +144,7 @@ def make_through_dagster(lake: Lake) -> float:
 
 
 def _warm_up(folder: Path) -> None:
-    """Import what is imported late, and fill caches of words, for both ways alike."""
+    """Trigger lazy imports and fill caches of words, for both ways."""
     for name, make_them in (("warm-plain", make_hours), ("warm-dagster", make_through_dagster)):
         lake = Lake(str(folder / name))
         write(lake, busy(2, 2, 40))

@@ -1,8 +1,8 @@
-"""Lakes as they are after years, written as rows at once: no message is extracted, no period summarized.
+"""Lakes with years of memory, written directly as rows, without extraction or summarization.
 
-Every agent speaks in some hours a week, by day; an hour holds a message, its turn, and every second one a statement.
-Summaries of all grains, their sources, the ledger and the index fit together, as the pipeline would have left them; the
-texts are short and made up, and vectors have few numbers.
+Every agent speaks in some daytime hours a week. An hour has a message, its turn, and every second one a statement.
+Summaries of all grains, their sources, the ledger and the index are consistent, as after pipeline runs. Texts are short
+and generated, and vectors have few dimensions.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 _Row = dict[str, Any]
-#: Hours of one commit.
+#: Hours per commit.
 _AT_ONCE = 2_000
 
 
 class Embedder:
-    """Random unit vectors of few numbers: what they mean is not measured here."""
+    """Random unit vectors of few dimensions. These benchmarks do not measure meaning."""
 
     name, dimension = "benchmark", 16
 
@@ -60,14 +60,14 @@ class _Rows:
 
 
 def grown(lake: Lake, agents: int, weeks: int, *, hours_a_week: int = 3, index: bool = True) -> datetime:
-    """Fill an empty lake with weeks of memory of many agents; return the time at which all of it has closed.
+    """Fill an empty lake with weeks of memory. Return the time at which all periods have closed.
 
     Args:
-        lake: an empty one, whose days begin in UTC.
-        agents: how many, all of one workspace.
-        weeks: from :data:`~benchmarks.generator.START` on.
-        hours_a_week: in how many each agent speaks.
-        index: whether to make the vector index, which takes most of the time.
+        lake: an empty lake in UTC.
+        agents: the number of agents, all in one workspace.
+        weeks: the number of weeks from :data:`~benchmarks.generator.START` on.
+        hours_a_week: the active hours of each agent per week.
+        index: whether to build the vector index, which takes most of the time.
     """
     lake.ensure()
     lake.index.adopt(Embedder())

@@ -1,18 +1,18 @@
-"""How long searches take while everything else is at work on the same lake and the same machine.
+"""Latency of searches next to writers, runs and compaction on the same lake and machine.
 
-A reader in a process of its own holds the memory of one agent of 20 and asks, at a fixed pace, by turns
-``search_memory`` and ``recall``: first alone (*idle*), then while three other processes work without a break (*load*):
+A reader in a separate process reads the memory of one agent of 20. At a fixed pace it alternates ``search_memory`` and
+``recall``: first alone (*idle*), then next to three busy processes (*load*):
 
-- a writer gives an agent a conversation of 6 messages, five times a second; the reader's agent is one of them;
-- a runner makes whatever hours are pending, then the summaries that follow, and begins again;
-- a keeper compacts: it purges tables, one after the other, and writes the index of an agent anew.
+- a writer adds a conversation of 6 messages to an agent five times a second, in turns, the reader's agent included;
+- a runner computes pending hours, then the summaries that follow, in a loop;
+- a keeper compacts: it purges tables in turns and rewrites the index of an agent.
 
-Then the same once more on S3, if ``moto`` is installed, which serves it in a process of its own: its requests take
-milliseconds, in Python, and are not those of a real store.
+The same runs on S3, if ``moto`` is installed. Its server is a separate Python process with latencies of milliseconds,
+so figures differ from a real store's.
 
-*processor* is the time that the asking thread worked, which others on the machine lengthen little: what a question
-costs the reader more under load. What the clock says beyond it is waiting: for a core, for the disk, for the store.
-*changed* counts questions before which the agent's table had changed, so that rows had to be read.
+*processor* is the CPU time of the querying thread, which other processes hardly affect: the extra cost of a query under
+load. The rest of the wall time is waiting for a core, the disk or the store. *changed* counts queries after a change of
+the agent's table, which make the reader read rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NOW = START + timedelta(days=400)
 
 
 class _Asked(NamedTuple):
-    """A question: which way, milliseconds of the clock and of the processor, whether the table had changed before."""
+    """A query: its kind, wall and CPU milliseconds, and whether the table had changed before."""
 
     what: str
     clock: float
@@ -128,7 +128,7 @@ def _rows(place: str, what: str, found: dict[str, list[_Asked]]) -> list[dict[st
 
 
 def _read(root: str, commands: Connection) -> None:
-    """Ask as many questions as are asked for, until none are, and send how long each took."""
+    """Run the requested number of queries and send their times, until zero are requested."""
     reader = MemoryReader.open(root, workspace_id=_SCOPE.workspace_id, agent_id=_SCOPE.agent_id)
     index, source = Lake(root).index, random.Random("load")
     ways: dict[str, Callable[[str], object]] = {
@@ -153,7 +153,7 @@ def _read(root: str, commands: Connection) -> None:
 
 
 def _write(root: str, stop: Any) -> None:
-    """Write conversations of agents, by turns."""
+    """Write conversations for the agents in turns."""
     lake, source, number = Lake(root), random.Random("writer"), 0
     admission = Admission(START.date(), _NOW, lake.calendar)
     while not stop.is_set():
@@ -166,7 +166,7 @@ def _write(root: str, stop: Any) -> None:
 
 
 def _make(root: str, stop: Any) -> None:
-    """Make what is pending, grain by grain, again and again."""
+    """Compute pending periods, grain by grain, in a loop."""
     lake, models = Lake(root), default_models()
     while not stop.is_set():
         for grain in Grain:
@@ -177,7 +177,7 @@ def _make(root: str, stop: Any) -> None:
 
 
 def _keep(root: str, stop: Any) -> None:
-    """Compact tables and index, by turns."""
+    """Compact tables and index in turns."""
     lake, number = Lake(root), 0
     specs = list(TABLES.values())
     while not stop.is_set():
@@ -189,7 +189,7 @@ def _keep(root: str, stop: Any) -> None:
 
 
 def _fill(root: str) -> None:
-    """Make a lake in which all agents have spoken, the reader's most."""
+    """Build a lake with memory of all agents, most of it of the reader's."""
     lake, source = Lake(root), random.Random("filled")
     lake.ensure()
     admission = Admission(START.date(), _NOW, lake.calendar)

@@ -1,11 +1,11 @@
-"""What it costs to make the marts of ``dbt_like_sql``: all of them, after one late day, and when nothing has changed.
+"""The cost of building the marts of ``dbt_like_sql``: all of them, after one late day, and without changes.
 
-1,000 agents speak three hours a week for 104 weeks (``--quick``: 50 agents, 26 weeks). Messages, facts and summaries
-are made up and written straight into the tables: one message, one turn and one statement an hour, and a summary for
-each period that has material. Vectors are left out, which no mart reads.
+1,000 agents speak three hours a week for 104 weeks (``--quick``: 50 agents, 26 weeks). Generated messages, facts and
+summaries are written directly to the tables: one message, one turn and one statement per hour, and a summary for each
+period with sources. There are no vectors, because no mart reads them.
 
-A day is late when one of its hours and the summaries above it are other ones than before. The same is measured again
-over half of the weeks: what a late day costs should not grow with the years that lie before it.
+A late day changes one of its hours and the summaries above it. The same is measured over half of the weeks, because the
+cost of a late day should not grow with the years before it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _NAMES = "Nadia Ruben Iris Tomas Leila Oskar Priya Hugo Maren Jonas Alba Farid Greta Simon Yuki Clara".split()
-#: Sources that a summary cites, each in a point of its own.
+#: The number of sources of a summary, each cited in a separate point.
 _POINTS = 5
 
 _Row = dict[str, Any]
@@ -90,7 +90,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
 
 
 def fill(lake: Lake, agents: int, weeks: int) -> None:
-    """Write the tables and the ledger of a lake in which agents spoke."""
+    """Write the tables and the ledger of a lake."""
     lake.ensure()
     source = random.Random(f"{agents} {weeks}")
     waking = [day * 24 + hour for day in range(7) for hour in range(8, 22)]
@@ -134,7 +134,7 @@ def fill(lake: Lake, agents: int, weeks: int) -> None:
 
 
 def change_day(lake: Lake, moment: datetime) -> None:
-    """Let one hour, and all summaries of the periods above it, say something else than before."""
+    """Change one hour and all summaries above it."""
     period: Period | None = lake.calendar.hour(moment)
     spec, fixed = FACTS, dict[str, str]()
     entries = []
@@ -152,7 +152,7 @@ def change_day(lake: Lake, moment: datetime) -> None:
 
 
 def _said(hour: str, agent: str) -> tuple[_Row, list[_Row]]:
-    """Return a message and what is remembered of it."""
+    """Return a message and its facts."""
     number = 2 * int(agent[-4:])
     said_at = datetime.fromisoformat(f"{hour}:12:00+00:00")
     name = _NAMES[number % len(_NAMES)]

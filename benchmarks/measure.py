@@ -1,4 +1,4 @@
-"""Stop watches, quantiles, memory, bytes on disk, and the tables in which results are given."""
+"""Stopwatches, quantiles, memory, bytes on disk, and tables of results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Cell = str | int | float
 
 @dataclass
 class Table:
-    """Results of one kind: a title, a line that says how to read them, and rows of equal keys."""
+    """A table of results: a title, a line of explanation, and rows with equal keys."""
 
     title: str
     note: str
@@ -60,7 +60,7 @@ def _shown(value: Cell) -> str:
 
 
 class Stopwatch:
-    """Adds up the time spent in named parts. The parts of a part count for themselves, not for the whole."""
+    """Adds up the time of named parts. The time of a nested part does not count for the outer one."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -68,7 +68,7 @@ class Stopwatch:
 
     @contextmanager
     def measuring(self, name: str) -> Iterator[None]:
-        """Count the time of the block as `name`'s."""
+        """Add the time of the block to `name`."""
         self._inner.append(0.0)
         started = time.perf_counter()
         try:
@@ -79,7 +79,7 @@ class Stopwatch:
             self._inner[-1] += spent
 
     def timed(self, name: str, function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-        """Return a function that counts its time as `name`'s."""
+        """Wrap a function to add its time to `name`."""
 
         @functools.wraps(function)
         def wrapper(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
@@ -90,7 +90,7 @@ class Stopwatch:
 
 
 def milliseconds(action: Callable[[int], object], number: int) -> float:
-    """Return how long one call took; it is given a number."""
+    """Return the milliseconds of one call. The function gets a number."""
     started = time.perf_counter()
     action(number)
     return (time.perf_counter() - started) * 1000
@@ -115,7 +115,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def memory() -> tuple[float, float]:
-    """Return what this process holds in memory now, and what it held at most, in megabytes; Linux alone tells it."""
+    """Return the current and the peak memory of this process in megabytes. Linux only."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     kilobytes = {line.split(":")[0]: float(line.split()[1]) for line in lines if line.startswith("Vm")}
@@ -133,5 +133,5 @@ def versions(lake: Lake) -> dict[str, int]:
 
 
 def progress(text: str) -> None:
-    """Tell on the error stream what is going on."""
+    """Print progress to stderr."""
     print(f"  … {text}", file=sys.stderr, flush=True)

@@ -1,30 +1,28 @@
-"""What hosted models cost: calls, tokens, and the time that is not spent on waiting for them.
+"""The cost of hosted models: calls, tokens, and overhead beyond the models' latency.
 
-The server is the tests' own (:mod:`memory_pipeline_tests.openai_server`), in a process of its own, so that it takes no
-part in the lock of this one. It answers after a fixed time, dutifully: a fact of each message, a point of each line
-(:func:`memory_pipeline_tests.oracle.answer`). What it counted is compared with what ``model_calls`` holds, and tokens
-with tokens; where they differ the benchmark fails.
+The server is that of the tests (:mod:`memory_pipeline_tests.openai_server`), in a separate process, so that it does not
+share the GIL. After a fixed latency it answers with a fact for each message and a point for each line
+(:func:`memory_pipeline_tests.oracle.answer`). The benchmark fails if the server's counts of calls and tokens differ
+from ``model_calls``.
 
-- ideal: calls x latency / calls at once. Nobody could be faster;
-- overhead: seconds minus ideal, for each call. What is done while other calls are waited for costs nothing here, so it
-  shows what a call is delayed by, and grows once the processor has no idle time left;
-- CPU: what this process took for each call, hidden or not; beside it the server's, which shares the processor's cores.
+- ideal: calls x latency / concurrency, a lower bound;
+- overhead: (seconds - ideal) per call. Work that overlaps with waiting for other calls is free, so the overhead is the
+  delay of a call. It grows once the processor is saturated;
+- CPU: CPU time of this process per call, overlapping or not; next to it the server's, which shares the cores.
 
 Four parts:
 
-- completions: conversations to facts and days to summaries, as the steps do it: claimed, kept in a file each, checked.
-  Beside them the same questions through the bare door to LiteLLM in as many threads, and through the asker without a
-  store: tries and circuit breaker, but nothing claimed, kept, checked or budgeted. Landing is what
-  :meth:`memory_pipeline.lake.calls.call_store.Calls.settle` takes afterwards for each answer, and is not in the
-  overhead;
-- embeddings: texts in requests of 1 and of 64, likewise;
-- remembered: hours of conversations whose rows are there, or gone while the answers are not;
-- a year: agents that speak three hours a week, through :func:`memory_pipeline.defs.in_process.run_all`; again; and all
-  partitions once more with another prompt for months. Before the first and the last, what ``run --estimate`` does tells
-  what they will ask. The same year is made with the deterministic models, to tell the models' part of the overhead from
-  the pipeline's.
+- completions: conversations to facts and days to summaries, as the steps do it: with a lease, a file per answer, and
+  checks. For comparison, the same requests through the bare LiteLLM client in as many threads, and through the executor
+  without a store: with retries and circuit breaker, but no leases, files, checks or budgets. Landing is the time of
+  :meth:`memory_pipeline.lake.calls.call_store.Calls.settle` per answer, and is not in the overhead;
+- embeddings: the same for texts in requests of 1 and of 64;
+- remembered: hours with existing rows, and hours with stored answers but no rows;
+- a year: agents that speak three hours a week, through :func:`memory_pipeline.defs.in_process.run_all`; a repeated run;
+  and a recomputation with another monthly prompt. ``run --estimate`` predicts the first and the last. The same year
+  with deterministic models separates the models' overhead from the pipeline's.
 
-``--quick``: half the calls and one round where there are two, of which the faster counts; a quarter and 2 agents.
+``--quick``: half the calls, and one round instead of the faster of two; a quarter and 2 agents.
 """
 
 from __future__ import annotations
@@ -106,7 +104,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the server saw: calls and tokens by purpose, the most that ran at a time, and the CPU it took."""
+    """The server's counts: calls and tokens by purpose, peak concurrency, and CPU time."""
 
     spent: dict[str, Usage]
     most_at_once: int
@@ -168,7 +166,7 @@ class _Server:
         self._process.terminate()
 
     def measured(self, step: Callable[[], object], latency: float, at_once: int) -> _Step:
-        """Run a step, and return what it took."""
+        """Run a step and return its cost."""
         self._ask(latency)
         started, cpu = time.perf_counter(), time.process_time()
         step()
@@ -182,7 +180,7 @@ class _Server:
 
 
 def serve(connection: Connection[Any, float | None]) -> None:
-    """Serve until the other end hangs up. A number begins anew, with that latency; None asks what was seen."""
+    """Serve until the pipe closes. A number resets the counts and sets the latency; None requests the counts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with OpenAIServer(dimension=_DIMENSION) as server:
         server.answer = oracle.answer
@@ -205,7 +203,7 @@ def serve(connection: Connection[Any, float | None]) -> None:
 
 
 def _seen(server: OpenAIServer, cpu: float) -> _Seen:
-    """Return what the server saw; tokens are those that it told, since its answers depend on the requests alone."""
+    """Return the server's counts. Tokens are those that it reported in its answers."""
     expected: Counter[str] = Counter()
     spent: dict[str, Usage] = {}
     for request in server.requests:
@@ -223,7 +221,7 @@ def _seen(server: OpenAIServer, cpu: float) -> _Seen:
 
 
 def _check(what: str, expected: object, found: object) -> None:
-    """Fail if what was counted in two ways is not the same."""
+    """Raise an error if two counts differ."""
     if expected != found:
         raise RuntimeError(f"{what}: expected {expected}, found {found}")
 
@@ -232,7 +230,7 @@ def _check(what: str, expected: object, found: object) -> None:
 
 
 def _lake(folder: Path, server: _Server, at_once: int, *, batch: int | None = None, **more: object) -> Lake:
-    """Return a new lake that is configured to ask the server."""
+    """Return a new lake that is configured to use the server."""
     lake = Lake(str(folder))
     lake.ensure()
     lake.storage.write("key", b"a-key-of-no-provider")
@@ -241,14 +239,14 @@ def _lake(folder: Path, server: _Server, at_once: int, *, batch: int | None = No
 
 
 def _configure(lake: Lake, server: _Server, at_once: int, *, batch: int | None = None, **more: object) -> None:
-    """Write the configuration.
+    """Write the configuration of a lake.
 
     Args:
-        lake: of which.
-        server: is asked for everything.
-        at_once: how many calls may run at a time.
-        batch: texts of one request for vectors; None for the deterministic ones.
-        more: sections of the defaults.
+        lake: the lake to configure.
+        server: serves all models.
+        at_once: the limit of concurrent calls.
+        batch: texts per embedding request; None for the deterministic embedder.
+        more: further sections of the defaults.
     """
     reached = {"api_base": server.url, "api_key": f"file:{lake.storage.locate('key')}", "price": {"input": 1.0}}
     defaults = {
@@ -272,7 +270,7 @@ def _models(lake: Lake) -> Models:
 
 
 def _new_calls(lake: Lake, known: set[str]) -> list[dict[str, Any]]:
-    """Return the lines of ``model_calls`` that are not known yet; they are from now on."""
+    """Return the rows of ``model_calls`` that are new since the last call."""
     rows = [row for row in lake.tables.read(MODEL_CALLS).to_pylist() if row["id"] not in known]
     known |= {row["id"] for row in rows}
     _check("outcomes", set(), {row["outcome"] for row in rows} - {"ok"})
@@ -280,7 +278,7 @@ def _new_calls(lake: Lake, known: set[str]) -> list[dict[str, Any]]:
 
 
 def _by(rows: Iterable[dict[str, Any]], *columns: str) -> dict[str, Usage]:
-    """Add up lines of ``model_calls``; shares of one request are one call."""
+    """Aggregate rows of ``model_calls``. Rows that share a request count as one call."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(" ".join(row[column] for column in columns), []).append(row)
@@ -320,7 +318,7 @@ def _assignments(number: int, source: random.Random) -> list[Assignment]:
 
 
 def _questions(lake: Lake, passages: Sequence[ConversationHour]) -> list[LlmRequest]:
-    """Return what is asked about passages."""
+    """Return the requests for passages."""
     models, asker = rehearsing_models(lake.configuration(), lake.calls, lake.calendar.timezone, _clock)
     with patch.object(asker, "complete", wraps=asker.complete) as noted:
         models.extractor.extract(passages, dict)
@@ -328,7 +326,7 @@ def _questions(lake: Lake, passages: Sequence[ConversationHour]) -> list[LlmRequ
 
 
 def _through_the_door(questions: Sequence[LlmRequest], at_once: int) -> None:
-    """Ask with nothing around it."""
+    """Send requests through the bare client."""
 
     def ask(question: LlmRequest) -> litellm_client.Reply:
         messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
@@ -341,7 +339,7 @@ def _through_the_door(questions: Sequence[LlmRequest], at_once: int) -> None:
 
 
 def _warm_up(folder: Path, server: _Server) -> None:
-    """Import LiteLLM, and open as many connections as are going to be used."""
+    """Import LiteLLM and open as many connections as the benchmark uses."""
     progress("warming up")
     lake = _lake(folder / "warm", server, _AT_ONCE[-1], extraction=_AT_WILL)
     passages = _passages(lake, 2 * _AT_ONCE[-1])
@@ -383,7 +381,7 @@ def _completions(folder: Path, server: _Server, *, quick: bool) -> Table:
 
 
 def _ways_to_ask(folder: Path, server: _Server, at_once: int, number: int) -> dict[str, tuple[_Step, float]]:
-    """Ask in each way; return what it took, and the seconds of landing."""
+    """Send requests in each way. Return the costs, and the seconds of landing."""
     lake = _lake(folder, server, at_once, extraction=_AT_WILL)
     passages, assignments = _passages(lake, number), _assignments(number, random.Random("days"))
     questions = _questions(lake, passages)
@@ -585,7 +583,7 @@ def _year(folder: Path, server: _Server, *, quick: bool) -> list[Table]:
 
 
 def _whole(what: str, seconds: float, step: _Step | None = None, commits: int = 0, base: float | None = None) -> _Row:
-    """Return a run's row; of one that asked nothing, without what is for each call."""
+    """Return a run's row. Without calls, it has no figures per call."""
     spent = step.seen.spent if step else {}
     calls = sum(usage.calls for usage in spent.values())
     return {
@@ -605,7 +603,7 @@ def _whole(what: str, seconds: float, step: _Step | None = None, commits: int = 
 
 
 def _compared(what: str, estimated: tuple[dict[Expected, Usage], float], step: _Step) -> _Row:
-    """Compare an estimate with what came; questions to models that write must be as many as were told."""
+    """Compare an estimate with the actual counts. The number of completions must be equal."""
     expected, seconds = estimated
     told: dict[str, Usage] = {}
     for each, usage in expected.items():

@@ -1,28 +1,27 @@
-"""Search beside other stores: the same rows, vectors and questions, ten hits, in one process and one run.
+"""Search against other stores: the same rows, vectors and queries, ten hits, in one process and one run.
 
-They are no dependencies of the project. Into an environment of their own, from the project's folder::
+The stores are not dependencies of the project. Install them in a separate environment, from the project's folder::
 
     python3.11 -m venv /tmp/peers
     /tmp/peers/bin/pip install -e . -r benchmarks/requirements-peers.txt
     /tmp/peers/bin/python -m benchmarks peers
 
-What is not installed is left out, with a line that says so. Nothing is sent anywhere: telemetry is off, no model is
-asked, and none is fetched.
+Missing stores are skipped, with a note. Nothing is sent anywhere: telemetry is off, and no model is called or
+downloaded.
 
 One agent's facts (6,000 and 100,000; ``--quick``: 6,000) and their vectors are those of :mod:`benchmarks.search`. A
-search goes from the text of a question to ten hits with their texts; each store makes the question's vector with the
-same embedder. They take turns, question by question; one that has used up its
-time is asked no more. What they do for it differs:
+search goes from the query's text to ten hits with their texts. All stores use the same embedder for the query's vector.
+They take turns, query by query, until their time is used up. Their work differs:
 
-- *NumPy* compares all vectors and looks the texts up: no words, no filters, nothing on disk. A floor.
-- *memory-pipeline* is ``search_memory`` of the last year, warm, with the table held in memory: words, vectors, talks,
-  speakers, filters, the journal's tail. Its rows are given to the index, not to the journal.
-- *LanceDB* compares all vectors, adds full text search and merges both with its default reranker.
-- *Chroma* is asked for the nearest by vector (HNSW, with its defaults and cosine), in a persistent client.
-- *mem0* adds without inference into its embedded vector store (Qdrant, on disk) and searches with its defaults. Without
-  spaCy and fastembed, which fetch models, it compares by vector alone. Its ``add`` takes one row at a time: it is given
-  120 seconds, and the rows that remain are put into its vector store in batches, in the form that ``add`` gives them;
-  the seconds for all are then reckoned from those that were added.
+- *NumPy* compares all vectors and looks up the texts: no words, no filters, nothing on disk. A lower bound.
+- *memory-pipeline* is ``search_memory`` of the last year, warm, with the table in memory: words, vectors,
+  conversations, speakers, filters, pending journal entries. Its rows go to the index, not to the journal.
+- *LanceDB* compares all vectors, adds full-text search and merges both with its default reranker.
+- *Chroma* searches by vector (HNSW, with its defaults and cosine), in a persistent client.
+- *mem0* adds without inference to its embedded vector store (Qdrant, on disk) and searches with its defaults. Without
+  spaCy and fastembed, which download models, it compares by vector alone. Its ``add`` takes one row at a time. After
+  120 seconds the other rows go to its vector store in batches, in the form that ``add`` gives them, and the total time
+  is extrapolated.
 """
 
 from __future__ import annotations
@@ -55,18 +54,14 @@ if TYPE_CHECKING:
 
 _SIZES = (6_000, 100_000)
 _WARM_UP, _SEARCHES = 5, 60
-#: Seconds that each may search at a size, and that mem0's `add` is given.
+#: Limits in seconds: of each store's searches per size, and of mem0's `add`.
 _SEARCHING, _ADDING = 90, 120
 _BATCH = 5_000
 _ENVIRONMENT = {"ANONYMIZED_TELEMETRY": "False", "MEM0_TELEMETRY": "False", "HF_HUB_OFFLINE": "1"}
 
 
 class Rows:
-    """Facts and their vectors, of an index.
-
-    Args:
-        table: rows of the index.
-    """
+    """Facts and their vectors, from rows of an index."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -80,10 +75,10 @@ class Rows:
 
 
 class Store(Protocol):
-    """What is measured."""
+    """A store to measure."""
 
     def add(self, rows: Rows) -> float:
-        """Take rows; return the seconds."""
+        """Add rows. Return the seconds."""
 
     def search(self, text: str) -> Sequence[str]:
         """Return the texts of ten hits."""
@@ -187,7 +182,7 @@ class Chroma:
 
 
 class Mem0:
-    """Its memory class, with vectors given instead of asked for."""
+    """mem0's memory class with precomputed vectors."""
 
     def __init__(self, folder: Path) -> None:
         os.environ["MEM0_DIR"] = str(folder / "settings")
@@ -206,7 +201,7 @@ class Mem0:
         self._memory.embedding_model = _Given({})
 
     def add(self, rows: Rows) -> float:
-        """Add one by one while there is time, then in batches; return the seconds that adding all would take."""
+        """Add one by one within the time limit, then in batches. Return the extrapolated seconds for all rows."""
         self._memory.embedding_model = _Given(dict(zip(rows.texts, rows.vectors.tolist(), strict=True)))
         started, added = time.perf_counter(), 0
         while added < len(rows) and time.perf_counter() - started < _ADDING:
@@ -243,7 +238,7 @@ class Mem0:
 
 
 class _Given:
-    """An embedder for mem0: vectors of texts that are known, and made ones of others."""
+    """An embedder for mem0: precomputed vectors of known texts, computed ones of others."""
 
     def __init__(self, known: dict[str, list[float]]) -> None:
         self._known = known

@@ -1,8 +1,8 @@
-"""What retention costs: two years of lake, the first night of a plan and the night after.
+"""The cost of retention: two years of memory, the first day of a plan and the day after.
 
-Lakes are written as rows (:mod:`benchmarks.lakes`), 1,000 agents without a vector index, whose making would take much
-longer, and 100 with one; then the free plan is set. ``--quick``: 100 and 20 agents, 26 weeks.
-Commits are versions of the Delta tables; bytes are those of all files below the root.
+Lakes are written as rows (:mod:`benchmarks.lakes`): 1,000 agents without a vector index, which would take much longer
+to build, and 100 with one. Then the free plan is set. ``--quick``: 100 and 20 agents, 26 weeks. Commits are versions of
+the Delta tables; bytes are those of all files below the root.
 """
 
 from __future__ import annotations

@@ -1,21 +1,20 @@
-"""How well memory is searched on labelled sets, beside plain baselines on the same messages.
+"""Retrieval quality on labelled sets, against simple baselines on the same messages.
 
-The sets are no part of the project. Each is named on the command line, with its files: LoCoMo's (``.json``), or those
-of ``memory-pipeline eval jsonl`` (``.jsonl``)::
+The sets are not part of the project. Pass the files of each: LoCoMo's (``.json``), or those of
+``memory-pipeline eval jsonl`` (``.jsonl``)::
 
     python -m benchmarks retrieval --sets locomo=conv-26.json,conv-30.json beam=beam.jsonl
 
-Each set goes through the whole pipeline into a lake of its own; each question is asked through the reader. The
-baselines rank whole messages, with their speakers, by
+Each set goes through the whole pipeline into a separate lake, and each question through the reader. The baselines rank
+whole messages, with their speakers, by
 
 - *BM25*: words in lower case, k1 1.2 and b 0.75;
 - *TF-IDF*: cosine of character 3- to 5-grams of words with their boundaries;
 - *RRF*: reciprocal rank fusion of both (Cormack et al. 2009, k 60).
 
-A share of questions is given with its standard error. ``--config`` names a workspaces.yaml, for another embedder.
-``--fit`` fits the weights of the ranking to all sets but one, for each set in turn: a softmax regression over the
-signals of the first 100 hits. It prints what these weights give on the set that was left out, and the weights of all
-sets.
+Shares of questions have a standard error. ``--config`` names a workspaces.yaml, for another embedder. ``--fit`` fits
+the weights of the ranking to all sets but one, for each set in turn: a softmax regression over the signals of the first
+100 hits. It prints the result on the set that was left out, and the weights fitted to all sets.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ _K1, _B = 1.2, 0.75
 _FUSION: Final = 60
 _WORD: Final = re.compile(r"\w+")
 _GRAMS: Final = (3, 4, 5)
-#: Hits whose signals the weights are fitted to, steps of the fit, and how much weights near the old ones are preferred.
+#: The fit: number of hits per question, steps, and the penalty for distance from the old weights.
 _FITTED, _STEPS, _PULL = 100, 400, 1e-3
 
 
 class Asked(NamedTuple):
-    """What became of a question: whether any evidence is in the first ten messages, and in the budget of tokens."""
+    """The result of a question: whether any evidence is in the first ten messages, and within the token budget."""
 
     category: str
     in_ten: bool
@@ -71,11 +70,7 @@ class Asked(NamedTuple):
 
 
 class Baselines:
-    """Ranks the messages of one agent without any memory.
-
-    Args:
-        messages: of one agent.
-    """
+    """Ranks the messages of one agent without memory."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.ids = [message.id for message in messages]
@@ -95,7 +90,7 @@ class Baselines:
         self._rarity = rarity
 
     def ranked(self, question: str) -> Mapping[str, NDArray[np.intp]]:
-        """Return the places of all messages, best first, by each baseline."""
+        """Return the indices of all messages, best first, by baseline."""
         bm25, tfidf = np.zeros(len(self.ids)), np.zeros(len(self.ids))
         for word in dict.fromkeys(_WORD.findall(question.lower())):
             places, values = self._words.get(word, _NONE)
@@ -108,7 +103,7 @@ class Baselines:
         return {"BM25": by_words, "TF-IDF": by_grams, "RRF of both": np.argsort(-fused, kind="stable")}
 
     def asked(self, judged: JudgedQuestion, order: NDArray[np.intp]) -> Asked:
-        """Return what a ranking gives for a question."""
+        """Return the result of a ranking for a question."""
         in_budget, left = set[str](), _TOKENS
         for place in order:
             left -= self.tokens[place]
@@ -243,7 +238,7 @@ def _share(hits: Iterable[bool]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Signals:
-    """The signals of the first hits of a question, shape (signals, hits), and which of the hits are evidence."""
+    """The signals of the first hits of a question, shape (signals, hits), and a mask of the hits that are evidence."""
 
     values: NDArray[np.float64]
     is_evidence: NDArray[np.bool_]
@@ -253,7 +248,7 @@ _NAMES: Final = [field.name for field in fields(Weights) if field.name != "repea
 
 
 def _signals(labels: LabelledSet, settings: Settings) -> Iterable[_Signals]:
-    """Yield the signals of questions of which any evidence is among the first hits."""
+    """Yield the signals of questions with evidence among the first hits."""
     embedder = reading_embedder(Lake(settings.root, settings.timezone).configuration(), _now)
     weights = weights_for(embedder.name)
     factors = np.array([getattr(weights, name) for name in _NAMES])
@@ -298,7 +293,7 @@ def _is_hit(one: _Signals, weights: NDArray[np.float64]) -> bool:
 
 
 def _fit(sets: Sequence[Sequence[_Signals]]) -> NDArray[np.float64]:
-    """Return the weights that make evidence likely among the hits; each set counts alike."""
+    """Return the weights with the highest likelihood of evidence among the hits. Each set counts equally."""
     found = [(one, 1 / len(each)) for each in sets for one in each if one.is_evidence.any()]
     spread = np.sqrt(np.mean([one.values.var(axis=1) for one, _ in found], axis=0)) + 1e-6
     scaled = [(one.values / spread[:, None], one.is_evidence, share) for one, share in found]

@@ -1,20 +1,19 @@
-"""What one hourly run costs with 1, 100, 1,000 and 10,000 agents, and what a million would need.
+"""The cost of an hourly run with 1, 100, 1,000 and 10,000 agents, extrapolated to a million.
 
-Four runs are measured for each number of agents, each in a process of its own, whose peak of memory is its own:
+Four runs are measured for each number of agents, each in a separate process with its own peak memory:
 
-- *all speak*: every agent says three messages in an hour, in a lake in which nobody has spoken before;
-- *again*: the same hour made once more, which has nothing to write;
-- *one speaks*: the lake now knows all of them, and in the next hour one of them speaks;
+- *all speak*: every agent has three messages in an hour, in an empty lake;
+- *again*: the same hour recomputed, with nothing to write;
+- *one speaks*: the next hour of this lake, in which one agent speaks;
 - *the day*: the summaries of that day, of all agents.
 
-Seconds of the processor do not depend on what else the machine does; wall time does. Commits are versions of the Delta
-tables and of the index tables. On a folder, objects are files that were not there before. On S3 a proxy counts requests
-between the process and the server, which is moto's: it keeps a bucket in memory and answers in some milliseconds, so
-wall time there says little.
+CPU time does not depend on other work on the machine; wall time does. Commits are versions of the Delta tables and of
+the index tables. In a folder, objects are new files. On S3 a proxy counts requests between the process and moto's
+server, which keeps a bucket in memory and answers within milliseconds, so wall time there says little.
 
-Each quantity is fitted: as ``a + b × agents`` by least squares of the relative error, so that small lakes count as much
-as large ones, and as a power of the agents between the last two numbers of them. From the line follows what a million
-agents would need. Money is requests times a price, which is an argument: prices are the store's to say.
+Each quantity is fitted as ``a + b × agents`` by least squares of the relative error, so that small lakes count as much
+as large ones, and as a power of the agents between the two largest numbers. The line gives the figures for a million
+agents. Money is requests times a price per request, an argument.
 
     python -m benchmarks scale                          # a folder up to 10,000 agents, S3 up to 300
     python -m benchmarks.scale --agents 1 10 100 --s3-agents 1 10 --put-price 0.005 --get-price 0.0004 --json
@@ -59,7 +58,7 @@ _FIRST, _SECOND = START + timedelta(hours=9), START + timedelta(hours=10)
 _NOW = START + timedelta(days=30)
 _MILLION = 1_000_000
 _RUNS = ("all speak", "again", "one speaks", "the day")
-#: Columns that are fitted.
+#: Fitted columns.
 _FITTED = ("cpu s", "peak MB", "commits", "index commits", "objects", "MB written", "requests")
 
 Measured = dict[str, "Cell"]
@@ -171,7 +170,7 @@ def _child(root: str, name: str) -> Measured:
 
 
 def _measure(root: str, name: str) -> Measured:
-    """Make what a run makes; in a process that does nothing else."""
+    """Compute one run, in a process that does nothing else."""
     from memory_pipeline.models.factory import default_models
     from memory_pipeline.steps.materialize import materialize
 
@@ -232,7 +231,7 @@ def _tables(where: str, found: dict[int, dict[str, Measured]]) -> Iterator[Table
 
 
 def _fit(agents: list[int], column: str, values: list[float]) -> dict[str, Cell]:
-    """Fit a line to what was measured."""
+    """Fit a line to the measurements."""
     fixed, each = line(agents, values)
     residuals = [
         abs(fixed + each * number - value) / max(value, 1e-9) for number, value in zip(agents, values, strict=True)
@@ -248,7 +247,7 @@ def _fit(agents: list[int], column: str, values: list[float]) -> dict[str, Cell]
 
 
 def line(agents: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
-    """Return the line through what was measured whose relative errors have the least squares: a and b."""
+    """Return a and b of the line with the least squared relative errors."""
     numbers, found = np.asarray(agents, float), np.asarray(values, float)
     weights = 1 / np.maximum(found, 1e-9)
     matrix = np.stack([weights, numbers * weights], axis=1)
@@ -257,13 +256,13 @@ def line(agents: Sequence[int], values: Sequence[float]) -> tuple[float, float]:
 
 
 def exponent(agents: Sequence[int], values: Sequence[float]) -> float:
-    """Return the power of the agents with which something grows between two numbers of them: 1 is with the work."""
+    """Return the exponent of growth between two numbers of agents. 1 is linear."""
     (few, many), (less, more) = agents, values
     return math.log(max(more, 1e-9) / max(less, 1e-9)) / math.log(many / few)
 
 
 def _money(found: dict[int, dict[str, Measured]], put_price: float, get_price: float) -> Table:
-    """Return what the requests of a run cost, and those of a million agents."""
+    """Return the price of a run's requests, and of those of a million agents."""
     rows: list[dict[str, Cell]] = []
     for name in _RUNS:
         costs = []
@@ -278,7 +277,7 @@ def _money(found: dict[int, dict[str, Measured]], put_price: float, get_price: f
 
 
 def main() -> None:
-    """Measure with numbers of agents and prices of one's own."""
+    """Measure with the given numbers of agents and prices."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="What an hourly run costs.")
     parser.add_argument("--agents", nargs="*", type=int, default=[], metavar="N", help="agents on a folder")
     parser.add_argument("--s3-agents", nargs="*", type=int, metavar="N", help="agents on S3; none: no S3")

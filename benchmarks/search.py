@@ -1,35 +1,35 @@
-"""How long a search takes as one agent's memory grows, how much of the exact ranking it finds, and what it holds.
+"""Latency, recall and memory of searches as one agent's memory grows.
 
 One agent's memory grows to about 1,000, 6,000, 100,000 and 1,000,000 facts (``--quick``: to 100,000) in less than a
-year, 56 messages an hour. Messages, facts, ids and words are those of the real extractor; they are put straight into
-the ``messages`` table and the index, in large batches, without journal, facts table, ledger and summaries, because the
-whole pipeline would take much longer for a million (``ingest`` and ``backfill`` measure it). Vectors are a stand-in for
-those of a trained model (:class:`StandIn`): dense, and with the full weight in ranking.
+year, 56 messages an hour. Messages, facts, ids and words come from the real extractor. They are written directly to the
+``messages`` table and the index, in large batches, without journal, facts table, ledger and summaries, because the
+whole pipeline would take much longer for a million (see ``ingest`` and ``backfill``). Vectors stand in for those of a
+trained model (:class:`StandIn`): dense, and with full weight in ranking.
 
-At each size, in one process and warm, the ways taking turns query by query so that a busy machine slows them alike:
+At each size the queries alternate between the ways, in one warm process, so that a busy machine slows them equally:
 
-- ``search_memory(query_text=…)``, ten results of the last year: the query's vector, the journal's tail, filters and
-  ranking;
-- the same within the last 7 days, and ``search_memory()`` without a text: the newest first;
-- NumPy: the query's vector, all cosines, the ten highest; and once more with the vector at hand. It filters nothing,
-  reads no words and returns numbers of rows: what vectors alone cost at least.
+- ``search_memory(query_text=…)``, ten results of the last year: the query's vector, pending journal entries, filters
+  and ranking;
+- the same within the last 7 days, and ``search_memory()`` without a text: newest first;
+- NumPy: the query's vector, all cosines, the ten highest; and once more with a given vector. It filters nothing, reads
+  no words and returns row numbers: a lower bound for vector search.
 
-*Held* is a reader that may hold the whole table, *default* one that is opened without saying so: a table of more than
-:data:`DEFAULT_ROWS` rows is then searched on disk, through LanceDB, with the approximate index that it has.
+*Held* is a reader that may hold the whole table in memory, *default* one with default settings: it searches a table of
+more than :data:`DEFAULT_ROWS` rows on disk, through LanceDB and its approximate index.
 
-Recall is against an exact run of the same ranking: no sketches, vectors of full precision, and all signals of every
-row instead of some candidates' (three constants are set for that reader alone; no code is changed). ``recall@10``
-counts the ids of the exact ten that are found. ``of equal score`` counts hits that score no less than the exact tenth,
-to 0.001: generated sentences often say the same, and which of equals is the tenth is a matter of the last bit. It means
-nothing for the table on disk, where scores are relative to the rows that were found.
+Recall is against an exact run of the same ranking: no sketches, full-precision vectors, and all signals of every row
+instead of candidates only (three constants are set for that reader; no code is changed). ``recall@10`` counts the ids
+of the exact ten that are found. ``of equal score`` counts hits that score no less than the exact tenth, to 0.001,
+because generated sentences often tie and the last bit decides which is the tenth. It means nothing for the table on
+disk, where scores are relative to the found rows.
 
-The million needs about 14 GB of memory and 20 GB of disk for the time being.
+The million needs about 14 GB of memory and 20 GB of disk.
 
-A new process imports everything, then opens a reader and searches (``open, first search``), the files being in the
-system's cache; after 50 searches it tells what memory it holds, and how much of it came with the imports.
+A new process imports everything, then opens a reader and searches (``open, first search``) with cached files. After 50
+searches it reports its memory, and the imports' part of it.
 
-``written, found``: ``MemoryWriter.write`` and the next search together, with no pipeline in between. ``after indexing``
-is the first search after an hour of 56 messages was indexed: the table that is held has changed.
+``written, found`` is ``MemoryWriter.write`` and the next search together, without a pipeline run. ``after indexing`` is
+the first search after an hour of 56 messages was indexed, which changes the table in memory.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ SCOPE = Scope(WORKSPACE, AGENT)
 RESULTS = 10
 _SIZES = (1_000, 6_000, 100_000, 1_000_000)
 _AN_HOUR, _FACTS_A_MESSAGE = 56, 2.22
-#: Messages that are put into the index at once.
+#: Messages per write to the index.
 _BATCH = 20_000
 _WARM_UP, _SEARCHES, _WRITES, _PROCESSES = 5, 60, 10, 3
 _SEARCHES_OF_A_PROCESS = 50
-#: Beyond so many rows, exact searches and new processes take seconds each: there are fewer of them.
+#: Above this number of rows, exact searches and new processes take seconds each, so fewer are run.
 _MANY = 500_000
 _EXACT, _EXACT_OF_MANY = 60, 20
 _SAME_SCORE = 0.001
@@ -91,10 +91,10 @@ _NEVER = sys.maxsize
 
 
 class StandIn:
-    """Dense vectors, near each other where texts share words or parts of words; for want of a trained model.
+    """Dense vectors in place of a trained model's. Texts that share words or parts of words are close.
 
-    The project's hashed features, 1,024 of them, are turned onto 384 numbers by a fixed random projection, which nearly
-    keeps angles (Johnson & Lindenstrauss, 1984). No number is zero. Meaning is not in them.
+    A fixed random projection maps the project's 1,024 hashed features to 384 numbers and nearly keeps angles (Johnson &
+    Lindenstrauss, 1984). No number is zero. The vectors carry no meaning.
     """
 
     name = "benchmark-stand-in-1"
@@ -113,11 +113,7 @@ class StandIn:
 
 
 class Growing:
-    """A lake in which one agent's memory grows, without a pipeline.
-
-    Args:
-        folder: where.
-    """
+    """A lake in which one agent's memory grows without a pipeline."""
 
     def __init__(self, folder: Path) -> None:
         self.uri = str(folder)
@@ -131,16 +127,16 @@ class Growing:
 
     @property
     def now(self) -> datetime:
-        """When the last hour that is remembered ended."""
+        """The end of the last hour in memory."""
         return START + timedelta(hours=self.hours)
 
     @property
     def facts(self) -> int:
-        """How many facts are in the index."""
+        """The number of facts in the index."""
         return self.lake.index.count(SCOPE, Grain.WORKING)
 
     def grow(self, facts: int) -> None:
-        """Add hours until there are about so many facts."""
+        """Add hours up to about the given number of facts."""
         started = time.perf_counter()
         while (missing := facts - self.facts) > 0.02 * facts:
             self.add_hours(max(1, round(min(missing / _FACTS_A_MESSAGE, _BATCH) / _AN_HOUR)))
@@ -170,7 +166,7 @@ class Growing:
         self.lake.index.replace(Grain.WORKING, periods, {SCOPE: facts_to_index(rows, self.embedder.dimension)})
 
     def reader(self, resident_rows: int = DEFAULT_ROWS) -> MemoryReader:
-        """Open a reader that may hold so many rows."""
+        """Open a reader that may hold the given number of rows in memory."""
         return open_reader(self.uri, resident_rows)
 
 
@@ -195,7 +191,7 @@ def nearest(rows: NDArray[np.float32], vector: NDArray[np.float32]) -> NDArray[n
 
 
 def in_turns(ways: Mapping[str, Callable[[int], object]], count: int) -> dict[str, list[float]]:
-    """Return milliseconds of `count` calls of each way, after a few that do not count."""
+    """Return the milliseconds of `count` calls of each way, after a warm-up."""
     taken: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(-_WARM_UP, count):
         for way, action in ways.items():
@@ -310,7 +306,7 @@ def _cold(grown: Growing, way: str, resident_rows: int) -> dict[str, Cell]:
 
 
 def _child(uri: str, resident_rows: str, now: str) -> None:
-    """Open a reader in this process, which has imported everything, search, and tell time and memory as JSON."""
+    """Open a reader in this process, search, and print time and memory as JSON."""
     asked, at = queries(_SEARCHES_OF_A_PROCESS), datetime.fromisoformat(now)
     imported, _ = memory()
     started = time.perf_counter()

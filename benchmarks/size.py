@@ -1,15 +1,15 @@
-"""How many bytes a fact takes on disk, in the tables and in the index, beside the bytes of its text and vector.
+"""Bytes of a fact on disk, in the tables and in the index, against the bytes of its text and vector.
 
-Two lakes, because a file has a price of its own: a dense one (4 agents speak in each of 48 hours, 40 messages an
-hour) and a sparse one (20 agents, three hours a week, two or three messages each time, for 13 weeks), made with
-:func:`memory_pipeline.defs.in_process.run_all` up to their quarter; ``--quick``: half the hours and weeks.
+Two lakes, because each file has overhead: a dense one (4 agents speak in each of 48 hours, 40 messages an hour) and a
+sparse one (20 agents, three hours a week, two or three messages each time, for 13 weeks), computed by
+:func:`memory_pipeline.defs.in_process.run_all` up to the quarter; ``--quick``: half the hours and weeks.
 
 - raw: the UTF-8 bytes of the facts' texts plus 4 bytes for each number of their vectors;
-- live: of a table, the files of its newest version; of the index, a copy of it that LanceDB has optimized and rid of
-  all old versions (its full text index then covers all rows, so it may be larger than the index that lies there);
-- all: every file, with superseded versions and logs, as it lies there when the run ends.
+- live: for tables, the files of the newest version; for the index, a copy that LanceDB has optimized and stripped of
+  old versions (its full-text index then covers all rows, so it may be larger than the index in the lake);
+- all: every file at the end of the run, including superseded versions and logs.
 
-All summaries and the ledger are counted too, and shared out among the facts.
+Summaries and the ledger are included, divided by the number of facts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What of the past survives a week, a month, a quarter and a year, beside three plain ways of shortening it.
+"""The share of known answers that summaries of each grain keep, against three simple summarizers.
 
-Facts are made once. Then every day, week, month, quarter and year is summarized by each of four ways in turn, each
-coarser summary from the finer ones of the same way, all within the product's budgets
+Facts are extracted once. Then each of four summarizers summarizes every day, week, month, quarter and year, each
+coarser summary from its own finer ones, within the product's budgets
 (:data:`~memory_pipeline.models.deterministic.summarization.DEFAULT_BUDGETS`):
 
 - extractive: the product's deterministic summarizer;
@@ -9,12 +9,12 @@ coarser summary from the finer ones of the same way, all within the product's bu
 - longest: the longest sentences;
 - central: those nearest to all others (mean cosine), as in centroid summaries (Radev et al., 2004).
 
-The plain ways take whole sentences in their order as long as they fit. What is looked for are the answers of labelled
-files, with ``--locomo FILE…`` (LoCoMo's format; none are shipped); adversarial questions have none. Without files it
-is the sample history, and in place of answers every number, date and name in its facts, each once: that shows how much
-detail goes, not whether it is what somebody will ask for.
+The simple summarizers take whole sentences in their order as long as they fit. The answers come from labelled files:
+``--locomo FILE…`` (LoCoMo's format; none are shipped); adversarial questions have no answer. Without files, the sample
+history is used, with every number, date and name in its facts in place of answers. That shows the loss of detail, not
+of useful answers.
 
-:mod:`memory_pipeline.evaluation.survival` says how answers are looked for.
+:mod:`memory_pipeline.evaluation.survival` defines how answers are searched.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NUMBER = re.compile(r"\b[0-9]+(?:[.,:][0-9]+)*\b")
 
 
 def run(folder: Path, *, quick: bool, files: Sequence[Path] = ()) -> list[Table]:
-    """Measure, with a lake below `folder`; `files` are in LoCoMo's format. It is never more than a minute."""
+    """Measure, with a lake below `folder`; `files` are in LoCoMo's format. Takes at most a minute."""
     del quick
     lake = Lake(str(folder / "lake"))
     answers = _labelled(lake, files) if files else {}
@@ -90,7 +90,7 @@ def run(folder: Path, *, quick: bool, files: Sequence[Path] = ()) -> list[Table]
 
 
 def _labelled(lake: Lake, files: Sequence[Path]) -> dict[Scope, list[str]]:
-    """Write the conversations of labelled files to the journal; return their answers."""
+    """Write the conversations of labelled files to the journal. Return their answers."""
     labels = read_locomo_set(files)
     lake.ensure()
     lake.journal.append(list(labels.messages.values()))
@@ -112,7 +112,7 @@ def _details(lake: Lake) -> dict[Scope, list[str]]:
 
 
 def _summarize(lake: Lake, summarizer: Summarizer, embedder: Embedder) -> None:
-    """Summarize all that there is; summaries of another way are replaced."""
+    """Summarize everything, replacing another summarizer's summaries."""
     hours = [Period.parse(Grain.WORKING, key) for key in lake.tables.keys(FACTS)]
     for grain in SUMMARY_GRAINS:
         periods = {lake.calendar.ancestor(hour, grain) for hour in hours}
@@ -121,10 +121,10 @@ def _summarize(lake: Lake, summarizer: Summarizer, embedder: Embedder) -> None:
 
 @dataclass(frozen=True)
 class _InOrder:
-    """Takes texts in an order as long as they fit; a :class:`memory_pipeline.domain.summaries.Summarizer`.
+    """A :class:`memory_pipeline.domain.summaries.Summarizer` that takes texts in the order of `order` while they fit.
 
     Attributes:
-        order: returns the places of texts, in the order in which they are taken.
+        order: returns the indices of texts in the order to take them.
     """
 
     name: str
@@ -136,7 +136,7 @@ class _InOrder:
         return self.name
 
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
-        """Return what remains of each of `assignments`."""
+        """Return the summary of each of `assignments`."""
         return [self._condense(assignment) for assignment in assignments]
 
     def _condense(self, assignment: Assignment) -> Condensation:
@@ -171,6 +171,6 @@ def _longest_first(texts: Sequence[str]) -> Sequence[int]:
 
 def _central_first(embedder: Embedder, texts: Sequence[str]) -> Sequence[int]:
     vectors = embedder.embed(texts).astype(np.float64)
-    # The sum of the cosines to all texts, by way of the sum of the vectors.
+    # The sum of the cosines to all texts is the dot product with the sum of the vectors.
     centrality = np.round(vectors @ vectors.sum(axis=0), 4)
     return [int(place) for place in np.argsort(-centrality, kind="stable")]

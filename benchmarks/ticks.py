@@ -1,15 +1,14 @@
-"""What a look of the two sensors costs, on a lake that has been kept for two years.
+"""The cost of a tick of the two sensors with a ledger of two years.
 
-The ledger holds every hour of two years (``--quick``: three months) in its three hourly assets, and the summaries of
-all grains, all level. The journal holds 1,000 pending files (``--quick``: 100) in as many hours, of 100 agents. No
-memory is made: the sensors read the ledger and the journal's listing and nothing else. Ticks go through Dagster's own
-evaluation with an ephemeral instance; the daemon adds its calls between processes. *processor* is the time that the
-process worked, which other work on the machine does not lengthen much.
+The ledger has every hour of two years (``--quick``: three months) in its three hourly assets, and the summaries of all
+grains, all in sync. The journal has 1,000 pending files (``--quick``: 100) in as many hours, of 100 agents. There are
+no memory rows: sensors only read the ledger and the journal's listing. Ticks use Dagster's evaluation with an ephemeral
+instance; the daemon adds calls between processes. *processor* is the CPU time of the process.
 
-- *first*: nothing is remembered of earlier looks, and the process has read nothing yet.
-- *changed*: an entry of the ledger has changed since the last look.
-- *unchanged*: nothing has.
-- *everything is late*: the hours have all changed, so every day is stale.
+- *first*: no cursor, and the process has read nothing yet.
+- *changed*: an entry of the ledger has changed since the last tick.
+- *unchanged*: nothing has changed.
+- *everything is late*: all hours have changed, so every day is stale.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class _Sensors:
         self._definitions = build_definitions(settings, default_models(), lambda: now)
 
     def measured(self, sensor: str, what: str, *, anew: bool = False, looks: int = _LOOKS) -> dict[str, Cell]:
-        """Return the milliseconds of some looks, and what the last asked for."""
+        """Return the milliseconds of some ticks, and the requests of the last one."""
         times, busy = [], []
         for _ in range(looks):
             if anew:
@@ -108,7 +107,7 @@ class _Sensors:
 
 
 def _entries(lake: Lake, hours: list[Period], mark: str) -> Iterator[LedgerEntry]:
-    """Yield the entries of hours and of all that is made from them, each level with what is below it."""
+    """Yield the entries of hours and of all derived periods, each in sync with its sources."""
     yield from _hour_entries(hours, mark)
     outputs = {hour: digest(hour.key, mark) for hour in hours}
     for grain in list(Grain)[1:]:
@@ -132,7 +131,7 @@ def _hour_entries(hours: list[Period], mark: str) -> Iterator[LedgerEntry]:
 
 
 def _write(lake: Lake, files: int, now: datetime) -> None:
-    """Write files into the journal, each of another hour; every tenth of an old one."""
+    """Write files to the journal, each with a different hour; every tenth hour is old."""
     admission = Admission(START.date(), now, lake.calendar)
     for number in range(files):
         at = START + timedelta(hours=7 * number, minutes=5) if number % 10 == 0 else now - timedelta(hours=number + 1)
@@ -147,7 +146,7 @@ def _write(lake: Lake, files: int, now: datetime) -> None:
 
 
 def _merged(rows: list[dict[str, Cell]]) -> list[dict[str, Cell]]:
-    """Return one row for each sensor and kind of look, with the median and the longest of all."""
+    """Return one row per sensor and kind of tick, with the median and the maximum."""
     groups: dict[tuple[Cell, Cell], list[dict[str, Cell]]] = {}
     for row in rows:
         groups.setdefault((row["sensor"], row["look"]), []).append(row)

@@ -1,18 +1,17 @@
-"""What durable memories cost: nights of many agents, and one agent with 10,000 memories: its nights, landing, recall.
+"""The cost of durable memories: consolidation of many agents, and consolidation, ingestion and recall of a large agent.
 
-Memories are sentences that are made up (:mod:`benchmarks.generator`), each with an hour of its own; their events are
-written as rows, and folded, kept, landed and recalled by the functions that the pipeline and readers call.
+Memories are generated sentences (:mod:`benchmarks.generator`), each in a different hour. Their events are written as
+rows, then folded, consolidated, ingested and recalled by the functions of the pipeline and the readers.
 
-*Nights* are of 1,000 agents with 100 memories each (``--quick``: 100 agents): the first one, which looks at everything
-and fills the hot indexes; the one after it, which looks at what the first one did; one in which nothing changed; one
-for which an agent in a hundred has learnt one thing more, and the one after that. Commits are versions of the Delta
-tables; CPU is the processor's time, which other work on the machine does not lengthen.
+*Nights* are days of consolidation for 1,000 agents with 100 memories each (``--quick``: 100 agents): the first one,
+which processes everything and fills the hot indexes; the one after it, which processes the changes of the first; one
+without changes; one with a new memory for one agent in a hundred, and the one after that. Commits are versions of the
+Delta tables; CPU is processor time, which other work on the machine does not affect.
 
-*One agent* has 100, 1,000 and 10,000 memories: all of them folded; the first night; a night after one more; landing one
-event, which writes the agent's partitions anew. *Recall* is of these agents, warm, 60 questions: ``recall`` looks
-through durable memories, and through what was said and the graph, which are empty here; ``memories.search`` through the
-memories alone.
-Questions take turns with NumPy's, which has all vectors in memory, ranks by them alone, and fetches no text.
+*One agent* has 100, 1,000 and 10,000 memories: folding all; the first day; a day after one new memory; ingesting one
+event, which rewrites the agent's partitions. *Recall* uses these agents, warm, with 60 queries: ``recall`` searches
+durable memories, conversations and the graph (the latter two are empty here); ``memories.search`` only searches
+memories. Queries alternate with NumPy, which has all vectors in memory, ranks by them alone, and fetches no text.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ _AGENTS, _EACH = 1_000, 100
 _SIZES = (100, 1_000, 10_000)
 _QUESTIONS = 60
 _KINDS = (MemoryKind.FACT, MemoryKind.OBSERVATION, MemoryKind.DECISION, MemoryKind.PROCEDURE, MemoryKind.PREFERENCE)
-#: The day whose night is the first: all that is there at the beginning was said before it ended.
+#: The first consolidated day. All initial memories are from before its end.
 _FIRST = Period(Grain.DAILY, "2024-02-19")
 
 
 def run(folder: Path, *, quick: bool = False) -> list[Table]:
-    """Measure nights of many agents, and one agent of each size."""
+    """Measure the consolidation of many agents, and one agent of each size."""
     models = default_models("UTC")
     nights = Table("Upkeep: nights of many agents", "seconds; agents that were looked at; events; table commits")
     nights.rows += _nights(Lake(str(folder / "many")), models, _AGENTS // 10 if quick else _AGENTS)
@@ -130,7 +129,7 @@ def _one(lake: Lake, models: Models, size: int) -> dict[str, Cell]:
 
 
 def _begin(lake: Lake, models: Models, scopes: Sequence[Scope], each: int) -> None:
-    """Write what agents remember before the first night, and fold it."""
+    """Write and fold the memories before the first consolidation."""
     events = [event for scope in scopes for event in _events(scope, each, _FIRST)]
     lake.tables.replace(MEMORY_EVENTS, [owner_of(scope) for scope in scopes], events_to_rows(events, are_edits=True))
     refold_memories(lake, models.embedder, scopes)

@@ -1,4 +1,4 @@
-"""Builds conversations, makes lakes from them, and says what a lake holds."""
+"""Build conversations and lakes, and read the contents of a lake."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
 
 START = date(2024, 1, 1)
-#: Long after everything that tests write has closed.
+#: After the end of all periods that tests write to.
 NOW = datetime(2026, 1, 12, 9, tzinfo=UTC)
 ACME = Scope("acme", "support")
-#: Starts processes as forks of one that has imported the product. To import it takes seconds.
+#: Forks processes from one that has imported the product, because importing it takes seconds.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     ["memory_pipeline.defs.in_process", "memory_pipeline_tests.concurrency.rivals", "memory_pipeline.reader"]
@@ -37,7 +37,7 @@ def conversation(
     name: str | None = "Anna",
     role: str = "user",
 ) -> dict[str, Any]:
-    """Return a conversation of one speaker: a message a minute from `at` (UTC) on, with ids m1, m2, …."""
+    """Return a conversation of one speaker: one message per minute from `at` (UTC), with ids m1, m2, …."""
     start = datetime.fromisoformat(at).replace(tzinfo=UTC)
     return {
         "workspace_id": scope.workspace_id,
@@ -66,7 +66,7 @@ def write(lake: Lake, *conversations: dict[str, Any], now: datetime = NOW) -> No
 
 
 def run(lake: Lake, models: Models, now: datetime = NOW) -> dict[Grain, list[Period]]:
-    """Make everything that is pending, without Dagster; return the periods asked for."""
+    """Compute all pending periods without Dagster. Return them by grain."""
     done = {}
     for grain in Grain:
         done[grain] = grain_status(lake, grain, START, now).pending
@@ -79,7 +79,7 @@ def hours(*keys: str) -> list[Period]:
 
 
 def table_rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
-    """Return all rows of all tables, in one order."""
+    """Return all rows of all tables in a stable order."""
     return {
         name: sorted(lake.tables.read(spec).to_pylist(), key=lambda row: [str(row[column]) for column in _order(name)])
         for name, spec in TABLES.items()
@@ -92,7 +92,7 @@ def _order(name: str) -> tuple[str, ...]:
 
 
 def index_rows(lake: Lake, scopes: Sequence[Scope]) -> dict[tuple[Scope, Grain], list[dict[str, Any]]]:
-    """Return all rows of the agents' index tables, in one order."""
+    """Return all rows of the agents' index tables in a stable order."""
     return {
         (scope, grain): sorted(lake.index.scan(scope, grain).to_pylist(), key=lambda row: str(row["id"]))
         for scope in scopes
@@ -101,5 +101,5 @@ def index_rows(lake: Lake, scopes: Sequence[Scope]) -> dict[tuple[Scope, Grain],
 
 
 def versions(lake: Lake) -> dict[str, int]:
-    """Return the tables' versions."""
+    """Return the version of each table."""
     return {name: lake.tables.version(spec) for name, spec in TABLES.items()}

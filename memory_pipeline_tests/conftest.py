@@ -1,4 +1,4 @@
-"""Fixtures that many tests share. What builds conversations and looks into lakes is in `building.py`."""
+"""Fixtures that many tests share. Functions that build and read lakes are in `building.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     #: Returns a folder of a name; one of the workers calls the function to fill it.
     SharedFolder = Callable[[str, Callable[[Path], object]], Path]
 
-#: Modules that wait for processes of their own, longest first. They start first, as a last one would run alone.
+#: Modules that wait for other processes, longest first. They start first, so that none of them runs alone at the end.
 PATIENT = (
     "ui/test_ui.py",
     "defs/test_daemon.py",
@@ -32,8 +32,8 @@ PATIENT = (
     "tools/test_mcp.py",
     "test_documentation.py",
 )
-#: Temporary files lie in memory where that many bytes are free: a lake is hundreds of small files, and to make and
-#: delete them on a disk takes a third of the processor's time.
+#: Temporary files are in memory if this many bytes are free. A lake has hundreds of small files, and creating and
+#: deleting them on a disk takes a third of the CPU time.
 _IN_MEMORY, _ROOM = Path("/dev/shm"), 4 * 2**30  # a folder of pytest's own is made there
 
 load_profile()
@@ -47,13 +47,13 @@ if (
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many processes `-n auto` starts: one more than there are cores, as some of the tests wait."""
+    """Return the number of processes of `-n auto`: one more than there are cores, because some tests wait."""
     return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Let no garbage be collected meanwhile: what is imported and found stays to the end."""
+    """Disable garbage collection during collection, because imports and tests stay until the end."""
     gc.disable()
     try:
         return (yield)
@@ -62,27 +62,27 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests that wait longest in front; the others keep their order."""
+    """Move the tests that wait longest to the front. The others keep their order."""
     ranks = {f"{__package__}/{name}": rank for rank, name in enumerate(PATIENT)}
     items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector off the imports and the 9,000 tests that it would go through again and again."""
+    """Freeze imports and the 9,000 tests, so that the garbage collector does not scan them repeatedly."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
-    """Let everything be freed: some libraries report what is left at the end as leaks."""
+    """Unfreeze all objects, because some libraries report objects that remain at exit as leaks."""
     gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> SharedFolder:
-    """Returns a folder that is filled once for all workers: a lake, say, which tests read, or copy to write to it.
+    """A function that returns a folder, filled once for all workers. Tests read it, or copy it to write.
 
-    It takes a name that no other folder has, and a function that fills the folder whose path it gets.
+    It takes a unique name, and a function that fills the folder at the given path.
     """
     own = tmp_path_factory.getbasetemp()
     folders = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
@@ -113,14 +113,14 @@ def lake(root: str) -> Lake:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
-    """A server that speaks S3, one for all tests of a process."""
+    """An S3 server, one for all tests of a process."""
     with S3Server() as server:
         yield server
 
 
 @pytest.fixture
 def s3_root(s3_server: S3Server) -> Iterator[str]:
-    """The address of a lake on S3 that does not exist yet; the process finds the server meanwhile."""
+    """The address of a lake on S3 that does not exist yet. The environment names the server during the test."""
     with s3_server.in_environment():
         yield s3_server.new_root()
 

@@ -1,4 +1,4 @@
-"""Damages files of lakes, as a full disk, a power cut or a careless hand does."""
+"""Damage files of lakes like a full disk, a power cut or an accident would."""
 
 from __future__ import annotations
 

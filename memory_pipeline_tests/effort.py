@@ -1,7 +1,7 @@
-"""How much a run of the tests looks at: the usual amount, or with `make test-thorough` far more.
+"""The effort of a test run: usual, or thorough with `make test-thorough`.
 
-The thorough run has large versions of tests, ten times as many examples, and new ones each time. The usual run has
-the same examples every time, so that a change fails for what it changed.
+The thorough run has large versions of tests and ten times as many examples, different ones each time. The usual run
+always has the same examples, so that only a code change can make it fail.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis import settings
 #: Whether this is the thorough run.
 IS_THOROUGH = os.environ.get("MEMORY_PIPELINE_THOROUGH") == "1"
 
-# No deadlines: a busy machine exceeds them, which says nothing about the code.
+# No deadlines: a busy machine exceeds them without a fault in the code.
 settings.register_profile("usual", max_examples=40, deadline=None, derandomize=True, database=None)
 settings.register_profile("thorough", max_examples=500, deadline=None)
 
@@ -24,5 +24,5 @@ def load_profile() -> None:
 
 
 def examples(usual: int) -> int:
-    """Return how many examples a property is tried with, where the usual run tries it with `usual`."""
+    """Return the number of examples for a property that has `usual` in the usual run."""
     return 10 * usual if IS_THOROUGH else usual

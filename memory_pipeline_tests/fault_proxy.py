@@ -1,4 +1,4 @@
-"""A proxy between a client and an object store that does what networks and stores do on bad days.
+"""A proxy between a client and an object store that injects faults of networks and stores.
 
 In a test::
 
@@ -7,15 +7,15 @@ In a test::
         ...
         assert proxy.counts["503"] == 2
 
-As a process of its own, which prints its address once it listens::
+As a separate process, which prints its address once it listens::
 
     python -m memory_pipeline_tests.fault_proxy --upstream http://127.0.0.1:5000 --fault 503,probability=0.02,times=none
 
-The proxy itself answers ``GET /__stats__`` with what it counted, and takes by ``POST /__control__``
-``{"faults": [{"kind": "reset", …}], "latency": 0.05, "seed": 1, "reset": true}``, each key of which may be left out.
+The proxy answers ``GET /__stats__`` with its counts. ``POST /__control__`` takes
+``{"faults": [{"kind": "reset", …}], "latency": 0.05, "seed": 1, "reset": true}``; all keys are optional.
 
-It speaks HTTP/1.1 over plain sockets and keeps connections open to both sides. What it passes on it leaves as it is,
-the Host header included, which the client signed. Each answer is read whole before it is passed on.
+It uses HTTP/1.1 over plain sockets and keeps connections to both sides open. Requests and answers pass unchanged,
+including the Host header, which the client signed. Each answer is read completely before it is passed on.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ _TICK = 0.02
 
 @dataclass
 class Fault:
-    """What is to be done to some requests.
+    """A fault to inject into some requests.
 
     Attributes:
         kind: ``500`` and ``503`` (SlowDown) answer as S3 does, without passing the request on; ``late`` passes it on,
-            waits until it is done, and answers 500 all the same; ``reset`` closes the connection before the request is
-            passed on; ``lost`` passes it on, waits until it is done, and closes the connection without an answer;
-            ``half`` announces the whole length of the answer, sends half of it and closes (half of the head, where
-            there is no body); ``slow`` waits `delay` seconds before passing it on; ``hang`` holds it without passing
-            it on, ``stall`` passes it on and holds the answer: both until `delay` seconds are over, the client has
-            gone or the fault is taken out, and then close the connection.
-        method: which requests, as one of `METHODS` or several joined by ``|``; empty for all.
-        match: a regular expression that is looked for in the path with its query; empty for all.
-        probability: of striking a request that it is meant for.
-        times: how many requests it strikes; None for no end.
-        after: how many requests that it is meant for are let through first.
-        delay: seconds; None for one second of ``slow``, and no end of ``hang`` and ``stall``.
-        seen: how many requests it was meant for, so far.
-        struck: how many it has struck.
+            waits until it is done, and then answers 500; ``reset`` closes the connection before the request is passed
+            on; ``lost`` passes it on, waits until it is done, and closes the connection without an answer; ``half``
+            sends the full content length but only half of the body and closes (half of the head if there is no body);
+            ``slow`` waits `delay` seconds before passing it on; ``hang`` holds it without passing it on, ``stall``
+            passes it on and holds the answer: both until `delay` seconds are over, the client disconnects or the fault
+            is removed, and then close the connection.
+        method: one of `METHODS` or several joined by ``|``; empty matches all.
+        match: a regular expression to search in the path with its query; empty matches all.
+        probability: the probability of a fault for a matching request.
+        times: the maximum number of faults; None for no limit.
+        after: the number of matching requests to pass first.
+        delay: seconds; None means one second for ``slow`` and no limit for ``hang`` and ``stall``.
+        seen: the number of matching requests so far.
+        struck: the number of faults so far.
     """
 
     kind: str
@@ -95,7 +95,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """Read a fault as the command line writes it: ``503,method=PUT,probability=0.02,times=none``."""
+        """Parse a fault of the command line, such as ``503,method=PUT,probability=0.02,times=none``."""
         kind, *options = text.split(",")
         values = dict(option.split("=", 1) for option in options)
         read: dict[str, Any] = {
@@ -109,7 +109,7 @@ class Fault:
         return cls(kind, **{name: read[name](value) for name, value in values.items()})
 
     def is_meant_for(self, method: str, target: str) -> bool:
-        """Tell whether a request is one of those that this fault may strike, and count it."""
+        """Return whether a request matches, and count it."""
         if self.method and method not in self.method.split("|"):
             return False
         if self.match and not re.search(self.match, target):
@@ -118,7 +118,7 @@ class Fault:
         return True
 
     def strikes(self, chance: random.Random) -> bool:
-        """Decide whether the request that was counted last is struck, and count that."""
+        """Decide whether to inject the fault into the last matching request, and count it."""
         if self.seen <= self.after or (self.times is not None and self.struck >= self.times):
             return False
         if self.probability < 1.0 and chance.random() >= self.probability:
@@ -146,22 +146,21 @@ class _Answer(NamedTuple):
 
 
 class FaultProxy:
-    """Passes requests on to a store from threads of its own, and does to them what `faults` say.
+    """Passes requests on to a store in background threads and injects faults.
 
-    The first fault that strikes a request is done to it. Chance is drawn from one generator, request by request as
-    they arrive: with one client that asks one thing after the other, a seed gives the same faults again.
+    A request gets the first fault that applies. All random numbers come from one generator in the order of requests, so
+    the faults of a sequential client are reproducible with a seed.
 
     Attributes:
-        url: where it listens.
-        faults: what is to be done, which may be set or changed while requests come in.
-        latency: seconds that every request waits before it is passed on.
-        counts: how often each kind of fault struck, and how many requests there were of each method; GET requests that
-            list a bucket count as LIST.
-        requests: how many there were.
-        bytes_in: bytes of the bodies that clients sent.
-        bytes_out: bytes of the bodies that the store answered.
-        log: each request's method and path with its query, where `logging` was asked for.
-        hanging: how many requests are held at present by ``hang`` or ``stall``.
+        url: the proxy's address.
+        faults: the faults to inject; may be changed at any time.
+        latency: the delay of every request in seconds.
+        counts: the number of faults by kind and of requests by method; GET requests that list a bucket count as LIST.
+        requests: the number of requests.
+        bytes_in: bytes of the bodies of requests.
+        bytes_out: bytes of the bodies of answers.
+        log: each request's method and path with its query, if `logging` is on.
+        hanging: the number of requests that ``hang`` or ``stall`` hold at the moment.
     """
 
     def __init__(self, upstream_url: str, seed: int = 0, *, port: int = 0, logging: bool = False) -> None:
@@ -193,13 +192,13 @@ class FaultProxy:
         self.stop()
 
     def start(self) -> None:
-        """Listen on loopback, and take connections from now on."""
+        """Listen on loopback and accept connections."""
         self._listener = socket.create_server(("127.0.0.1", self._port), backlog=256)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True, name="fault-proxy").start()
 
     def stop(self) -> None:
-        """Take no more connections, and close those that are open."""
+        """Stop accepting connections and close the open ones."""
         self._stopping.set()
         if self._listener is not None:
             with suppress(OSError):
@@ -233,7 +232,7 @@ class FaultProxy:
             threading.Thread(target=self._serve, args=(connection,), daemon=True, name="fault-proxy").start()
 
     def _serve(self, client: socket.socket) -> None:
-        """Answer what comes in on one connection, until either side closes it."""
+        """Serve one connection until either side closes it."""
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         store = _Store(self._upstream)
         try:
@@ -242,7 +241,7 @@ class FaultProxy:
                     if not self._answer(client, store, request):
                         break
         except (OSError, ValueError):
-            # The client or the store has gone: what a network does.
+            # The client or the store has disconnected.
             pass
         finally:
             store.close()
@@ -271,7 +270,7 @@ class FaultProxy:
             client.sendall(_error("500", request))
             return True
         if answer is None or kind in ("lost", "stall"):
-            # With no time to linger, closing sends a reset instead of an end.
+            # With a linger time of zero, closing sends RST instead of FIN.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
         with self._lock:
@@ -282,7 +281,7 @@ class FaultProxy:
         return kind != "half"
 
     def _take(self, request: _Request) -> Fault | None:
-        """Count the request and choose what is done to it."""
+        """Count the request and choose its fault."""
         kind = request.kind
         with self._lock:
             self.requests += 1
@@ -298,7 +297,7 @@ class FaultProxy:
         return None
 
     def _hold(self, client: socket.socket, fault: Fault) -> None:
-        """Wait until the fault is over or the client has gone."""
+        """Wait until the fault ends or the client disconnects."""
         end = time.monotonic() + (float("inf") if fault.delay is None else fault.delay)
         with self._held:
             self.hanging += 1
@@ -339,10 +338,10 @@ class FaultProxy:
 
 
 class FaultProxyProcess:
-    """A proxy in a process of its own, told what to do over HTTP; used as a :class:`FaultProxy`.
+    """A proxy in a separate process with the interface of :class:`FaultProxy`, controlled over HTTP.
 
-    It is to be had where the client under test holds Python's lock while it waits for an answer, as deltalake does in
-    some calls: a proxy in a thread of the same process could not answer.
+    Use it if the client under test holds the GIL while it waits for an answer, as deltalake does in some calls. A proxy
+    in a thread of the same process could not answer.
     """
 
     def __init__(self, upstream_url: str, seed: int = 0) -> None:
@@ -366,7 +365,7 @@ class FaultProxyProcess:
             self._process.communicate()
 
     def stats(self, **wanted: object) -> dict[str, Any]:
-        """Say what is wanted (faults, latency, seed, reset), and return what the proxy counted."""
+        """Set faults, latency, seed or reset, and return the proxy's counts."""
         body = json.dumps(wanted).encode()
         with urllib.request.urlopen(f"{self.url}/__control__", body, timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -374,7 +373,7 @@ class FaultProxyProcess:
 
     @property
     def faults(self) -> list[Fault]:
-        """The faults, with how many requests they were meant for and struck. To change one, set all."""
+        """The faults with their counts. To change one, set all."""
         return [Fault(**fault) for fault in self.stats()["faults"]]
 
     @faults.setter
@@ -383,7 +382,7 @@ class FaultProxyProcess:
 
     @property
     def counts(self) -> Counter[str]:
-        """How often each kind of fault struck, and how many requests there were of each method."""
+        """The number of faults by kind and of requests by method."""
         return Counter(self.stats()["counts"])
 
     @property
@@ -406,7 +405,7 @@ class FaultProxyProcess:
 
 
 class _Store:
-    """A connection to the store, opened when it is needed and kept while the store keeps it."""
+    """A connection to the store, opened on demand and reused while the store keeps it open."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -417,10 +416,10 @@ class _Store:
         """Pass a request on and return the answer.
 
         Raises:
-            OSError: when the store closed the connection before it had answered. Nothing is sent twice: it may be done.
+            OSError: the store closed the connection before it answered. Requests are not resent, as they may be done.
         """
         if self._socket is not None and select.select([self._socket], [], [], 0)[0]:
-            # The store has closed a connection that was not in use.
+            # The store has closed an idle connection.
             self.close()
         if self._socket is None:
             self._socket = socket.create_connection(self._address)
@@ -442,7 +441,7 @@ class _Store:
 
 
 def _read_request(stream: BinaryIO, client: socket.socket) -> _Request | None:
-    """Read a request whole; None when the client has closed the connection."""
+    """Return a complete request; None if the client has closed the connection."""
     line = stream.readline()
     if not line:
         return None
@@ -460,7 +459,7 @@ def _read_request(stream: BinaryIO, client: socket.socket) -> _Request | None:
 
 
 def _read_answer(stream: BinaryIO, method: str) -> tuple[_Answer, bool]:
-    """Read an answer whole, and tell whether the connection stays open."""
+    """Return a complete answer, and whether the connection stays open."""
     line = stream.readline()
     if not line:
         raise OSError("the store closed the connection without an answer")
@@ -506,7 +505,7 @@ def _read_exactly(stream: BinaryIO, size: int) -> bytes:
 
 
 def _read_chunks(stream: BinaryIO) -> tuple[bytes, bytes]:
-    """Return a chunked body as it came, and without its framing."""
+    """Return a chunked body with and without its framing."""
     framed, body = [], []
     while True:
         line = stream.readline()

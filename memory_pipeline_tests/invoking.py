@@ -1,4 +1,4 @@
-"""The command line, as a user types it; and its JSON, as a program reads it."""
+"""Run commands of the command line and read their JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memory_pipeline.errors import MemoryPipelineError
 
 
 def call(*arguments: str) -> Result:
-    """Run a command; a refusal is in the result, any other error is raised."""
+    """Run a command. The result has a refusal as its exception; other errors are raised."""
     result = CliRunner().invoke(cli, arguments)
     if result.exception and not isinstance(result.exception, SystemExit | MemoryPipelineError):
         raise result.exception
@@ -20,7 +20,7 @@ def call(*arguments: str) -> Result:
 
 
 def read(*arguments: str) -> Any:
-    """Run a command that must succeed; return its JSON."""
+    """Run a command that must succeed. Return its JSON."""
     result = call(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""Says in a few words all that a lake holds: two lakes that were made from the same journal have equal digests.
+"""Digests of a lake's contents. Two lakes built from the same journal have equal digests.
 
 In a test::
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake import Lake
 
-#: Columns that a clock or chance decides, and not what was said; all rows of a table are counted nevertheless.
+#: Columns that depend on a clock or on chance.
 _LEFT_OUT = {
     "messages": {"received_at"},
     "model_calls": {"hour", "id", "request_id", "called_at", "seconds"},
     "expirations": {"at"},
     "tombstones": {"id", "salt", "mark", "forgotten_at"},
 }
-#: Index tables that are read at a time.
+#: Index tables that are read at the same time.
 _AT_ONCE = 8
 _DIGITS = 16
-#: What `json.dumps` does, without making the encoder again for each of a hundred thousand values.
+#: Like `json.dumps`, but reuses the encoder for a hundred thousand values.
 _as_json = json.JSONEncoder(sort_keys=True, default=str).encode
 
 
 def lake_digest(lake: Lake) -> dict[str, str]:
-    """Return a digest of each table, of each agent's index tables, and of the journal; what holds nothing is missing.
+    """Return a digest of each table, of each agent's index tables, and of the journal. Empty ones are omitted.
 
     ======================================== ========================================================================
-    ``tables/messages`` and so on            all rows in one order, but for columns that a clock or chance decides
+    ``tables/messages`` and so on            all rows, without columns that depend on a clock or on chance
     ``index/{workspace}/{agent}/{grain}``    all rows of an agent's index table
-    ``journal/pending/{workspace}/{agent}``  what its files say, however it is cut into files
-    ``journal/quarantine``                   the records that were set aside
+    ``journal/pending/{workspace}/{agent}``  the records of its files, however they are split into files
+    ``journal/quarantine``                   the quarantined records
     ======================================== ========================================================================
 
-    Each begins with the number of rows. Collections are left out, and so are marts: see :func:`marts_digest`.
+    Each digest starts with the number of rows. Collections are not included. For marts see :func:`marts_digest`.
     """
     found = {f"tables/{name}": digest_of_rows(_rows(lake, name), _LEFT_OUT.get(name, set())) for name in TABLES}
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -65,14 +65,14 @@ def lake_digest(lake: Lake) -> dict[str, str]:
 
 
 def marts_digest(lake: Lake) -> dict[str, str]:
-    """Return a digest of each mart, beginning with the number of its rows."""
+    """Return a digest of each mart, which starts with the number of rows."""
     marts = Marts(lake.storage)
     found = {name: marts.dataset(name) for name in lake.storage.folders("marts")}
     return {f"marts/{name}": digest_of_rows(mart.to_table()) for name, mart in found.items() if mart is not None}
 
 
 def differing(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
-    """Return what two lakes hold differently, a line each with both digests."""
+    """Return the differences of two lakes, one line each with both digests."""
     names = sorted(left.keys() | right.keys())
     return [
         f"{name}: {left.get(name, 'nothing')} | {right.get(name, 'nothing')}"
@@ -82,7 +82,7 @@ def differing(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
 
 
 def digest_of_rows(rows: pa.Table, left_out: set[str] | frozenset[str] = frozenset()) -> str:
-    """Return the number of rows and a digest over them, whatever their order and however they lie in memory."""
+    """Return the number of rows and a digest that does not depend on their order or chunking."""
     columns = [_texts(rows[name]) for name in sorted(rows.column_names) if name not in left_out]
     return _of_lines(["\x1f".join(row) for row in zip(*columns, strict=True)])
 
@@ -95,7 +95,7 @@ def _rows(lake: Lake, name: str) -> pa.Table:
     rows = lake.tables.read(TABLES[name])
     if name != LEDGER.name:
         return rows
-    # Who makes a whole range looks at silent periods, too; that one was looked at says nothing about what is there.
+    # Backfills of a range also record empty periods. These entries say nothing about the contents.
     is_empty = pc.and_(pc.equal(rows["output_digest"], NOTHING), pc.equal(rows["input_digest"], NOTHING))
     return rows.filter(pc.invert(is_empty))
 
@@ -107,7 +107,7 @@ def _index_tables(lake: Lake) -> Iterator[tuple[Scope, Grain]]:
 
 
 def _pending(lake: Lake) -> dict[str, str]:
-    """Return the digests of what agents wrote and nobody has taken yet."""
+    """Return the digests of pending journal records."""
     lines: dict[str, list[str]] = {}
     for file in lake.journal.pending():
         for line in (lake.storage.read(file.path) or b"").splitlines():
@@ -125,7 +125,7 @@ def _without_clock(line: bytes) -> str:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
-    """Return the values as texts; of vectors their bytes, which is many times faster."""
+    """Return the values as texts. Vectors become bytes, which is many times faster."""
     kind = column.type
     is_list = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
     if is_list and pa.types.is_floating(kind.value_type):
@@ -139,7 +139,7 @@ def _bytes_of(vector: Any) -> str:
 
 def _of_lines(lines: list[str]) -> str:
     total = blake2b(digest_size=_DIGITS)
-    # The texts may be large, and are sorted by their hashes.
+    # Sort by hash, because texts may be large.
     for each in sorted(blake2b(line.encode(errors="surrogatepass"), digest_size=_DIGITS).digest() for line in lines):
         total.update(each)
     return f"{len(lines)} {total.hexdigest()}"

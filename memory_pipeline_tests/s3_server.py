@@ -1,12 +1,12 @@
-"""A real server that speaks S3, on loopback, in a process of its own: moto's, which keeps buckets in memory.
+"""A real S3 server on loopback, in a separate process: moto's, which keeps buckets in memory.
 
 In a test::
 
     with S3Server() as server, server.in_environment():
         lake = Lake(server.new_root())                  # s3://…, a folder of the server's bucket that is its own
 
-Another server, Ceph's or Amazon's, takes its place where ``MEMORY_PIPELINE_TEST_S3`` names its address and the
-standard AWS variables hold its keys; ``MEMORY_PIPELINE_TEST_BUCKET`` names a bucket that may be filled.
+To use another server, such as Ceph's or Amazon's, set ``MEMORY_PIPELINE_TEST_S3`` to its address, the standard AWS
+variables to its keys, and ``MEMORY_PIPELINE_TEST_BUCKET`` to a bucket for test data.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 _VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
-#: How long it may take to start, in seconds.
+#: The timeout of the start, in seconds.
 _PATIENCE = 60
-#: For each request moto lists the folders of all services that it knows, twice, and looks through the addresses of all:
-#: half of its time. It serves S3 here, and the roles that may be assumed. It says on which port it listens.
+#: For each request moto lists the folders of all services twice and searches the addresses of all, which takes half of
+#: its time. Here it only serves S3, and STS for assumed roles. It prints its port.
 _SERVER = """
 from moto import backend_index, backends
 
@@ -47,11 +47,11 @@ main(["-H", "127.0.0.1", "-p", "0"])
 
 
 class S3Server:
-    """Starts the server when entered, and stops it when left.
+    """A context manager that starts and stops the server.
 
     Attributes:
-        url: where it listens.
-        bucket: a bucket of it, which is there.
+        url: the server's address.
+        bucket: the name of an existing bucket.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class S3Server:
         self.stop()
 
     def start(self) -> None:
-        """Start the server on a free port and make the bucket."""
+        """Start the server on a free port and create the bucket."""
         command = [sys.executable, "-c", _SERVER]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert self._process.stdout is not None
@@ -83,7 +83,7 @@ class S3Server:
             if b"Running on http" in line:
                 self.url = line.split()[-1].decode()
         assert self.url, f"the S3 server did not start: {said.decode(errors='replace')}"
-        # What it goes on to say of each request would fill the pipe.
+        # Its log of requests would fill the pipe.
         subprocess.Popen(["cat"], stdin=self._process.stdout, stdout=subprocess.DEVNULL)
         while True:
             with suppress(OSError):
@@ -98,7 +98,7 @@ class S3Server:
         self._client.create_bucket(Bucket=self.bucket)
 
     def stop(self) -> None:
-        """Stop the server; all that it held is gone."""
+        """Stop the server. Its data is lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -107,7 +107,7 @@ class S3Server:
     def new_root(self) -> str:
         """Return the address of a lake that does not exist yet.
 
-        On a server that was started here each lake has its own bucket: moto looks through all keys of one to list some.
+        On moto each lake has its own bucket, because a listing scans all keys of a bucket.
         """
         name = str(ULID())
         if self._client is None:
@@ -117,7 +117,7 @@ class S3Server:
         return f"s3://{bucket}/lake"
 
     def environment(self, url: str = "") -> dict[str, str]:
-        """Return the variables with which a process finds the server, or what stands before it at `url`."""
+        """Return the environment variables that name the server, or a proxy at `url`."""
         if "MEMORY_PIPELINE_TEST_S3" in os.environ:
             own = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
             return {**own, "AWS_ENDPOINT_URL": url or self.url}
@@ -125,7 +125,7 @@ class S3Server:
 
     @contextmanager
     def in_environment(self, url: str = "") -> Iterator[None]:
-        """Set the variables of this process meanwhile."""
+        """Set the environment variables of this process for the duration of the block."""
         before = {name: os.environ.get(name) for name in _VARIABLES}
         os.environ.update(self.environment(url))
         try:

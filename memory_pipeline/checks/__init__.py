@@ -1,13 +1,12 @@
-"""Whether memory is as it should be: checks of a lake, each of one asset, run by Dagster, a command or a program.
+"""Checks of a lake. Each belongs to one asset and is run by Dagster, `memory-pipeline check` or a program.
 
 ::
 
-    for finding in run_checks(Look(lake, now), all_checks()):
+    for finding in run_checks(CheckContext(lake, now), all_checks()):
         print(finding.check.asset, finding.check.name, finding.passed, finding.sample)
 
-A check reads and never writes. Its findings name ids, agents and periods, and nothing that was said. What would make a
-partition wrong is refused when it is made, by :mod:`memory_pipeline.steps.validation`; checks look at all that there
-is.
+A check only reads. Its findings name ids, agents and periods, never message text. Checks read stored rows;
+:mod:`memory_pipeline.steps.validation` rejects bad rows before they are written.
 """
 
 from memory_pipeline.checks.check import Check, CheckContext, Finding, Offences, Scan, Severity, run_checks

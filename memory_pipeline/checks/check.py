@@ -1,4 +1,4 @@
-"""Checks: what a check is, where rows are found, how they are scanned, and what a finding is."""
+"""The types of checks and their findings, and the scan that runs several checks in one pass over the files."""
 
 from __future__ import annotations
 
@@ -40,24 +40,21 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 
 
-# Where the rows of an asset lie, and how checks read them: whole partitions, as many at a time as fit in memory.
-
-
-#: Files of so many bytes are read at once; compressed, so their columns take several times as much.
+#: Compressed bytes of files read at once. In memory their columns take several times as much.
 _PART_BYTES = 32_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """Where rows lie.
+    """The location of an asset's rows.
 
     Attributes:
-        asset: the asset that holds them.
-        what: what their ids begin with; None where ids say nothing.
-        grain: of the periods that they lie in.
+        asset: the asset's name.
+        what: the prefix of the rows' ids; None if the ids have no prefix.
+        grain: the grain of the rows' periods.
         spec: the table.
-        fixed: the values of its partition columns before the last.
-        period: the column that names a row's period; empty where rows are of none, and are always looked at.
+        fixed: the values of all partition columns but the last.
+        period: the column with a row's period. If it is empty, the rows have no period and are always checked.
     """
 
     asset: str
@@ -69,7 +66,7 @@ class Place:
 
     @property
     def is_by_period(self) -> bool:
-        """Tell whether a partition is a period; those of the graph and of durable memories are agents."""
+        """Return whether each partition is a period. Partitions of the graph and of durable memories are agents."""
         return self.spec.partition_by[-1] == "period"
 
 
@@ -80,13 +77,13 @@ SUMMARIZED = {
 }
 KNOWN = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="source_hour")
 OPERATIONS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
-#: Durable memories, what they are folded from, what their upkeep decided, and how far it has come.
+#: Durable memories, the events they are folded from, the events of consolidation, and its checkpoints.
 DURABLE = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
 HAPPENED = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
 DECIDED = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS, period="night")
 KEPT_UP = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
 
-#: The rows that a grain consists of.
+#: The rows of each grain.
 REMEMBERED = {Grain.WORKING: FOUND, **SUMMARIZED}
 
 
@@ -97,21 +94,16 @@ def parts_of(
     keys: Collection[str] | None = None,
     where: pc.Expression | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the rows at a place that are looked at, some whole partitions at a time, in the partitions' order.
+    """Yield the checked rows of a place, some whole partitions at a time, in the order of partition keys.
 
-    Args:
-        context: says which periods are looked at.
-        place: where.
-        columns: those that are wanted.
-        keys: partitions to read instead of those that are looked at.
-        where: a condition on the rows.
+    Partition keys in `keys` replace those that the context selects.
     """
     lake = context.lake
     sizes = lake.tables.sizes(place.spec, **place.fixed)
     wanted = context.keys(place.grain) if keys is None and place.is_by_period else keys
     present = sorted(sizes if wanted is None else sizes.keys() & set(wanted))
-    own = {place.period} - {""} if keys is None and not place.is_by_period else set()
-    names = {*columns, *own}
+    period = {place.period} - {""} if keys is None and not place.is_by_period else set()
+    names = {*columns, *period}
     batch: list[str] = []
     size = 0
     for key in present:
@@ -136,34 +128,34 @@ def _frame(
 
 
 def agent_names(rows: pl.DataFrame, *columns: str) -> list[str]:
-    """Return how offenders are named: ``acme/support 2024-01-15``; the named columns follow the agent."""
+    """Return the names of offenders: the agent, then the given columns, as in ``acme/support 2024-01-15``."""
     return [
         " ".join([f"{workspace_id}/{agent_id}", *map(str, rest)])
         for workspace_id, agent_id, *rest in rows.select("workspace_id", "agent_id", *columns).iter_rows()
     ]
 
 
-#: How many offenders are named.
+#: The number of offenders that a finding names.
 SAMPLE = 5
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a failed check."""
 
-    #: Memory is wrong, or has a hole.
+    #: Memory is wrong or incomplete.
     ERROR = "error"
-    #: Memory is right, and somebody should look.
+    #: Memory is correct, but needs attention.
     WARNING = "warning"
 
 
 class CheckContext:
-    """One look at a lake: what checks have in common, read once.
+    """The lake, time and periods that checks share. Reads common data once.
 
     Args:
-        lake: what is looked at; nothing is written.
-        now: as of when; aware.
-        periods: look at these alone, of whatever grains; None looks at everything. Checks that know no periods (of
-            budgets, of the journal) look at everything anyway.
+        lake: the lake to check; it is never written.
+        now: the time of the checks; timezone-aware.
+        periods: the periods to check, of any grains; None checks everything. Checks without periods (such as budgets
+            and the journal) always check everything.
     """
 
     def __init__(self, lake: Lake, now: datetime, periods: Iterable[Period] | None = None) -> None:
@@ -176,17 +168,17 @@ class CheckContext:
                 self._keys[period.grain].append(period.key)
 
     def keys(self, grain: Grain) -> list[str] | None:
-        """Return the names of the periods of a grain that are looked at, sorted; None for all that there are."""
+        """Return the sorted keys of the periods to check; None means all."""
         return None if self._keys is None else self._keys[grain]
 
     @cached_property
     def configuration(self) -> Configuration:
-        """What is set for workspaces and agents."""
+        """The configuration of workspaces and agents."""
         return self.lake.configuration()
 
     @cached_property
     def marks(self) -> ExpirationMarks:
-        """Up to where memory has expired."""
+        """The last expired period of each workspace and retention class."""
         from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 
         return ExpirationMarks.of(self.lake.tables)
@@ -201,12 +193,12 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class Offences:
-    """What a check found.
+    """The rows, agents or periods that violate a check.
 
     Attributes:
-        count: how many offenders there are; 0 where all is well.
-        sample: some of them, the first :data:`SAMPLE`: ids, agents and periods, never anything that was said.
-        numbers: what was counted and measured, for plots.
+        count: the number of offenders; 0 means the check passed.
+        sample: names of the first :data:`SAMPLE` offenders: ids, agents and periods, never message text.
+        numbers: counts and measurements for plots.
     """
 
     count: int = 0
@@ -215,21 +207,21 @@ class Offences:
 
     @classmethod
     def of(cls, names: Iterable[str], numbers: Mapping[str, float] | None = None) -> Offences:
-        """Count offenders that are named one by one."""
+        """Count offenders, given one name each."""
         listed = list(names)
         return cls(len(listed), tuple(listed[:SAMPLE]), numbers or {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """A look at all rows of one place, part by part; checks that scan the same place share one pass over its files.
+    """A check that reads all rows of one place, in parts. Scans of the same place share one pass over its files.
 
     Attributes:
-        place: where the rows lie.
-        columns: those that are wanted.
-        see: gets some whole partitions, and returns what is to be known of them.
-        conclude: gets all that was seen.
-        keys: the partitions to look at, where they are not those of the look; None for all.
+        place: the rows to read.
+        columns: the columns to read.
+        see: returns a partial result for a frame of some whole partitions.
+        conclude: combines the partial results.
+        keys: returns partition keys that replace those of the context; None means all.
     """
 
     place: Place
@@ -239,25 +231,24 @@ class Scan:
     keys: Callable[[CheckContext], list[str] | None] | None = None
 
     def partitions(self, context: CheckContext) -> tuple[str, ...] | None:
-        """Return the partitions to look at, if they are not those of the look, or not all of these."""
+        """Return the partition keys that replace those of the context, or None."""
         keys = self.keys(context) if self.keys else None
         return None if keys is None else tuple(keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """Something that must hold for what an asset holds.
+    """A condition that an asset's rows must meet.
 
     Attributes:
         name: in snake_case; unique among the checks of the asset.
-        asset: the asset's name, as in Dagster.
-        severity: how bad it is if it does not hold.
-        blocks: whether what is made from the asset is wrong too if it does not hold. Dagster then makes nothing from it
-            in the same run. The step that makes a partition refuses by itself what can be told from the partition:
-            :mod:`memory_pipeline.steps.validation`.
-        description: what holds, in one sentence or two.
-        remedy: what to do where it does not.
-        run: looks.
+        asset: the asset's name in Dagster.
+        severity: the severity of a failure.
+        blocks: whether a failure makes downstream assets wrong too. Dagster then skips them in the same run. Conditions
+            on a single partition are enforced before it is written, by :mod:`memory_pipeline.steps.validation`.
+        description: the condition, in one or two sentences.
+        remedy: what to do if the check fails.
+        run: a scan, or a function that returns the offenders.
     """
 
     name: str
@@ -269,24 +260,24 @@ class Check:
     run: Scan | Callable[[CheckContext], Offences]
 
     def found(self, offences: Offences) -> Finding:
-        """Return what it found."""
+        """Return the finding for these offenders."""
         return Finding(self, offences.count == 0, offences.count, offences.sample, offences.numbers)
 
     def failed(self, error: Exception) -> Finding:
-        """Return that it could not be run. That counts as a failure: what is not known to be right may be wrong."""
+        """Return the finding of a check that raised an error. It counts as a failure: the rows may be wrong."""
         reason = f"{type(error).__name__}: {shown(str(error).partition(chr(10))[0], 200)}"
         return Finding(self, passed=False, offenders=0, trouble=f"it cannot be run; {reason}")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        check: which.
-        passed: whether all is well.
+        check: the check.
+        passed: whether the check ran and found no offenders.
         offenders, sample, numbers: as in :class:`Offences`.
-        trouble: why the check could not be run, if it could not.
+        trouble: the reason why the check could not run, if any.
     """
 
     check: Check
@@ -298,19 +289,20 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Tell whether memory is wrong, or may be: a check of whatever severity that could not be run counts too."""
+        """Return whether memory is or may be wrong. A check that could not run counts, whatever its severity."""
         return not self.passed and (self.check.severity is Severity.ERROR or self.trouble is not None)
 
 
-# Runs checks: those that scan the same rows in one pass over the files, since opening files is what takes the time.
-
-
-#: How often a check is begun again because retention or a removal took away what it was reading.
+#: Attempts of a check if retention or a removal deletes a file while the check reads it.
 _ATTEMPTS = 3
 
 
 def run_checks(context: CheckContext, checks: Iterable[Check]) -> Iterator[Finding]:
-    """Yield what checks find, in their order. One that cannot be run has failed, and keeps no other from being run."""
+    """Yield the findings in the order of the checks.
+
+    A check that raises an error has failed; the others still run. Checks that scan the same rows share one pass over
+    the files, because opening files takes most of the time.
+    """
     listed = list(checks)
     found: dict[Check, Finding] = {}
     for check in listed:
@@ -329,14 +321,13 @@ def _run(context: CheckContext, check: Check, run: Callable[[CheckContext], Offe
             return check.found(run(context))
         except FileNotFoundError as gone:
             error = gone
-        # What another check finds wrong, a column of another type, say, may keep this one from being run.
+        # A fault that another check reports, such as a column of the wrong type, may make this one raise.
         except Exception as other:  # noqa: BLE001
             return check.failed(other)
     return check.failed(error)
 
 
 def _sharing(context: CheckContext, scan: Scan, checks: Iterable[Check]) -> dict[Check, Scan]:
-    """Return the checks that scan the same partitions of the same place."""
     keys = scan.partitions(context)
     return {
         check: check.run
@@ -346,7 +337,6 @@ def _sharing(context: CheckContext, scan: Scan, checks: Iterable[Check]) -> dict
 
 
 def _scan(context: CheckContext, scans: dict[Check, Scan]) -> dict[Check, Finding]:
-    """Scan one place for several checks."""
     first = next(iter(scans.values()))
     columns = {column for scan in scans.values() for column in scan.columns}
     seen: dict[Check, list[Any]] = {check: [] for check in scans}
@@ -362,7 +352,7 @@ def _scan(context: CheckContext, scans: dict[Check, Scan]) -> dict[Check, Findin
     except Exception as error:  # noqa: BLE001
         if len(scans) == 1:
             return {check: check.failed(error) for check in scans}
-        # A column that one of them wants cannot be read; the others do without it.
+        # One of the columns cannot be read. Scan again, one check at a time: most do not need that column.
         return {check: found for one, scan in scans.items() for check, found in _scan(context, {one: scan}).items()}
     for check, scan in scans.items():
         if check not in found:

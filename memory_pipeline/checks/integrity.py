@@ -1,4 +1,4 @@
-"""Whether rows fit their schema, each once and in the right partition, and whether the index holds the same."""
+"""Checks of schemas, of unique ids in the right partition, and of the vector index against the tables."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-#: Rows that are looked at together for missing values.
+#: Rows per batch when looking for missing values.
 _BATCH = 65_536
-#: Files whose beginnings are read at once.
+#: File footers that are read at the same time.
 _THREADS = 8
 
 
 def unique_ids(place: Place) -> Scan:
-    """Find ids that stand twice, and ids that lie in another partition than the one they name.
+    """Find duplicate ids, and ids in another partition than the one they name.
 
-    Partitions are seen whole, so the two together find an id that stands in two of them.
+    A scan sees whole partitions, so together the two conditions find an id that is in two partitions.
     """
     key = place.spec.partition_by[-1]
 
@@ -63,10 +63,9 @@ def _names_its_period(place: Place) -> pl.Expr:
 
 
 def fits_schema(context: CheckContext, places: Sequence[Place]) -> Offences:
-    """Find columns of files that are missing or of another type than the schema's, and values that are missing.
+    """Find missing columns, columns of the wrong type, and missing values. An offender is a column of a partition.
 
-    An offender is a column of a partition. A column that may be null may be missing from a file: it was written before
-    there was such a column.
+    A nullable column may be missing from a file, because older versions did not write it.
     """
     files = rows = 0
     offenders: Counter[str] = Counter()
@@ -91,7 +90,7 @@ def fits_schema(context: CheckContext, places: Sequence[Place]) -> Offences:
 
 
 def _wanted(context: CheckContext, place: Place) -> pc.Expression | None:
-    """Return the condition that finds the files that are looked at. Those of the graph hold all hours of an agent."""
+    """Return the filter for the files to check. Files of the graph hold all hours of an agent."""
     conditions = [pc.field(column) == value for column, value in place.fixed.items()]
     keys = context.keys(place.grain)
     if keys is not None and place.is_by_period:
@@ -100,7 +99,7 @@ def _wanted(context: CheckContext, place: Place) -> pc.Expression | None:
 
 
 def _misfits(spec: TableSpec, physical: pa.Schema) -> Iterator[str]:
-    """Yield what is wrong with the columns of a file, which holds all but those that it is partitioned by."""
+    """Yield the differences between a file's columns and the schema. Files do not store their partition columns."""
     present = {column.name: column.type for column in physical}
     for column in spec.schema:
         if column.name not in present:
@@ -112,7 +111,7 @@ def _misfits(spec: TableSpec, physical: pa.Schema) -> Iterator[str]:
 
 
 def _count_missing(spec: TableSpec, dataset: ds.Dataset, offenders: Counter[str]) -> int:
-    """Add the columns that must have values and lack some; return the number of rows."""
+    """Add the required columns with missing values to `offenders`. Return the number of rows."""
     needed = [column.name for column in spec.schema if not column.nullable]
     rows = 0
     for batch in dataset.to_batches(columns=needed, batch_size=_BATCH):
@@ -128,18 +127,15 @@ def _partition(spec: TableSpec, keys: Mapping[str, object]) -> str:
     return " ".join([spec.name, *(str(keys[column]) for column in spec.partition_by)])
 
 
-# Whether the index holds what the tables hold: no more, no less, and as it stands there.
-
-
-#: An agent's index is a table of its own, which takes some milliseconds to open. Of more agents than this every n-th
-#: is looked at, another n-th each day, so that all have been looked at after n days.
+#: Each agent's index is a separate table that takes some milliseconds to open. With more agents than this, a run checks
+#: every n-th agent, a different n-th each day, so that n days cover all.
 MOST_AGENTS = 500
 _MARKS = ["period", "id", "digest", "embed_model"]
 _AGENT = ["workspace_id", "agent_id"]
 
 
 def is_current(grain: Grain) -> Scan:
-    """Find agents' periods whose rows in the index are not those of the table: missing, left over, or outdated."""
+    """Find periods of agents with missing, extra or outdated rows in the index."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return part
@@ -169,7 +165,7 @@ def is_current(grain: Grain) -> Scan:
 
 
 def _differing(wanted: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) -> list[str]:
-    """Return the periods in which rows differ; a row that stands twice differs from one that stands once."""
+    """Return the periods in which rows differ. Duplicate rows count as a difference."""
     found = pl.DataFrame(pl.from_arrow(indexed)).select(_MARKS)
     if keys is not None:
         found = found.filter(pl.col("period").is_in(keys))
@@ -179,5 +175,5 @@ def _differing(wanted: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) 
 
 
 def _scopes(context: CheckContext, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
-    """Return whose index is to be looked at: everybody who has rows in the table or anything in the index."""
+    """Return the agents that have rows in the table or in the index."""
     return {*context.lake.index.scopes(), *(Scope(*key) for key in rows)}

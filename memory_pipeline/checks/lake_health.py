@@ -1,4 +1,4 @@
-"""Whether somebody looks after the lake: budgets, retention, what waits in the journal, what was set aside."""
+"""Checks of operation: budgets, retention, the journal's backlog and the quarantine."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.journal import JournalFile
 
-#: Part of a budget from which somebody should know, while there is something left.
+#: The spent share of a budget that raises a warning, while some of the budget is left.
 NEARLY_SPENT = 0.8
-#: Expired memory may stay for so long: `memory-pipeline expire` is run daily.
+#: Expired rows may stay this long, because `memory-pipeline expire` runs daily.
 RETENTION_GRACE = timedelta(days=1)
-#: A journal file becomes memory within minutes, and what failed is tried again hourly; after a day it is stuck.
+#: Journal files are ingested within minutes and failures are retried hourly. After a day a file is stuck.
 LONGEST_WAIT = timedelta(days=1)
 
 
 def within_budget(context: CheckContext) -> Offences:
-    """Find workspaces that have spent, or have nearly spent, what they may spend in the month (UTC) of the look."""
+    """Find workspaces that have spent most or all of their budget for the current month (UTC)."""
     lake = context.lake
     month = f"{context.now.astimezone(UTC):%Y-%m}"
     hours = [hour for hour in lake.tables.keys(MODEL_CALLS) if hour.startswith(f"{month}-")]
@@ -60,7 +60,7 @@ def within_budget(context: CheckContext) -> Offences:
 
 
 def _share(usage: Usage, budget: Budget) -> tuple[float, str]:
-    """Return the part of a budget that is spent, by the limit that is nearest, and says so."""
+    """Return the spent share of the limit that is closest to exhaustion, and a text such as "$4.20 of $5.00"."""
     shares = [(0.0, "")]
     if budget.usd_per_month is not None:
         dollars = usage.cost or 0.0
@@ -76,9 +76,9 @@ def _part(spent: float, limit: float) -> float:
 
 
 def kept_too_long(asset: str) -> Scan:
-    """Find rows that should have expired more than a day ago. An offender is a row; a sample names what it is of.
+    """Find rows that should have expired more than a day ago. An offender is a row; the sample counts rows by class.
 
-    Answers of models expire with what was made of them. What its parent is yet to be made from is kept rightly.
+    Model answers expire with the rows that were made from them. Rows that a pending summary still needs do not count.
     """
     place, answers = _kept_by(asset)
 
@@ -120,19 +120,19 @@ def kept_too_long(asset: str) -> Scan:
     return Scan(place, ("workspace_id", place.period, *(["kind"] if place is FOUND else [])), see, conclude)
 
 
-#: After the keys of all periods.
+#: Sorts after all period keys.
 _NEVER = "~"
 _COUNTED = pl.DataFrame(schema={"workspace_id": pl.String, "period": pl.String, "kept": pl.String, "rows": pl.Int64})
 
 
 def _counted(place: Place, part: pl.DataFrame) -> pl.DataFrame:
-    """Return how many rows of each class a workspace has in each period."""
+    """Return the number of rows by workspace, period and retention class."""
     keys = ["workspace_id", "period", _class_of(place).alias("kept")]
     return part.group_by(keys, maintain_order=True).agg(rows=pl.len().cast(pl.Int64))
 
 
 def _kept_by(asset: str) -> tuple[Place, Place | None]:
-    """Return where the rows of an asset lie that expire by themselves, and where the answers that expire with them."""
+    """Return the place of an asset's rows that expire, and the place of the model answers that expire with them."""
     if asset == MESSAGES_ASSET:
         return SAID, None
     if asset == GRAPH_ASSET:
@@ -161,7 +161,7 @@ def _class_of(place: Place) -> pl.Expr:
 
 
 def is_stuck(context: CheckContext) -> Offences:
-    """Find journal files that were written more than a day ago and have not become memory. An offender is a file."""
+    """Find journal files that were written more than a day ago and are not ingested. An offender is a file."""
     files = context.lake.journal.pending()
     ages = {file: context.now - _written_at(context, file) for file in files}
     late = [file for file in files if ages[file] > LONGEST_WAIT]
@@ -176,7 +176,7 @@ def is_stuck(context: CheckContext) -> Offences:
 
 
 def _written_at(context: CheckContext, file: JournalFile) -> datetime:
-    """Return when a file was written, as its name says; the hour of its messages where somebody else named it."""
+    """Return the write time in the file's name, or the hour of its messages if the name has no ULID."""
     try:
         return ULID.from_str(file.path.rpartition("__")[2].removesuffix(".jsonl")).datetime
     except ValueError:
@@ -184,6 +184,6 @@ def _written_at(context: CheckContext, file: JournalFile) -> datetime:
 
 
 def has_set_aside(context: CheckContext) -> Offences:
-    """Find records that were not accepted, and where they were."""
+    """Find quarantined records. The sample names their files and lines."""
     rejected = context.lake.journal.quarantined()
     return Offences.of((rejection.where for rejection in rejected), {"records": len(rejected)})

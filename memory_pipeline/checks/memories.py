@@ -1,4 +1,4 @@
-"""Whether durable memories are what their events make of them, and are kept in order."""
+"""Checks of durable memories and of their daily consolidation."""
 
 from __future__ import annotations
 
@@ -29,23 +29,22 @@ if TYPE_CHECKING:
 
 #: Agents whose events are read at a time.
 _AT_ONCE = 500
-#: A night is kept within this time of its end; who looks later than that should know that nobody keeps them.
+#: Consolidation of a day finishes within this time of the day's end. Later it is behind.
 LONGEST_WAIT = timedelta(days=1)
 _AGENT = ("workspace_id", "agent_id")
 
 
 def is_current(context: CheckContext) -> Offences:
-    """Find agents whose memories are not folded from the events that there are. An offender is an agent."""
+    """Find agents with memories that are not in sync with the agents' events. An offender is an agent."""
     tables = context.lake.tables
     owners = {key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES) for key in tables.keys(spec)}
-    # What is not level is looked at again: a run may have been between its two commits.
+    # Check stale agents twice: the first read may have been between the two commits of a run.
     stale = _stale(context, _stale(context, owners))
     numbers = {"agents": len(owners), "stale": len(stale)}
     return Offences.of((owner.replace("~", "/") for owner in sorted(stale)), numbers)
 
 
 def _stale(context: CheckContext, owners: Collection[str]) -> list[str]:
-    """Return those of the owners whose memories are not level with their events."""
     listed, tables = sorted(owners), context.lake.tables
     found = []
     for start in range(0, len(listed), _AT_ONCE):
@@ -65,7 +64,7 @@ def _stale(context: CheckContext, owners: Collection[str]) -> list[str]:
         for owner, digest in zip(rows["owner"].to_pylist(), rows["source_digest"].to_pylist(), strict=True):
             folded[owner].add(digest)
         for owner in some:
-            # Of events that remember nothing, there are no memories, and so no row that could tell of them.
+            # Without a `remember` event there is no memory, and so no row with a digest.
             expected = {events_digest(ids[owner])} if owner in remembering else set()
             if folded[owner] != expected:
                 found.append(owner)
@@ -73,7 +72,7 @@ def _stale(context: CheckContext, owners: Collection[str]) -> list[str]:
 
 
 def says_the_same() -> Scan:
-    """Find active memories of one kind that say the same, though a night has passed since they last changed."""
+    """Find duplicate active memories of one kind that consolidation has already processed."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         known: dict[tuple[str, ...], tuple[str, str]] = {}
@@ -85,7 +84,7 @@ def says_the_same() -> Scan:
             said = (owner, kind, user_id or "", key or "", match_key(MemoryKind(kind), content))
             own = name_key(target or "")
             other, others = known.setdefault(said, (identifier, own))
-            # Of one subject two objects are two things to say, in whatever words.
+            # Equal text with different objects states two different things.
             if other != identifier and (own == others or "" in (own, others)):
                 names.append(identifier)
         return len(standing), names
@@ -95,7 +94,7 @@ def says_the_same() -> Scan:
 
 
 def contradicts() -> Scan:
-    """Find active memories that say something else of the same than another, though a night has passed since."""
+    """Find active memories that contradict another one, although consolidation has already processed both."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         stated = _standing(context, part).filter(
@@ -118,12 +117,12 @@ def contradicts() -> Scan:
     return Scan(DURABLE, columns, see, _concluded)
 
 
-#: What tells whether a memory counts and has been kept.
+#: The columns that say whether a memory is active and consolidated.
 _STANDING = ("owner", *_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
 
 
 def _standing(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
-    """Return the memories that recall shows, of agents in order, that have not changed since these were last kept."""
+    """Return active, recallable memories that have not changed since the agent's last successful consolidation."""
     kept = pl.DataFrame(
         list(_kept_until(context).items()), schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")}, orient="row"
     )
@@ -137,7 +136,7 @@ def _standing(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kept_until(context: CheckContext) -> dict[str, datetime]:
-    """Return up to when agents were kept: those whose last night was without trouble."""
+    """Return the end of the last consolidated day by owner. Agents with a failed last day are missing."""
     rows = context.lake.tables.read(UPKEEP, columns=["id", "through", "troubles"])
     calendar = context.lake.calendar
     return {
@@ -155,7 +154,7 @@ def _concluded(_: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
 
 
 def fits_caps() -> Scan:
-    """Find agents whose hot index has more entries or more tokens than is configured, or an entry that does not count.
+    """Find agents with too many entries or tokens in the hot index, or with inactive entries.
 
     An offender is an agent.
     """
@@ -188,7 +187,7 @@ def _tokens(kind: str, title: str, hook: str) -> int:
 
 
 def explains() -> Scan:
-    """Find events of the upkeep that do not say why."""
+    """Find consolidation events without a reason."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         return len(part), part.filter(pl.col("reason").fill_null("").str.strip_chars() == "")["id"].to_list()
@@ -197,13 +196,13 @@ def explains() -> Scan:
 
 
 def is_behind(context: CheckContext) -> Offences:
-    """Find nights that ended more than a day ago and were not kept. An offender is a night."""
+    """Find days that ended more than a day ago and are not consolidated. An offender is a day."""
     nights = pending_nights(context.lake, date(FIRST_YEAR, 1, 1), context.now - LONGEST_WAIT)
     return Offences(len(nights), tuple(night.key for night in nights[:SAMPLE]), {"nights": len(nights)})
 
 
 def has_troubles(context: CheckContext) -> Offences:
-    """Find agents of whose last night a pass failed."""
+    """Find agents with a failed pass in the last consolidated day."""
     rows = pl.DataFrame(pl.from_arrow(context.lake.tables.read(UPKEEP, columns=[*_AGENT, "through", "troubles"])))
     troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(_AGENT)
     return Offences.of(agent_names(troubled, "through"), {"agents": len(rows), "troubled": len(troubled)})

@@ -1,4 +1,4 @@
-"""Whether every closed period has its summary, what memory rests on is there, and texts are sound."""
+"""Checks of content: missing summaries, orphaned sources, duplicates, and empty or long summaries."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 
 _AGENT = ["workspace_id", "agent_id"]
-#: What a citation of a summary's point has behind the summary's id.
+#: The suffix of a citation that names a point of a summary.
 _POINT = r"#[0-9]+$"
-#: Where what ids name lies, by what they begin with.
+#: The place of rows by the prefix of their ids.
 _PLACES = {place.what: place for place in (SAID, FOUND, *SUMMARIZED.values())}
 _EDIT = "edit"
-#: A period that has closed is made within this time.
+#: A closed period is computed within this time.
 _MOMENT = timedelta(hours=1)
 
 
 def covered(grain: Grain) -> Scan:
-    """Find agents' closed periods that have material and no summary, though it has not expired.
+    """Find closed periods of agents that have source rows but no summary, and are not expired.
 
-    One that waits is counted apart: for a model or its budget, for the gate at which late data is rolled up, or since
-    it has closed a moment ago.
+    Waiting periods are counted separately. They wait for a model or its budget, for the schedule window of late data,
+    or have just closed.
     """
     finer = grain.finer or Grain.WORKING
 
@@ -80,11 +80,11 @@ def covered(grain: Grain) -> Scan:
 
 
 def _waiting(context: CheckContext, grain: Grain) -> list[str]:
-    """Return the periods that the ledger knows to be pending, and that were made before or have just closed."""
+    """Return pending periods that were computed before or have just closed."""
     lake, entries = context.lake, context.lake.ledger.entries(table_asset(grain))
     pending = grain_status(lake, grain, date(FIRST_YEAR, 1, 1), context.now).pending
     present = set(lake.tables.keys(SUMMARIES, grain=grain.value))
-    # What was made and is not there any more is missing, although a run would make it again.
+    # A summary that was written and has disappeared is missing, although the next run would recompute it.
     lost = {key for key, entry in entries.items() if entry.rows > entry.expired and key not in present}
     return [
         period.key
@@ -94,7 +94,7 @@ def _waiting(context: CheckContext, grain: Grain) -> list[str]:
 
 
 def _due(context: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the agents and closed periods of a grain that there is material for, of these finer periods."""
+    """Return the agents and closed periods of a grain that have source rows in the finer grain."""
     calendar = context.lake.calendar
     sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, "period"], pl.String)), *material])
     parents = {
@@ -111,10 +111,10 @@ def _keys(rows: pl.DataFrame) -> list[str]:
 
 
 def has_sources(place: Place) -> Scan:
-    """Find what rests on something that neither is there nor has expired.
+    """Find rows that cite a source that neither exists nor has expired. An offender is a row.
 
-    Facts rest on messages, summaries on facts or finer summaries, facts of the graph on messages and edits, events of
-    durable memories on messages. An offender is a row.
+    Facts cite messages; summaries cite facts or finer summaries; graph facts cite messages and edits; events of durable
+    memories cite messages.
     """
     citing = _CITING[place.spec.name]
 
@@ -153,7 +153,7 @@ _CITING = {
 
 
 def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
-    """Return who cites what: agent, id, source, what the source is and the period that it lies in."""
+    """Return one row per citation: agent, id, source id, and the source's type (`what`) and period."""
     own = [*_AGENT, "id"]
     found = []
     for column in citing:
@@ -164,13 +164,13 @@ def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
         rows = part.select(*own, source.alias("source"))
         found.append(rows if rows.schema["source"] == pl.String else rows.explode("source").drop_nulls("source"))
     citations = found[0] if len(found) == 1 else pl.concat(found).unique(maintain_order=True)
-    # An id is what it names, the period that it lies in, and a hash, divided by colons, which periods have none of.
+    # An id is "type:period:hash". Periods contain no colon.
     parts = pl.col("source").str.splitn(":", 3).struct.rename_fields(["what", "period", "hash"])
     return citations.with_columns(parts.alias("parts")).unnest("parts").drop("hash").fill_null("")
 
 
 def _without_present(context: CheckContext, citations: pl.DataFrame) -> pl.DataFrame:
-    """Return the citations whose sources are not there; a source of another agent's counts as not there."""
+    """Return the citations of missing sources. A source of another agent counts as missing."""
     left = []
     for (what,), group in citations.group_by("what", maintain_order=True):
         rest = group
@@ -182,7 +182,7 @@ def _without_present(context: CheckContext, citations: pl.DataFrame) -> pl.DataF
 
 def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
     if what == _EDIT:
-        # Edits are kept with the operations that they made, all of an agent's in one partition.
+        # Edits are stored with their operations, in one partition per agent.
         owners = citations.select(pl.concat_str(_AGENT, separator="~")).to_series().unique().to_list()
         for part in parts_of(context, OPERATIONS, [*_AGENT, "evidence_id"], owners, where=pc.field("is_edit")):
             yield part.select(*_AGENT, source="evidence_id").unique()
@@ -192,7 +192,7 @@ def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Itera
 
 
 def _has_expired(context: CheckContext, citations: pl.DataFrame) -> pl.Series:
-    """Tell which sources, that are not there, are of a time whose memory has expired."""
+    """Return a mask of the citations with sources in an expired period."""
     gone = np.zeros(len(citations), np.bool_)
     for what, classes in _CLASSES.items():
         named = (citations["what"] == what) & (citations["period"] != "")
@@ -200,7 +200,7 @@ def _has_expired(context: CheckContext, citations: pl.DataFrame) -> pl.Series:
     return pl.Series(gone)
 
 
-#: Which classes expire with what ids begin with. Of a fact that is gone nobody knows the kind.
+#: Retention classes by the prefix of ids. The kind of a missing fact is unknown, so all of its classes apply.
 _CLASSES: dict[str, Collection[RetentionClass]] = {
     "message": [RetentionClass.CONVERSATIONS],
     "working": WORKING_CLASSES,
@@ -210,7 +210,7 @@ _CLASSES: dict[str, Collection[RetentionClass]] = {
 
 
 def _expired(context: CheckContext, rows: pl.DataFrame, classes: Collection[RetentionClass]) -> pl.Series:
-    """Tell which rows, with agent and period, lie before their agent's mark of one of the classes."""
+    """Return a mask of the rows in a period that has expired for one of the classes."""
     gone = np.zeros(len(rows), np.bool_)
     if context.marks and len(rows):
         columns = [*_AGENT, "period"]
@@ -220,20 +220,17 @@ def _expired(context: CheckContext, rows: pl.DataFrame, classes: Collection[Rete
     return pl.Series(gone, dtype=pl.Boolean)
 
 
-# Whether what is remembered is worth remembering: no repetition, nothing fed back, summaries that say something.
-
-
-#: An agent repeats itself if more than this share of its facts of an hour, and at least so many, say what another of
-#: them says. People greet and thank in the same words, but in 169 hours of real talk (LoCoMo) 1 fact in 44 did at most.
+#: An agent repeats itself if more than this share of an hour's facts, and at least this number, are duplicates. People
+#: repeat greetings and thanks, but in 169 hours of real conversation (LoCoMo) at most 1 fact in 44 was a duplicate.
 DUPLICATE_SHARE, FEWEST_DUPLICATES = 0.2, 3
-#: How much longer than configured a summary may be. Models count characters badly.
+#: The tolerated factor over the configured length of summaries. Models count characters badly.
 LONGEST = 1.5
-#: Rules may take a model's place in this share of a period's rows: now and then a model fails, and is asked again.
+#: The tolerated share of a period's rows made by rules in place of a model. Models fail now and then and are retried.
 FALLBACK_SHARE = 0.1
 
 
 def repeats() -> Scan:
-    """Find agents' hours in which too many facts say the same. Turns and what is found in them are counted apart."""
+    """Find hours of agents with too many duplicate facts. Turns and the facts found in them are counted separately."""
     own = [*_AGENT, "period"]
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
@@ -252,7 +249,7 @@ def repeats() -> Scan:
 
 
 def feeds_back(place: Place) -> Scan:
-    """Find rows that hold what memory itself gave to a prompt."""
+    """Find rows with text that memory itself injected into a prompt."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         suspects = part.filter(pl.col("content").str.contains(f"(?i){RECALLED_NAME}"))
@@ -262,7 +259,7 @@ def feeds_back(place: Place) -> Scan:
 
 
 def says_nothing(grain: Grain) -> Scan:
-    """Find summaries without a text or without a point."""
+    """Find summaries without text or without points."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         is_empty = (pl.col("content").str.strip_chars() == "") | (pl.col("key_points").list.len() == 0)
@@ -277,7 +274,7 @@ def _listed(name: str, _: CheckContext, seen: list[tuple[int, list[str]]]) -> Of
 
 
 def runs_on(grain: Grain) -> Scan:
-    """Find summaries that are much longer than they are configured to be."""
+    """Find summaries that are much longer than configured."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
         sized = part.select(*_AGENT, "id", length=pl.col("content").str.len_chars())
@@ -302,7 +299,7 @@ def _length(context: CheckContext, grain: Grain, scope: Scope) -> int:
 
 
 def falls_back(grain: Grain) -> Scan:
-    """Find periods in which rules took a model's place too often. Rows that no model was to make do not count."""
+    """Find periods with too many rows made by rules in place of a model. Only rows meant for a model count."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         asked = part.filter(pl.col("model").is_not_null() | pl.col("fallback").is_not_null())

@@ -1,4 +1,4 @@
-"""All checks: what is looked at for which asset, how bad it is, and what to do about it."""
+"""The list of all checks: asset, severity, description and remedy."""
 
 from __future__ import annotations
 
@@ -34,45 +34,44 @@ if TYPE_CHECKING:
     from memory_pipeline.checks.check import CheckContext, Place
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
-#: The asset that shows what models cost.
+#: The asset that shows the cost of models.
 _COST_ASSET = "model_cost"
 
-_MAKE_AGAIN = "`memory-pipeline repair` makes the partitions again, as does `memory-pipeline run --from … --to …`"
-_KEEP = "`memory-pipeline upkeep` keeps them"
-_PENDING = "`memory-pipeline status` tells what is pending, `memory-pipeline run` makes it"
+_RECOMPUTE = "recompute the partitions with `memory-pipeline repair` or `memory-pipeline run --from … --to …`"
+_CONSOLIDATE = "run `memory-pipeline upkeep`"
+_PENDING = "see `memory-pipeline status` for pending periods; compute them with `memory-pipeline run`"
 
 
 def all_checks() -> list[Check]:
-    """Return all checks: of the assets in the order in which they are made, the tests of ``dbt_like_sql`` last."""
+    """Return all checks in the order of the assets' computation. The tests of ``dbt_like_sql`` are last."""
     return [
         *_of_tables(),
         *_of_memories(),
-        *_of_nights(),
+        *_of_consolidation(),
         *(check for grain in SUMMARY_GRAINS for check in _of_summaries(grain)),
         *(_of_index(grain) for grain in Grain),
-        *_of_upkeep(),
+        *_of_operation(),
         *map(_of_sql, models_of("tests")),
     ]
 
 
 def checks_of(asset: str | None = None) -> list[Check]:
-    """Return the checks of an asset, or all."""
+    """Return the checks of an asset; all checks if it is None."""
     return [check for check in all_checks() if asset in (None, check.asset)]
 
 
 def _of_tables() -> Iterator[Check]:
-    """Yield what is looked at wherever rows lie."""
     assets: dict[str, list[Place]] = {MESSAGES_ASSET: [SAID], GRAPH_ASSET: [OPERATIONS, KNOWN]}
     assets |= {place.asset: [place] for place in REMEMBERED.values()}
     for asset, places in assets.items():
-        yield _schema(asset, places, f"the files were written by something else; {_MAKE_AGAIN}")
+        yield _schema(asset, places, f"the files were written by something else; {_RECOMPUTE}")
         yield Check(
             "unique_ids",
             asset,
             _ERROR,
             True,
-            "Each row stands once, and in the partition that its id names.",
-            _MAKE_AGAIN,
+            "Row ids are unique, and each row is in the partition that its id names.",
+            _RECOMPUTE,
             integrity.unique_ids(places[-1]),
         )
         if asset == GRAPH_ASSET:
@@ -81,8 +80,8 @@ def _of_tables() -> Iterator[Check]:
                 asset,
                 _ERROR,
                 True,
-                "Each operation that the graph is folded from stands once.",
-                _MAKE_AGAIN,
+                "Ids of graph operations are unique.",
+                _RECOMPUTE,
                 integrity.unique_ids(OPERATIONS),
             )
         else:
@@ -91,8 +90,8 @@ def _of_tables() -> Iterator[Check]:
                 asset,
                 _ERROR,
                 True,
-                "Nothing that memory itself gave to a prompt stands in it, as if somebody had said it.",
-                f"find the writer or the model that repeats it; {_MAKE_AGAIN}",
+                "No row contains text that memory itself injected into a prompt.",
+                f"find the writer or the model that repeats injected text; {_RECOMPUTE}",
                 quality.feeds_back(places[0]),
             )
         if asset != MESSAGES_ASSET:
@@ -101,9 +100,9 @@ def _of_tables() -> Iterator[Check]:
                 asset,
                 _ERROR,
                 True,
-                "What rows rest on is there, or has expired: messages of facts, facts or finer summaries of summaries, "
-                "messages and edits of the graph.",
-                _MAKE_AGAIN,
+                "Cited sources exist or have expired. Facts cite messages, summaries cite facts or finer summaries, "
+                "the graph cites messages and edits.",
+                _RECOMPUTE,
                 quality.has_sources(places[-1]),
             )
         if asset == FOUND.asset:
@@ -112,8 +111,8 @@ def _of_tables() -> Iterator[Check]:
                 asset,
                 _WARNING,
                 False,
-                f"At most {quality.DUPLICATE_SHARE:.0%} of an agent's facts of an hour say what another one says.",
-                "an agent writes the same again and again: give its messages ids, or see what it sends",
+                f"At most {quality.DUPLICATE_SHARE:.0%} of an agent's facts in an hour are duplicates.",
+                "the agent repeats itself: set ids on its messages, or check what it sends",
                 quality.repeats(),
             )
 
@@ -124,28 +123,27 @@ def _schema(asset: str, places: list[Place], remedy: str) -> Check:
         asset,
         _ERROR,
         True,
-        "Files have the columns and types of the schema, and a value wherever there must be one.",
+        "Files have the columns and types of the schema, and required columns have no nulls.",
         remedy,
         partial(integrity.fits_schema, places=places),
     )
 
 
 def _of_memories() -> Iterator[Check]:
-    """Yield what is looked at of durable memories, and of what they are folded from."""
-    remedy = f"{_PENDING}; what an agent did itself is only there: restore it from a copy"
+    remedy = f"{_PENDING}; agents' own events exist only in this table: restore them from a backup"
     yield _schema(MEMORIES_ASSET, [HAPPENED, DURABLE], remedy)
-    for name, place, what in (
-        ("unique_ids", DURABLE, "Each version of a durable memory stands once"),
-        ("unique_event_ids", HAPPENED, "Each event that memories are folded from stands once, and names its hour"),
+    for name, place, description in (
+        ("unique_ids", DURABLE, "Ids of versions of durable memories are unique."),
+        ("unique_event_ids", HAPPENED, "Ids of memory events are unique and name the event's hour."),
     ):
-        yield Check(name, MEMORIES_ASSET, _ERROR, True, f"{what}.", _MAKE_AGAIN, integrity.unique_ids(place))
+        yield Check(name, MEMORIES_ASSET, _ERROR, True, description, _RECOMPUTE, integrity.unique_ids(place))
     yield Check(
         "level",
         MEMORIES_ASSET,
         _ERROR,
         True,
-        "Durable memories are folded from all events that there are, of conversations, agents and nights.",
-        f"{_PENDING}; if nothing is pending, {_KEEP}",
+        "Durable memories are in sync with all events of conversations, agents and consolidation.",
+        f"{_PENDING}; if nothing is pending, {_CONSOLIDATE}",
         memories.is_current,
     )
     yield Check(
@@ -153,8 +151,8 @@ def _of_memories() -> Iterator[Check]:
         MEMORIES_ASSET,
         _ERROR,
         True,
-        "The messages that events of durable memories rest on are there, or have expired.",
-        _MAKE_AGAIN,
+        "Messages that memory events cite exist or have expired.",
+        _RECOMPUTE,
         quality.has_sources(HAPPENED),
     )
     yield Check(
@@ -162,27 +160,26 @@ def _of_memories() -> Iterator[Check]:
         MEMORIES_ASSET,
         _ERROR,
         True,
-        "Nothing that memory itself gave to a prompt stands in it, as if somebody had said it.",
-        f"find the writer or the model that repeats it; {_MAKE_AGAIN}",
+        "No durable memory contains text that memory itself injected into a prompt.",
+        f"find the writer or the model that repeats injected text; {_RECOMPUTE}",
         quality.feeds_back(DURABLE),
     )
 
 
-def _of_nights() -> Iterator[Check]:
-    """Yield what is looked at of the upkeep of durable memories, and of what it leaves."""
-    yield _schema(UPKEEP_ASSET, [DECIDED, KEPT_UP], f"the files were written by something else: delete them; {_KEEP}")
-    for name, place, what in (
-        ("unique_ids", DECIDED, "Each thing that a night did stands once"),
-        ("one_row_an_agent", KEPT_UP, "Of each agent it stands once how far it was kept"),
+def _of_consolidation() -> Iterator[Check]:
+    yield _schema(UPKEEP_ASSET, [DECIDED, KEPT_UP], f"another program wrote the files: delete them; {_CONSOLIDATE}")
+    for name, place, description in (
+        ("unique_ids", DECIDED, "Ids of consolidation events are unique."),
+        ("one_row_an_agent", KEPT_UP, "Each agent has one consolidation checkpoint."),
     ):
-        yield Check(name, UPKEEP_ASSET, _ERROR, True, f"{what}.", _KEEP, integrity.unique_ids(place))
+        yield Check(name, UPKEEP_ASSET, _ERROR, True, description, _CONSOLIDATE, integrity.unique_ids(place))
     yield Check(
         "explained",
         UPKEEP_ASSET,
         _ERROR,
         False,
-        "Whatever a night did, it says why.",
-        f"the events were written by something else: delete them; {_KEEP}",
+        "Each consolidation event has a reason.",
+        f"another program wrote the events: delete them; {_CONSOLIDATE}",
         memories.explains(),
     )
     yield Check(
@@ -190,8 +187,8 @@ def _of_nights() -> Iterator[Check]:
         UPKEEP_ASSET,
         _ERROR,
         False,
-        "No two active memories of one kind say the same once a night has passed over them.",
-        _KEEP,
+        "After consolidation, no two active memories of one kind are duplicates.",
+        _CONSOLIDATE,
         memories.says_the_same(),
     )
     yield Check(
@@ -199,8 +196,8 @@ def _of_nights() -> Iterator[Check]:
         UPKEEP_ASSET,
         _ERROR,
         False,
-        "Of predicates that hold one object no two active memories name different ones once a night has passed.",
-        f"{_KEEP}; `memory-pipeline memories about` shows them",
+        "After consolidation, active memories do not name different objects for a predicate that allows one.",
+        f"{_CONSOLIDATE}; `memory-pipeline memories about` lists them",
         memories.contradicts(),
     )
     yield Check(
@@ -208,8 +205,8 @@ def _of_nights() -> Iterator[Check]:
         UPKEEP_ASSET,
         _WARNING,
         False,
-        "Every night that ended more than a day ago was kept, with all that is known of its day by now.",
-        f"{_KEEP}; `memory-pipeline status` tells which nights are pending",
+        "Each day that ended more than a day ago is consolidated, late data included.",
+        f"{_CONSOLIDATE}; `memory-pipeline status` lists pending days",
         memories.is_behind,
     )
     yield Check(
@@ -217,8 +214,8 @@ def _of_nights() -> Iterator[Check]:
         UPKEEP_ASSET,
         _WARNING,
         False,
-        "No pass of an agent's upkeep has failed and waits for being made again.",
-        f"`memory-pipeline status` tells the reasons; {_KEEP} again",
+        "No consolidation pass of an agent has failed and waits for a retry.",
+        "see `memory-pipeline status` for the reasons, then run `memory-pipeline upkeep` again",
         memories.has_troubles,
     )
     yield Check(
@@ -226,9 +223,9 @@ def _of_nights() -> Iterator[Check]:
         HOT_INDEX_ASSET,
         _ERROR,
         False,
-        "No hot index has more entries or tokens than `memories` in config/workspaces.yaml allows, nor one that is not "
-        "active.",
-        _KEEP,
+        "Each hot index is within the entries and tokens that `memories` in config/workspaces.yaml allows, and lists "
+        "only active memories.",
+        _CONSOLIDATE,
         memories.fits_caps(),
     )
 
@@ -240,8 +237,8 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         asset,
         _ERROR,
         True,
-        f"Every {grain} period that has closed and has material has its summary, for each agent, unless it expired.",
-        f"{_PENDING}; {_MAKE_AGAIN}",
+        f"Each agent has a summary for each closed {grain} period with source rows, unless it expired.",
+        f"{_PENDING}, or {_RECOMPUTE}",
         quality.covered(grain),
     )
     yield Check(
@@ -249,8 +246,8 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         asset,
         _ERROR,
         True,
-        "Each summary has a text, and at least one point.",
-        f"correct the prompt or the model; {_MAKE_AGAIN}",
+        "Each summary has text and at least one point.",
+        f"correct the prompt or the model; {_RECOMPUTE}",
         quality.says_nothing(grain),
     )
     yield Check(
@@ -258,8 +255,8 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         asset,
         _WARNING,
         False,
-        f"No summary is longer than {quality.LONGEST} times the length that is configured for its agent.",
-        "set `length` of the agent's summaries in config/workspaces.yaml, or another model or prompt",
+        f"No summary is longer than {quality.LONGEST} times the length configured for its agent.",
+        "change the `length` of the agent's summaries in config/workspaces.yaml, the model or the prompt",
         quality.runs_on(grain),
     )
 
@@ -270,22 +267,22 @@ def _of_index(grain: Grain) -> Check:
         index_asset(grain),
         _ERROR,
         False,
-        f"The index holds what {table_asset(grain)} holds, no more and no less; of more than {integrity.MOST_AGENTS} "
-        "agents, others are looked at each day.",
-        f"{_PENDING}; {_MAKE_AGAIN}",
+        f"The index is in sync with {table_asset(grain)}. With more than {integrity.MOST_AGENTS} agents, each day "
+        "checks a different part of them.",
+        f"{_PENDING}, or {_RECOMPUTE}",
         integrity.is_current(grain),
     )
 
 
-def _of_upkeep() -> Iterator[Check]:
+def _of_operation() -> Iterator[Check]:
     for grain in Grain:
         yield Check(
             "fallbacks",
             table_asset(grain),
             _WARNING,
             False,
-            f"Rules took a model's place in at most {quality.FALLBACK_SHARE:.0%} of the rows of a period.",
-            f"see `outcome` in model_calls for the reason; {_PENDING} with the model",
+            f"At most {quality.FALLBACK_SHARE:.0%} of a period's rows were made by rules in place of a model.",
+            "for the reason see `outcome` in model_calls; `memory-pipeline run` asks the model again",
             quality.falls_back(grain),
         )
     for asset in (MESSAGES_ASSET, *(table_asset(grain) for grain in Grain), GRAPH_ASSET):
@@ -294,8 +291,9 @@ def _of_upkeep() -> Iterator[Check]:
             asset,
             _WARNING,
             False,
-            "Nothing is kept for more than a day beyond what `retention` in config/workspaces.yaml allows.",
-            "`memory-pipeline expire` removes it; what it holds back waits for its parent: `memory-pipeline run`",
+            "Expired rows are removed within a day, as `retention` in config/workspaces.yaml says.",
+            "remove them with `memory-pipeline expire`; rows that a pending summary needs are kept until "
+            "`memory-pipeline run` has computed it",
             lake_health.kept_too_long(asset),
         )
     yield Check(
@@ -303,7 +301,7 @@ def _of_upkeep() -> Iterator[Check]:
         MESSAGES_ASSET,
         _WARNING,
         False,
-        "What agents wrote more than a day ago has become memory.",
+        "Journal files older than a day are ingested.",
         _PENDING,
         lake_health.is_stuck,
     )
@@ -312,8 +310,8 @@ def _of_upkeep() -> Iterator[Check]:
         MESSAGES_ASSET,
         _WARNING,
         False,
-        "No record was set aside because it could not be read.",
-        "`memory-pipeline status` tells the reasons; correct the records and write them again",
+        "The quarantine has no unreadable records.",
+        "see `memory-pipeline status` for the reasons, then correct the records and write them again",
         lake_health.has_set_aside,
     )
     yield Check(
@@ -321,14 +319,14 @@ def _of_upkeep() -> Iterator[Check]:
         _COST_ASSET,
         _WARNING,
         False,
-        f"No workspace has spent {lake_health.NEARLY_SPENT:.0%} or more of what it may spend this month.",
-        "raise `budget` in config/workspaces.yaml, or let rules take the models' place until the month ends",
+        f"Each workspace has spent less than {lake_health.NEARLY_SPENT:.0%} of its budget for this month.",
+        "raise `budget` in config/workspaces.yaml, or let rules replace the models until the month ends",
         lake_health.within_budget,
     )
 
 
 def _of_sql(model: Model) -> Check:
-    """Return a test of ``dbt_like_sql`` as a check: its rows are the offenders."""
+    """Return a test of ``dbt_like_sql`` as a check. Its rows are the offenders."""
     severity = Severity(getattr(model, "severity", None) or _ERROR)
     return Check(
         model.name,
@@ -343,12 +341,12 @@ def _of_sql(model: Model) -> Check:
 
 def _rows_of_test(context: CheckContext, name: str) -> Offences:
     found = context.warehouse.query(name)
-    told = [column for column in found.column_names if column in _TELLING]
-    names = [" ".join(str(row[column]) for column in told) for row in found.select(told).slice(0, SAMPLE).to_pylist()]
+    shown = [column for column in found.column_names if column in _IDENTIFYING]
+    names = [" ".join(str(row[column]) for column in shown) for row in found.select(shown).slice(0, SAMPLE).to_pylist()]
     return Offences(found.num_rows, tuple(names), {"rows": found.num_rows})
 
 
-#: Columns of tests that say where an offender is; others may hold what was said.
-_TELLING = frozenset(
+#: Columns of tests that identify an offender. Others may hold message text.
+_IDENTIFYING = frozenset(
     "id workspace_id agent_id asset model grain kind period hour day month source_id message_id owner".split()
 )

@@ -1,8 +1,8 @@
-"""Forgetting an agent, a conversation or a person, and proving it.
+"""Forget an agent, a conversation or a person, and verify the erasure.
 
-:func:`~memory_pipeline.erasure.forget.forget` removes a subject from everything that the lake holds, makes again
-what was derived from it, and returns a receipt; :func:`~memory_pipeline.erasure.verification.verify` searches every
-file of the lake for what the receipt says is gone. Why it is done so: docs/decisions/0014-erasure.md.
+:func:`~memory_pipeline.erasure.forget.forget` removes a subject from the whole lake, recomputes derived data and
+returns a receipt. :func:`~memory_pipeline.erasure.verification.verify` searches every file of the lake for the removed
+data that the receipt lists. The reasons for this design are in docs/decisions/0014-erasure.md.
 """
 
 from memory_pipeline.erasure.forget import forget, preview

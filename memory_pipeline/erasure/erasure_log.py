@@ -1,4 +1,4 @@
-"""What a run of forgetting has removed and made again so far; a receipt is written from it."""
+"""The log of an erasure: rows removed and periods recomputed so far. The receipt is written from it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.vacuum import Purged
 
-#: The tables of memory, those of summaries by grain.
+#: The tables of memory; summaries once per grain.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
     *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_FACTS, GRAPH_OPERATIONS)),
     *((spec, {}) for spec in (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)),
@@ -46,15 +46,15 @@ _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
 
 @dataclass
 class ErasureLog:
-    """What was removed, and what was made again.
+    """Rows removed and periods recomputed.
 
     Attributes:
-        scopes: agents that held any of the subject.
-        ids: of rows that were removed or made again; some may have come back as they were.
-        texts: what these rows said; likewise.
-        remade: the periods that were made again, by grain.
-        files, bytes: what left the disk.
-        remarks: what is left, and cannot be told apart, in words.
+        scopes: agents that held data of the subject.
+        ids: hashes of the ids of removed or recomputed rows. Recomputed rows may have the same id as before.
+        texts: texts of these rows. Recomputed rows may have the same text as before.
+        remade: the recomputed periods by grain.
+        files, bytes: number and size of the deleted files.
+        remarks: descriptions of data that may remain, because it cannot be attributed.
     """
 
     scopes: set[Scope] = field(default_factory=set)
@@ -69,49 +69,49 @@ class ErasureLog:
     _partitions: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def take(self, place: str, what: str, counts: Mapping[str, int] | int) -> None:
-        """Enter what was removed from a place, by partition where there are any."""
+        """Add removed items of a place: counts by partition, or a total."""
         total = counts if isinstance(counts, int) else sum(counts.values())
         if total:
             self._counts[place, what] += total
             self._partitions[place, what] |= set() if isinstance(counts, int) else set(counts)
 
     def note(self, ids: Iterable[str], texts: Iterable[str | None]) -> None:
-        """Enter rows that are going to be removed, or made again."""
+        """Add rows that are about to be removed or recomputed."""
         self.ids |= {hex_of(identifier) for identifier in ids}
         self.texts |= {text for text in texts if text is not None and len(text) >= LEAST_CHARACTERS}
 
     def touch(self, periods: Mapping[Grain, Collection[str]]) -> None:
-        """Enter periods that were made again, or might have been."""
+        """Add periods that may have been recomputed."""
         for grain, keys in periods.items():
             self._touched[grain.value] |= set(keys)
 
     def purge(self, place: str, purged: Purged) -> None:
-        """Enter files that left the disk."""
+        """Add deleted files."""
         self.take(place, "files", purged.files)
         self.files += purged.files
         self.bytes += purged.bytes
 
     def remark(self, text: str) -> None:
-        """Enter what cannot be told apart, once."""
+        """Add a remark, unless it is already there."""
         if text not in self.remarks:
             self.remarks.append(text)
 
     @property
     def removed(self) -> tuple[Removed, ...]:
-        """What was removed, in the order of places."""
+        """The removed items, sorted by place."""
         return tuple(
             Removed(place, what, count, tuple(sorted(self._partitions[place, what])))
             for (place, what), count in sorted(self._counts.items())
         )
 
     def gone(self, lake: Lake, scanner: SubjectScanner, salt: str) -> tuple[list[str], list[str]]:
-        """Return the ids, and the digests of the texts, that nothing in the lake has any more; both sorted."""
+        """Return the ids, and the digests of texts, that are no longer in the lake; both sorted."""
         ids, texts = set(self.ids), set(self.texts)
-        # What an agent wrote to a memory that is no more, and that nobody has read yet, names that memory still.
+        # Pending events may still name a removed memory.
         for file in lake.journal.pending():
             ids -= {hex_of(event.memory_id) for event in lake.journal.read(file).events}
         for spec, fixed in _TABLES:
-            # In partitions that were not made again, nothing that was removed is left; nor has it other agents' ids.
+            # Removed ids can only reappear in recomputed partitions, and in those of the subject's agents.
             keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())
             owners = None if spec.partition_by != ("owner",) else {owner_of(scope) for scope in self.scopes}
             named = {"id", "memory_id", "other_id"} & set(spec.schema.names)
@@ -124,12 +124,12 @@ class ErasureLog:
 
 
 def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the sentences of summaries' points."""
+    """Return the sentences of the points of summaries."""
     return pc.struct_field(pc.list_flatten(key_points), "sentence")
 
 
 def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
-    """Yield what memory says, and what is about to become memory."""
+    """Yield all texts in the tables and in the pending journal."""
     for spec, fixed in _TABLES:
         columns = spec.holding(Holds.WORDS, Holds.COPY, Holds.NOTE)
         keys = lake.tables.keys(spec, **fixed)

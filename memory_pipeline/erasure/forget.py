@@ -1,9 +1,9 @@
-"""Forgets an agent, a conversation or a person: in which order things are removed, made again, and taken off the disk.
+"""Forget an agent, a conversation or a person: the order of removal, recomputation and deletion from disk.
 
-The tombstone comes first. From then on no run takes in what it matches, and a run that read it before finds the
-tombstone when it is done, and removes it itself. What was found is written into the tombstone before anything is
-removed, so that whoever is interrupted can start over; the tombstone is done when nothing is found any more and the
-bytes are gone.
+The tombstone is written first. From then on, runs skip matching records. A run that had already read some finds the
+tombstone at its end and removes them itself. The affected hours are written to the tombstone before anything is
+removed, so an interrupted erasure can start over. The tombstone is done once a search finds nothing and the bytes are
+deleted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from memory_pipeline.erasure.erasure_log import ErasureLog
 from memory_pipeline.erasure.memories import (
     agents_with_memories,
     concerned,
+    consolidate_again,
     enter_memories,
-    keep_again,
     note_memories,
     remove_memories,
     remove_nights,
@@ -58,28 +58,28 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
 
-#: How often the lake is searched again because writers brought more.
+#: The number of searches. Later ones find records that writers added during the earlier ones.
 _ROUNDS = 5
-#: Files that nothing refers to are taken for a writer's under way when they are younger.
+#: Unreferenced files younger than this may belong to an active writer.
 _ORPHANS = timedelta(hours=1)
-#: What no receipt covers.
+#: Copies that no erasure reaches.
 _NOT_COVERED = (
     "previews and logs in Dagster's own storage, outside of the lake",
-    "backups of the lake, and versions and snapshots that an object store or a file system keeps by itself",
+    "backups of the lake, and versions and snapshots made by an object store or a file system",
     "items of agents' own collections that do not name the person, or belong to the conversation",
-    "copies of memory that others have taken: prompts, exports, results of SQL",
+    "copies of memory outside of the lake: prompts, exports, results of SQL",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ErasurePreview:
-    """What there is of a subject, before anything is done.
+    """The data of a subject in the lake, before an erasure.
 
     Attributes:
         counts: rows, messages and records by place.
-        scopes: the agents that hold any of it.
-        hours: keys of the hours in which it was said, sorted.
-        sample: ids of some of the messages or other rows.
+        scopes: agents that hold data of the subject.
+        hours: sorted keys of the hours of the messages.
+        sample: ids of some of the messages, facts and memory events.
     """
 
     counts: dict[str, int]
@@ -89,7 +89,7 @@ class ErasurePreview:
 
 
 def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) -> ErasurePreview:
-    """Say what there is of a subject; changes nothing."""
+    """Return the subject's data in the lake. Change nothing."""
     found = find(lake, SubjectScanner(lake, subject, now), Forgotten(Tombstone.of(subject, now, secrets.token_hex(16))))
     ids = sorted(identifier for name in ("messages", "facts", "memory_events") for identifier in _ids(found, name))
     return ErasurePreview(
@@ -107,24 +107,24 @@ def forget(
     now: datetime,
     progress: Callable[[str], None] = lambda _: None,
 ) -> ErasureReport:
-    """Remove a subject from a lake for good, and make again what was derived from it.
+    """Remove a subject from the lake permanently, and recompute derived data.
 
-    Safe to repeat, to interrupt, and to run beside writers, readers and runs of the pipeline.
+    Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs.
 
     Args:
-        lake: where.
-        models: what makes the rest again.
-        subject: whom or what to forget.
-        now: what was said up to then is forgotten.
-        progress: told in words what is being done.
+        lake: the lake to erase from.
+        models: the models that recompute derived data.
+        subject: the agent, conversation or person to forget.
+        now: the cutoff; later messages stay.
+        progress: called with a description of each step.
 
     Returns:
-        What was removed. It names the subject, so it is to be kept outside of the lake.
+        A receipt of the removed data. It names the subject, so store it outside of the lake.
 
     Raises:
-        LakeError: writers brought more and more of it; what was found until then is removed. Safe to try again.
-        CommitConflictError: other writers kept winning. Safe to try again.
-        ConfigurationError: the models are not those that the lake was made with.
+        LakeError: writers kept adding data of the subject. Everything found so far is removed; retry.
+        CommitConflictError: other writers kept committing first; retry.
+        ConfigurationError: the embedder is not the one the lake was built with.
     """
     lake.index.check(models.embedder)
     known = lake.tombstones.all()
@@ -141,7 +141,7 @@ def forget(
     for number in range(_ROUNDS):
         progress("searching")
         found = find(lake, scanner, forgotten)
-        # A person may be named in summaries alone, whose sources have expired.
+        # If the sources have expired, only summaries may name the person.
         if not found and not hours and (number or subject.kind is not SubjectKind.PERSON):
             break
         hours |= found.hours
@@ -153,14 +153,14 @@ def forget(
         hours, is_resumed = set(), False
     else:
         raise LakeError(
-            f"writers bring more and more of {subject}; stop them, and run it again: it goes on where it was"
+            f"writers keep adding data of {subject}; stop them and run the command again: it resumes where it stopped"
         )
     if subject.kind is not SubjectKind.AGENT:
         remark_expired(lake, scanner, log)
     if not earlier.keys().isdisjoint(one.id for one in tombstones) and subject.kind is not SubjectKind.AGENT:
-        # A run may have written into the index what it had read before, and taken it out when it was done.
+        # A concurrent run may have indexed rows that it had read earlier, and removed them at its end. Purge again.
         log.scopes |= _agents(lake, subject)
-    progress("taking it off the disk")
+    progress("deleting files")
     _finish(lake, scanner, log, models.embedder.dimension)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])
     purged = lake.tables.purge(TABLES["tombstones"], orphans=_ORPHANS)
@@ -202,9 +202,9 @@ def _remove(
     log: ErasureLog,
     progress: Callable[[str], None],
 ) -> None:
-    """Remove what was found, and make again what was derived from it.
+    """Remove the found data and recompute derived data.
 
-    The agents in `resumed` may lack what an interrupted run has removed, and hold what was derived from it.
+    Agents in `resumed` may hold data derived from rows that an interrupted run has already removed.
     """
     subject = scanner.subject
     progress(f"removing {sum(counted(found).values()):,} rows and records")
@@ -217,13 +217,13 @@ def _remove(
             periods[grain] |= keys
         _remove_index(lake, subject.scope, log)
         enter_removal(lake, periods)
-        keep_again(lake, models, [subject.scope], (), now, log)  # what it has said since
+        consolidate_again(lake, models, [subject.scope], (), now, log)  # messages after the cutoff
         return
     scopes = {*found.scopes, *resumed, *log.scopes}
     memories = note_memories(lake, scopes, log)
     durable = concerned(found) | set(resumed) | settle_events(lake, scopes, found, forgotten, log)
     remove_unread(lake, found, log)
-    # What is derived goes before what it is derived from: until then it can be found, whoever interrupts this.
+    # Remove derived data before its sources, so that an interrupted run can find it again.
     days = ancestors(lake.calendar, hours, {})[Grain.DAILY]
     scrubbed = scrub_summaries(lake, scanner, found.ids(TABLES["facts"]), days, at, log)
     touched = ancestors(lake.calendar, hours, scrubbed)
@@ -231,16 +231,16 @@ def _remove(
     remove_answers(lake, scanner, scopes, touched, log, durable)
     remove_nights(lake, durable, log)
     remove_rows(lake, found, log)
-    progress(f"making {len(touched[Grain.WORKING]):,} hours and what rolls up from them again")
+    progress(f"recomputing {len(touched[Grain.WORKING]):,} hours and their summaries")
     recompute(lake, models, touched, now, log)
     sync_index(lake, scopes, touched, models.embedder.dimension, log)
-    keep_again(lake, models, scopes, touched[Grain.WORKING], now, log)
+    consolidate_again(lake, models, scopes, touched[Grain.WORKING], now, log)
     enter_memories(lake, scopes, memories, log)
     log.touch(touched)
 
 
 def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int) -> None:
-    """Take what was removed off the disk: files, old versions and logs, marts that were made from it, and folders."""
+    """Delete removed data from the disk: files, old versions, logs and folders. Rebuild the marts."""
     subject = scanner.subject
     if subject.kind is SubjectKind.PERSON:
         forget_items(lake, scanner, log)
@@ -250,7 +250,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
         for _ in Warehouse(lake).build_all(folders & known, full=True):
             pass
     for name in sorted(folders - known):
-        log.remark(f"marts/{name} is made by no model any more, and was left as it is: delete it")
+        log.remark(f"marts/{name}, which no model builds any more, was not rebuilt: delete it")
     for spec in TABLES.values():
         log.purge(spec.name, lake.tables.purge(spec, orphans=_ORPHANS))
     for name in sorted(folders & known):
@@ -262,7 +262,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
     elif subject.scope is not None:
         scope = subject.scope
         _remove_index(lake, scope, log)
-        # What it has said since stays, and is found.
+        # Rows after the cutoff stay in the index.
         since = {
             grain: {key for rows in scanner.parts(spec, ["period"], **fixed) for key in rows["period"].to_pylist()}
             for grain in Grain
@@ -276,7 +276,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
 
 
 def _remove_unfinished(lake: Lake, folder: str) -> None:
-    """Delete what writers that were killed have left of files in a folder, once it is old."""
+    """Delete old temporary files of killed writers in a folder."""
     if not lake.storage.is_local:
         return
     now = datetime.now(UTC)
@@ -293,7 +293,7 @@ def _remove_index(lake: Lake, scope: Scope, log: ErasureLog) -> None:
 
 
 def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
-    """Return the files of agents' index and collections, with their bytes."""
+    """Return the files of agents' indexes and collections, with their sizes in bytes."""
     agents = {(scope.workspace_id, scope.agent_id) for scope in scopes}
     return {
         entry.path: entry.size
@@ -304,7 +304,7 @@ def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
 
 
 def _note_gone(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
-    """Enter files of the index that are there no more, by table."""
+    """Add deleted files of the index to the log, by table."""
     gone = before.keys() - lake.storage.sizes(before, "vectordb").keys()
     counts = Counter("/".join(path.split("/")[1:3]).removesuffix(".lance") for path in gone)
     log.take("index", "files", counts)
@@ -313,25 +313,25 @@ def _note_gone(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
 
 
 def _agents(lake: Lake, subject: Subject) -> set[Scope]:
-    """Return the agents that may hold the subject: those that have an index, or durable memories."""
+    """Return the subject's possible agents: those that have an index or durable memories."""
     indexed = {scope for scope in lake.index.agents(subject.workspace_id) if subject.agent_id in (None, scope.agent_id)}
     return indexed | agents_with_memories(lake, subject)
 
 
 def _configured(lake: Lake, subject: Subject) -> list[str]:
-    """Say so if the configuration names the subject: only a person can decide what it should say instead."""
+    """Return a remark if the configuration names the subject. Only a person can decide how to edit it."""
     text = (lake.storage.read(CONFIGURATION) or b"").decode(errors="replace")
     names = subject.names or tuple(name for name in (subject.conversation_id or subject.agent_id,) if name)
     return [f"{CONFIGURATION}, which names it: edit it"] if Mentions(names).mentioned_in(text) else []
 
 
 def _left_behind(lake: Lake, workspace_id: str) -> list[str]:
-    """Say how many files no table holds: what they hold may have been forgotten since, and goes when they are old."""
+    """Return a remark on files outside of all tables. They may hold forgotten data and are deleted when old."""
     count = len(unnamed_files(lake.storage, workspace_id))
     if not count:
         return []
     text = (
-        f"{count:,} files younger than an hour that belong to no table, of processes that were killed or are at work; "
+        f"{count:,} files younger than an hour that belong to no table, of killed or running processes; "
         "`memory-pipeline expire` deletes them once they are an hour old"
     )
     return [text]

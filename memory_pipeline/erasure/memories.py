@@ -1,7 +1,7 @@
-"""Durable memories of a subject: what they are folded from is removed, and their nights are made again from the rest.
+"""Erase a subject from durable memories: remove events, then repeat the consolidation from the remaining ones.
 
-What the upkeep decided may quote anybody: it merges contents, and gives its reasons in words. So it goes with what it
-was decided about, and with the answers of models that it rests on, and is decided anew.
+Consolidation merges contents and words its reasons, so its events may quote anyone. They are removed, together with the
+model answers behind them, and decided anew.
 """
 
 from __future__ import annotations
@@ -42,15 +42,13 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
 
 
-# What becomes of what agents did to memories, once some of what made these memories is removed.
-#
-# A memory's id is that of the words which were said first. Where these are removed, and others have said the same, the
-# memory goes on under another id: its heir. What was done to it is done to the heir then, else what was revoked would
-# count again. What was done to memories that nobody says any more goes: it has no effect, and may repeat what they
-# said.
+# A memory's id comes from the first statement of its content. If that statement is removed and another one says the
+# same, the memory continues under another id: the successor. Events on the memory move to the successor, or a revoked
+# memory would become active again. Events on memories without a successor are removed: they have no effect and may
+# repeat the removed content.
 
 
-#: What is done to each of several heirs, into which what a night had made one may fall apart. Of the rest once will do.
+#: Undoing a merge may leave several successors. These events apply to each of them, the others to the first.
 _TO_ALL = frozenset([MemoryVerb.FORGET, MemoryVerb.UPDATE])
 
 
@@ -60,16 +58,16 @@ def reassign_events(
     gone: Collection[str],
     noted: Mapping[str, MemoryEvent],
 ) -> dict[str, tuple[MemoryEvent, ...]]:
-    """Return by what the events of agents are replaced, by their ids; nothing of those that stay as they are, or go.
+    """Return the replacements of changed events, by id. Unchanged events and those in `gone` are not in the result.
 
     Args:
-        events: all that make one agent's memories, those that are removed too.
-        nights: what the upkeep did with them. It is taken to be undone.
-        gone: ids of the events that are removed.
-        noted: events that stay without their note, by the ids that they have with it.
+        events: all events of one agent, including those in `gone`.
+        nights: the events of consolidation, which is going to be undone.
+        gone: ids of the events to remove.
+        noted: events without their note, by the ids of the originals.
     """
     base = list({event.id: event for event in events}.values())
-    tellers = _tellers([*base, *nights])
+    sources = _sources_of([*base, *nights])
     memories, known_as = Memories(), dict[str, str]()
     found: dict[str, tuple[MemoryEvent, ...]] = {}
     for event in sorted(base, key=lambda event: event.order):
@@ -79,11 +77,13 @@ def reassign_events(
         own: tuple[MemoryEvent, ...] = (kept,)
         if kept.verb is MemoryVerb.REMEMBER:
             known_as[event.id] = memories.said_of(kept)
-        elif event.id in tellers:
-            told = tellers[event.id]
-            heirs = list(dict.fromkeys(memories.resolved(known_as[teller]) for teller in told if teller in known_as))
-            is_whole = all(teller in known_as for teller in told)
-            own = _done_to(kept, memories.resolved(kept.memory_id), heirs, is_whole=is_whole)
+        elif event.id in sources:
+            statements = sources[event.id]
+            successors = list(
+                dict.fromkeys(memories.resolved(known_as[source]) for source in statements if source in known_as)
+            )
+            is_whole = all(source in known_as for source in statements)
+            own = _copies_for(kept, memories.resolved(kept.memory_id), successors, is_whole=is_whole)
         if own != (event,):
             found[event.id] = own
         for one in own:
@@ -91,32 +91,32 @@ def reassign_events(
     return found
 
 
-def _tellers(events: Iterable[MemoryEvent]) -> dict[str, tuple[str, ...]]:
-    """Return, of each event done to a memory that there was, the ids of those that had said what the memory says."""
+def _sources_of(events: Iterable[MemoryEvent]) -> dict[str, tuple[str, ...]]:
+    """Return, for each event on an existing memory, the ids of the `remember` events behind the memory's content."""
     memories = Memories()
-    told: dict[str, list[str]] = {}
+    statements: dict[str, list[str]] = {}
     found: dict[str, tuple[str, ...]] = {}
     for event in sorted(events, key=lambda event: event.order):
         if event.verb is MemoryVerb.REMEMBER:
-            told.setdefault(memories.said_of(event), []).append(event.id)
+            statements.setdefault(memories.said_of(event), []).append(event.id)
         elif not event.is_upkeep:
             memory = memories.newest.get(memories.resolved(event.memory_id))
             if memory is not None:
                 parts = (memory.id, *memory.merged_ids)
-                found[event.id] = tuple(own for part in parts for own in told.get(part, ()))
+                found[event.id] = tuple(own for part in parts for own in statements.get(part, ()))
         apply(memories, event)
     return found
 
 
-def _done_to(event: MemoryEvent, own: str, heirs: list[str], *, is_whole: bool) -> tuple[MemoryEvent, ...]:
-    """Return an event as it is done to the heirs of its memory, of which this may be one."""
+def _copies_for(event: MemoryEvent, own: str, successors: list[str], *, is_whole: bool) -> tuple[MemoryEvent, ...]:
+    """Return copies of an event for the successors of its memory. The memory itself may be among them."""
     if is_whole or event.verb not in _TO_ALL:
-        heirs = [own] if own in heirs else heirs[:1]
-    return tuple(event if heir == own else _moved(event, heir) for heir in heirs)
+        successors = [own] if own in successors else successors[:1]
+    return tuple(event if successor == own else _moved(event, successor) for successor in successors)
 
 
 def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
-    """Return an event as if it had been done to another memory."""
+    """Return a copy of an event that applies to another memory."""
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, event.changes, memory_id=memory_id, turn=event.turn,
         place=event.place, editor=event.editor, reason=event.reason, other_id=event.other_id, evidence=event.evidence,
@@ -129,7 +129,7 @@ _OF_AGENT = (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)
 
 
 def agents_with_memories(lake: Lake, subject: Subject) -> set[Scope]:
-    """Return the agents that may hold the subject and have durable memories, or events that make some."""
+    """Return the subject's possible agents that have durable memories or memory events."""
     rows = [lake.tables.keys(spec) for spec in _OF_AGENT]
     found = {Scope(*key.split("~")) for keys in rows for key in keys}
     return {
@@ -140,7 +140,7 @@ def agents_with_memories(lake: Lake, subject: Subject) -> set[Scope]:
 
 
 def concerned(found: ScanResult) -> set[Scope]:
-    """Return the agents whose durable memories, or whose nights, hold any of what was found."""
+    """Return the agents with found rows or notes in their memory events or consolidation events."""
     keys = {
         key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS) for key in found.rows.get(spec.name, ())
     } | found.notes.keys()
@@ -148,21 +148,21 @@ def concerned(found: ScanResult) -> set[Scope]:
 
 
 def note_memories(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> dict[str, frozenset[str]]:
-    """Enter what agents keep in the account, before any of it goes or is folded again; return its ids by owner."""
+    """Add all durable memories of agents to the log before they change. Return their ids by owner."""
     rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id", "content"])
     log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
     return _ids_by_owner(rows)
 
 
 def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> None:
-    """Remove all that the upkeep of agents decided, and that they were ever kept: it begins with them anew.
+    """Remove all consolidation events and checkpoints of agents, so that consolidation starts over.
 
-    Ids of decisions are not entered as removed: a later night may decide the same of memories that stay, by the same
-    ids, once something else has come. Memories that are gone are entered by their own.
+    The ids of the events do not enter the receipt: a later day may make the same decision about remaining memories,
+    under the same id.
     """
     owners = sorted(map(owner_of, scopes))
     rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=["owner", "id"])
-    # First that they were kept: whoever is interrupted after that leaves agents that the next night keeps again.
+    # Remove the checkpoints first. After an interruption the next day then consolidates these agents again.
     listed = pa.array(owners, pa.string())
     gone = lake.tables.drop_rows(UPKEEP, None, lambda kept: pc.is_in(kept["id"], listed), ["id"])
     log.take(UPKEEP.name, "rows", gone)
@@ -171,7 +171,7 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
 
 
 def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog) -> None:
-    """Remove what an agent keeps, and all that it was made from."""
+    """Remove an agent's durable memories and all of their events."""
     owner = owner_of(scope)
     before = note_memories(lake, [scope], log)
     log.note(lake.tables.read(UPKEEP_EVENTS, [owner], columns=["id"])["id"].to_pylist(), ())
@@ -186,21 +186,13 @@ def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog
 def settle_events(
     lake: Lake, scopes: Collection[Scope], found: ScanResult, forgotten: Forgotten, log: ErasureLog
 ) -> set[Scope]:
-    """Take notes of the person from events of agents, and see to what they did to memories that lose what made them.
+    """Remove notes about the person from agents' events, and reassign events of memories that lose their source.
 
-    To be called before anything of what was found is removed. What is done to a memory which goes on under another id
-    is done to that, in the same place; what is done to one that nobody says any more goes. Of pending files, what they
-    are to hold then is entered in `found`.
-
-    Args:
-        lake: where.
-        scopes: the agents.
-        found: what is going to be removed.
-        forgotten: the subject's tombstones.
-        log: where to enter what is changed.
+    Call this before removing the found rows. Events of a memory that continues under another id move to that id; events
+    of a memory without a successor are removed. New contents of pending journal files are added to `found`.
 
     Returns:
-        The agents of whose events some were changed in the table.
+        The agents with changed events in the table.
     """
     changed = set[Scope]()
     gone = found.ids(MEMORY_EVENTS)
@@ -235,7 +227,7 @@ def settle_events(
 
 
 def _said_in(lake: Lake, files: Iterable[Contents]) -> Iterable[MemoryEvent]:
-    """Return what messages that wait in the journal have agents remember, as readers see it."""
+    """Return the memory events of pending messages, as readers see them."""
     messages = [message for held in files for message in held.messages]
     if not messages:
         return ()
@@ -250,7 +242,7 @@ def _replace_landed(
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
     log: ErasureLog,
 ) -> None:
-    """Put other events of an agent's own in the place of some."""
+    """Replace an agent's events in the table."""
     new = events_to_rows((one for event in events for one in replaced[event.id]), are_edits=True)
     old_ids = pa.array([event.id for event in events], pa.string())
 
@@ -264,7 +256,7 @@ def _replace_landed(
     gone = [event for event in events if not replaced[event.id]]
     log.note((event.id for event in events), (event.changes.content for event in gone))
     log.take(MEMORY_EVENTS.name, "rows", {owner: len(gone)} if gone else 0)
-    for what, is_it in (("rows whose note was taken away", False), ("rows that went to another memory", True)):
+    for what, is_it in (("rows that lost a note", False), ("rows that moved to another memory", True)):
         count = sum(
             any(one.memory_id != event.memory_id for one in own) is is_it
             for event in events
@@ -280,7 +272,7 @@ def _replace_pending(
     lost: Collection[str],
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
 ) -> None:
-    """Enter what a pending file is to hold, if some of its events are replaced."""
+    """Add the new contents of a pending file to `found`, if any of its events are replaced."""
     if not any(event.id in replaced for event in held.events):
         return
     stay = [one for event in held.events if event.id not in lost for one in replaced.get(event.id, (event,))]
@@ -288,18 +280,13 @@ def _replace_pending(
     found.pending += sum(replaced.get(event.id) == () for event in held.events)
 
 
-def keep_again(
+def consolidate_again(
     lake: Lake, models: Models, scopes: Collection[Scope], hours: Iterable[str], now: datetime, log: ErasureLog
 ) -> None:
-    """Bring the memories of agents level with their events, and keep them up to the last night that was ever kept.
+    """Bring agents' memories in sync with their events, and consolidate them up to the last consolidated day.
 
-    Args:
-        lake: where.
-        models: what embeds and merges.
-        scopes: the agents.
-        hours: keys of the hours that were made again: an agent that says nothing in them any more was passed over.
-        now: nights that end later are not made.
-        log: where to enter what is removed.
+    Recomputing `hours` skipped agents without messages in them, so their events are cleaned up here. Days that end
+    after `now` are not consolidated.
     """
     _drop_unfounded(lake, scopes, sorted(hours), log)
     refold_memories(lake, models.embedder, scopes)
@@ -310,7 +297,7 @@ def keep_again(
 
 
 def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], log: ErasureLog) -> None:
-    """Enter in the account which versions of memories are gone."""
+    """Add the removed versions of memories to the log."""
     rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id"])
     after = _ids_by_owner(rows)
     gone = {owner: len(ids - after.get(owner, frozenset())) for owner, ids in before.items()}
@@ -318,7 +305,7 @@ def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, froz
 
 
 def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log: ErasureLog) -> None:
-    """Drop events that rest on messages which are no more, though these have not expired."""
+    """Remove events that cite only removed messages. Events of expired messages stay."""
     said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
     marks = ExpirationMarks.of(lake.tables)
     made_in = pa.array(hours, pa.string())

@@ -1,4 +1,4 @@
-"""Makes again what was derived from what was forgotten, and takes from the rest what cannot be made again."""
+"""Recompute data derived from forgotten rows, and scrub summaries that can no longer be recomputed."""
 
 from __future__ import annotations
 
@@ -38,36 +38,36 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.ledger import LedgerEntry
     from memory_pipeline.models.factory import Models
 
-#: Periods whose index is written at a time.
+#: Periods per write to the index.
 _AT_ONCE = 400
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
-#: What summaries say that is made of their points.
+#: The columns of summaries that are derived from their points.
 _OF_POINTS = ("content", "entities")
 _WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
-#: What of an hour's facts may outlive them.
+#: The assets with rows that may outlive the facts of their hour.
 _OUTLIVING = (GRAPH_ASSET, MEMORIES_ASSET)
-#: The columns that the ledger's digests are made of.
+#: The columns behind the ledger's digests.
 _MARKS = ("period", "workspace_id", "agent_id", "digest", "embed_model")
 
 
 def scrub_summaries(
     lake: Lake, scanner: SubjectScanner, facts: Collection[str], days: Collection[str], at: datetime, log: ErasureLog
 ) -> dict[Grain, set[str]]:
-    """Take from summaries the points that name a person, or rest on facts that are forgotten.
+    """Remove from summaries the points that name a person or cite forgotten facts.
 
-    Where the sources are still there the summary is going to be made again from them; where they have expired, this is
-    all that can be done, and where it is not enough the account says so.
+    Summaries with existing sources are recomputed later. If the sources have expired, scrubbing is all that is
+    possible, and the receipt has a remark on the rest.
 
     Args:
-        lake: where.
-        scanner: knows the subject.
-        facts: ids of the facts.
-        days: keys of the days that they are of; a person is looked for in all summaries.
-        at: what was said up to then is forgotten.
-        log: where to enter what is removed.
+        lake: the lake to erase from.
+        scanner: matches the subject.
+        facts: ids of the forgotten facts.
+        days: keys of the days of these facts. For a person, all summaries are searched.
+        at: the cutoff; later points stay.
+        log: records the removed texts.
 
     Returns:
-        The periods whose summaries changed.
+        The keys of the periods with changed summaries, by grain.
     """
     scrubbed: dict[Grain, set[str]] = {}
     known = pa.array(sorted(facts), pa.string())
@@ -95,14 +95,14 @@ def scrub_summaries(
                 return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], ids))), there])
 
             lake.tables.transform(SUMMARIES, scrubbed[grain], without, grain=grain.value)
-            log.take(SUMMARIES.name, f"{grain} summaries of which points were removed", len(changed))
+            log.take(SUMMARIES.name, f"{grain} summaries that lost points", len(changed))
     return scrubbed
 
 
 def _scrubbed(
     calendar: Calendar, scanner: SubjectScanner, summary: Summary, facts: Collection[str], at: datetime
 ) -> Summary | None:
-    """Return a summary without some of its points; None if none is left."""
+    """Return a summary without the forgotten points; None if no point is left, or another column names the person."""
 
     def stays(point: KeyPoint) -> bool:
         if any(source in facts for source in point.source_ids):
@@ -127,14 +127,14 @@ def _scrubbed(
 
 
 def _is_named_besides(scanner: SubjectScanner, summary: Summary) -> bool:
-    """Tell whether a summary names a person in a column that cannot be made of its points."""
+    """Return whether a summary names a person in a column that is not derived from its points."""
     rows = summaries_to_rows([summary])
     others = (name for name in SUMMARIES.holding(Holds.WORDS) if name not in _OF_POINTS)
     return any(scanner.mentioned(rows[name]).any() for name in others)
 
 
 def remark_expired(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
-    """Say what cannot be told apart any more, because what it was made from has expired."""
+    """Add remarks on data that cannot be attributed, because its sources have expired."""
     subject = scanner.subject
     latest: dict[RetentionClass, str] = {}
     for scope, kept, through in ExpirationMarks.of(lake.tables):
@@ -144,20 +144,20 @@ def remark_expired(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None
         if kept is RetentionClass.CONVERSATIONS:
             known = "the names in them" if subject.names else "the id of the conversation"
             log.remark(
-                f"messages up to {through} have expired: facts and durable memories of that time could be told by "
-                f"{known} alone"
+                f"messages up to {through} have expired: facts and durable memories of that time could only be found "
+                f"by {known}"
             )
         elif kept.grain is Grain.WORKING and not subject.names:
             log.remark(
-                f"{kept} up to {through} have expired: what summaries of that time hold of the conversation cannot be "
-                "told apart from what they hold of others"
+                f"{kept} up to {through} have expired: in summaries of that time, this conversation cannot be told "
+                "apart from others"
             )
 
 
 def ancestors(
     calendar: Calendar, hours: Collection[str], scrubbed: Mapping[Grain, Collection[str]]
 ) -> dict[Grain, set[str]]:
-    """Return hours, summaries that were scrubbed, and all that rolls up from them: keys by grain."""
+    """Return the keys of the hours, of the scrubbed summaries and of all their ancestors, by grain."""
     touched: dict[Grain, set[str]] = {}
     periods = {Period.parse(Grain.WORKING, key) for key in hours}
     for grain in Grain:
@@ -170,7 +170,7 @@ def ancestors(
 def recompute(
     lake: Lake, models: Models, touched: Mapping[Grain, Collection[str]], now: datetime, log: ErasureLog
 ) -> None:
-    """Make periods again that were made before, and have closed."""
+    """Recompute periods that were computed before and have closed."""
     for grain, keys in touched.items():
         periods = [Period.parse(grain, key) for key in sorted(keys)]
         assets = [table_asset(grain), *([MESSAGES_ASSET, *_OUTLIVING] if grain is Grain.WORKING else [])]
@@ -179,8 +179,8 @@ def recompute(
         parts = [*materialize(lake, models, grain, again)]
         empty = {part.period for part in parts if part.asset == table_asset(grain) and not part.rows}
         if empty:
-            # A step passes over hours that hold nothing and held nothing; what these held was removed before. Their
-            # graph and durable memories are level with them, though they may hold what outlives them.
+            # A step skips hours that are and were empty, and these were emptied before it ran. Record their entries
+            # here. Their graph and durable memories are in sync, even if some of their rows outlive the hour.
             level = (part for part in parts if not part.rows or (part.asset in _OUTLIVING and part.period in empty))
             lake.ledger.record(part.entry for part in level)
         if again:
@@ -188,13 +188,13 @@ def recompute(
 
 
 def _may_be_made(lake: Lake, period: Period, now: datetime) -> bool:
-    """Tell whether a period is made by now: an hour while it is open, a summary once it has closed."""
+    """Return whether a period may be computed: an hour once it has started, a summary once it has closed."""
     calendar = lake.calendar
     return (calendar.bounds(period)[0] if period.grain is Grain.WORKING else calendar.closes_at(period)) <= now
 
 
 def note_summaries(scanner: SubjectScanner, touched: Mapping[Grain, Collection[str]], log: ErasureLog) -> None:
-    """Enter the summaries of periods that are going to be made again in the account."""
+    """Add the summaries of periods that are about to be recomputed to the log."""
     for grain in _SUMMARIES:
         listed = set(touched.get(grain, ()))
         columns = ["id", "period", "content", "key_points", "workspace_id", "agent_id"]
@@ -206,7 +206,7 @@ def note_summaries(scanner: SubjectScanner, touched: Mapping[Grain, Collection[s
 def sync_index(
     lake: Lake, scopes: Collection[Scope], touched: Mapping[Grain, Collection[str]], dimension: int, log: ErasureLog
 ) -> None:
-    """Bring the graphs and the index of agents level with the tables: a step passes over agents that say nothing."""
+    """Bring agents' graphs and index in sync with the tables. Recomputing skipped agents without messages."""
     hours = sorted(touched.get(Grain.WORKING, ()))
     owners = {owner_of(scope): scope for scope in scopes}
     said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
@@ -243,9 +243,9 @@ def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope],
 
 
 def enter_removal(lake: Lake, periods: Mapping[Grain, Collection[str]]) -> None:
-    """Enter in the ledger what partitions hold once an agent's rows are gone; nothing else of them has changed.
+    """Update the ledger after the removal of an agent's rows, so that partitions need no recomputation.
 
-    So they need not be made again. What was not level with its sources before is left so.
+    Partitions that were stale before stay stale.
     """
     changed: dict[tuple[str, str], LedgerEntry] = {}
     before: dict[Grain, Mapping[str, LedgerEntry]] = {}
@@ -254,16 +254,16 @@ def enter_removal(lake: Lake, periods: Mapping[Grain, Collection[str]]) -> None:
         before[grain] = lake.ledger.entries(table_asset(grain))
         after[grain] = dict(before[grain])
         own = [Period.parse(grain, key) for key in sorted(periods.get(grain, ())) if key in before[grain]]
-        _count_again(lake, grain, own, before[grain], after[grain], changed)
+        _recount(lake, grain, own, before[grain], after[grain], changed)
         if grain.finer is not None:
             finer = grain.finer
-            _link_again(lake.calendar, grain, before[finer], after[finer], before[grain], after[grain])
+            _relink(lake.calendar, grain, before[finer], after[finer], before[grain], after[grain])
         changed |= {(entry.asset, key): entry for key, entry in after[grain].items() if entry != before[grain][key]}
     if changed:
         lake.ledger.record(changed.values())
 
 
-def _count_again(
+def _recount(
     lake: Lake,
     grain: Grain,
     periods: list[Period],
@@ -271,7 +271,7 @@ def _count_again(
     after: dict[str, LedgerEntry],
     changed: dict[tuple[str, str], LedgerEntry],
 ) -> None:
-    """Enter the rows that periods hold now, and what is derived from them if it was level."""
+    """Update the entries of periods to their current rows, and those of derived assets that were in sync."""
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
     rows = lake.tables.read(spec, [period.key for period in periods], columns=_MARKS, **fixed)
     derived = {
@@ -280,7 +280,7 @@ def _count_again(
     }
     for period, part in by_period(rows, periods).items():
         old = before[period.key]
-        if old.expired:  # its digests are those of rows that are no more
+        if old.expired:  # its digests cover expired rows
             continue
         now = content_digest(part)
         after[period.key] = replace(old, output_digest=now, rows=part.num_rows, agents=agents_in(part))
@@ -295,7 +295,7 @@ def _count_again(
                     )
 
 
-def _link_again(
+def _relink(
     calendar: Calendar,
     grain: Grain,
     before_finer: Mapping[str, LedgerEntry],
@@ -303,7 +303,7 @@ def _link_again(
     before: Mapping[str, LedgerEntry],
     after: dict[str, LedgerEntry],
 ) -> None:
-    """Give periods whose sources changed the digest of what these are now, if they had that of what they were."""
+    """Update the input digest of periods with changed sources, unless they were stale before."""
     changed = {
         calendar.parent(Period.parse(_finer(grain), key))
         for key, entry in after_finer.items()

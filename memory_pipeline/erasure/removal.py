@@ -1,4 +1,4 @@
-"""Remove the subject from tables, journal, model answers and collections; derived rows come later."""
+"""Remove a subject from tables, journal, model answers and collections. `recompute` handles derived rows."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-#: Whom the calls of a forgotten agent are ascribed to, so that what was spent is still known.
+#: The agent name in the calls of a forgotten agent. The rows stay, so that spending is still known.
 ERASED = "erased"
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 
 
 def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
-    """Remove messages, edits and events from pending journal files, and records from the quarantine.
+    """Remove matching records from pending journal files and the quarantine.
 
-    What else a file holds is written to another one before it is deleted.
+    Other records of a file are written to a new file before the old one is deleted.
     """
     for file, kept in found.files.items():
         lake.journal.set_aside(kept.rejected)
@@ -59,7 +59,7 @@ def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
 
 
 def remove_rows(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
-    """Remove events, operations of the graph, facts and messages: what is derived from a row goes before it."""
+    """Remove memory events, graph operations, facts and messages: derived rows before their sources."""
     for spec in (MEMORY_EVENTS, GRAPH_OPERATIONS, FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
         if keys:
@@ -72,7 +72,7 @@ def remove_rows(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
 def remove_agent(
     lake: Lake, scanner: SubjectScanner, scope: Scope, found: ScanResult, log: ErasureLog
 ) -> dict[Grain, set[str]]:
-    """Remove all rows of an agent, of which `found` holds messages and facts; return the periods that they were of."""
+    """Remove all rows of an agent. Return the keys of their periods by grain. `found` has its messages and facts."""
     periods: dict[Grain, set[str]] = {grain: set() for grain in Grain}
     for spec in (MESSAGES, FACTS):
         periods[Grain.WORKING] |= found.rows.get(spec.name, {}).keys()
@@ -116,10 +116,10 @@ def remove_answers(
     log: ErasureLog,
     kept: Collection[Scope] = (),
 ) -> None:
-    """Remove what models answered for some agents' periods, or for all of an agent's; and wherever it names a person.
+    """Remove model answers for the given agents and periods, and all answers that name the person.
 
-    Of the agents in `kept` what was answered for the upkeep of their durable memories goes too, in the nights from the
-    first of the periods on. What was spent on it all stays known.
+    If the subject is an agent, remove all of its answers. For agents in `kept`, also remove answers for consolidation
+    from the first of the days on. Spending stays recorded.
     """
     lake.calls.settle()
     is_agent = scanner.subject.kind is SubjectKind.AGENT
@@ -149,7 +149,7 @@ def remove_answers(
 def drop(
     lake: Lake, spec: TableSpec, keys: list[str], column: str, values: Collection[str], **fixed: str
 ) -> dict[str, int]:
-    """Remove the rows that have one of some values in a column; return how many, by partition."""
+    """Remove the rows with one of the values in a column. Return their number by partition."""
     wanted = pa.array(sorted(values), pa.string())
     return lake.tables.drop_rows(spec, keys, lambda rows: pc.is_in(rows[column], wanted), [column], **fixed)
 
@@ -157,7 +157,7 @@ def drop(
 def _remove_vectors(
     lake: Lake, scopes: Collection[Scope], periods: Mapping[Grain, Collection[str]] | None, log: ErasureLog
 ) -> None:
-    """Delete the vectors that wait for the rows that they were made for."""
+    """Delete pending vectors of rows that are not written yet."""
     pending = PendingCalls(lake.storage)
     gone = [
         entry.path
@@ -167,11 +167,11 @@ def _remove_vectors(
         and (periods is None or kept.answer.use.period.key in periods.get(kept.answer.use.period.grain, ()))
     ]
     pending.delete(gone)
-    log.take("calls", "answers that wait for rows", len(gone))
+    log.take("calls", "pending answers", len(gone))
 
 
 def _ascribe_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: ErasureLog) -> None:
-    """Take the agent's name from what was spent on it."""
+    """Replace the agent's name in the rows of its model calls."""
     hours: dict[str, int] = {}
     for rows in scanner.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
         for hour in rows["hour"].to_pylist():
@@ -184,21 +184,21 @@ def _ascribe_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: Erasu
 
     if hours:
         lake.tables.transform(MODEL_CALLS, hours, ascribed)
-    log.take(MODEL_CALLS.name, "rows whose agent's name was taken away", hours)
+    log.take(MODEL_CALLS.name, "rows that lost the agent's name", hours)
 
 
-# Agents' own collections of vectors: items that name a person, in their id, content or metadata.
+# Agents' own vector collections: items that name a person in their id, content or metadata.
 
 
 _COLUMNS = ("id", "content", "metadata")
-#: Under which an item that is written anew is still the one that was read.
+#: Holds if an item has not changed between reading and rewriting it.
 _SAME = "target.content = source.content AND target.metadata = source.metadata"
-#: Items that are deleted in one commit.
+#: Items deleted per commit.
 _AT_ONCE = 1_000
 
 
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
-    """Delete the items of all collections within reach that name the person, and take them off the disk."""
+    """Delete items that name the person from the collections of the subject's agents, and from the disk."""
     subject = scanner.subject
     loop, databases = EventLoop(), Databases(lake.storage)
     for scope, name in sorted(collections_of(lake.storage, subject.workspace_id), key=itemgetter(1)):

@@ -1,7 +1,7 @@
-"""Receipts: what was forgotten, where it stood, and how to find out whether anything of it is left.
+"""Receipts of erasures, which `memory-pipeline verify-erasure` checks.
 
-A receipt names its subject in clear, and so is kept outside of the lake. What was removed stands in it as hashes: ids,
-which are hashes of content, and salted digests of texts.
+A receipt names its subject in clear, so store it outside of the lake. It lists removed rows as hashes only: ids, which
+are hashes of content, and salted digests of texts.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.errors import InputError, shown
 
-#: What a receipt says that it is.
+#: The type and format version of receipts.
 KIND, FORMAT = "memory-pipeline receipt of erasure", 1
-#: Shorter texts may well have been said by others too.
+#: Shorter texts get no digest, because others may well have said the same.
 LEAST_CHARACTERS = 24
 _HEX = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What was removed from one place.
+    """Items removed from one place.
 
     Attributes:
         place: a table's name, or ``journal``, ``quarantine``, ``calls``, ``index``, ``collections``.
-        what: what was removed there, in words.
-        count: how many.
-        partitions: the partitions that it stood in, sorted; of the index, its tables.
+        what: a description of the items.
+        count: the number of items.
+        partitions: their partitions, sorted; for the index, the names of its tables.
     """
 
     place: str
@@ -44,20 +44,20 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """What became of a subject.
+    """The receipt of an erasure.
 
     Attributes:
-        subject: in clear.
-        at: the time up to which it is forgotten, UTC.
+        subject: the forgotten agent, conversation or person, in clear.
+        at: the cutoff, UTC.
         lake: the lake's address.
-        tombstones: ids of what keeps it out.
-        removed: what was removed, place by place.
-        remade: the periods that were made again, by grain.
-        ids: hexadecimal parts of the ids that are no more, sorted.
-        salt: of the digests.
-        contents: digests of texts of at least 24 characters that nothing else holds, sorted.
-        files, bytes: what left the disk.
-        not_covered: what it does not reach, in words.
+        tombstones: ids of the tombstones that reject new data of the subject.
+        removed: the removed items by place.
+        remade: keys of the recomputed periods by grain.
+        ids: hexadecimal parts of the removed ids, sorted.
+        salt: the salt of the digests.
+        contents: digests of removed texts of at least 24 characters, sorted.
+        files, bytes: number and size of the deleted files.
+        not_covered: descriptions of data that the erasure does not reach.
     """
 
     subject: Subject
@@ -74,7 +74,7 @@ class ErasureReport:
     not_covered: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """Return it as a JSON object, with a digest over the rest of it."""
+        """Return the receipt as JSON, with a digest of its other fields."""
         record = {
             "what": KIND,
             "format": FORMAT,
@@ -88,10 +88,10 @@ class ErasureReport:
 
     @classmethod
     def from_json(cls, text: str) -> ErasureReport:
-        """Read and check what :meth:`to_json` gives.
+        """Parse and check the output of :meth:`to_json`.
 
         Raises:
-            InputError: it is no receipt, or something in it was changed.
+            InputError: the text is not a receipt, or was changed.
         """
         try:
             record: dict[str, Any] = read_json(text)
@@ -100,12 +100,12 @@ class ErasureReport:
                 raise KeyError("what")
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
             raise InputError(
-                f"{shown(text, 40)} is no receipt; expected the file that `memory-pipeline forget` wrote"
+                f"{shown(text, 40)} is not a receipt; expected the file that `memory-pipeline forget` wrote"
             ) from None
         if record.get("format") != FORMAT:
             raise InputError(f"format {shown(record.get('format'))} of the receipt is unknown; accepted: {FORMAT}")
         if own != digest(record):
-            raise InputError("the receipt was changed since it was written: its digest does not fit what it says")
+            raise InputError("the receipt was changed after it was written: its digest does not match its content")
         try:
             return cls._parsed(record)
         except (KeyError, TypeError, ValueError) as error:
@@ -133,7 +133,7 @@ class ErasureReport:
 
 
 def content_mark(salt: str, text: str) -> str:
-    """Return the salted digest of a text, 32 hex digits."""
+    """Return the salted digest of a text as 32 hex digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=salt.encode()).hexdigest()
 
 
@@ -145,5 +145,5 @@ def _text(value: object) -> str:
 
 def _hash(value: object) -> str:
     if not isinstance(value, str) or not _HEX.fullmatch(value):
-        raise TypeError(f"{shown(value)} is not made of 32 hex digits")
+        raise TypeError(f"{shown(value)} is not a hash of 32 hex digits")
     return value

@@ -1,4 +1,4 @@
-"""Where a subject stands in a lake: rows of the tables, journal files, and records that were set aside."""
+"""Find a subject in a lake: in table rows, pending journal files and quarantined records."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.lake.schema_types import TableSpec
 
-#: Partitions that are read at a time.
+#: Partitions per read.
 AT_ONCE = 2_000
 _SCOPE = ("workspace_id", "agent_id")
-#: The columns that hold what rows rest on.
+#: The columns with the ids of rows' sources.
 _SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
 
 
 @dataclass
 class ScanResult:
-    """What was found of a subject.
+    """The data of a subject in a lake.
 
     Attributes:
-        rows: of each table, the ids of the matching rows of each partition; of operations and events, by owner.
-        notes: ids of events of durable memories that only have a note of a person, by owner. They lose it, and stay.
-        scopes: the agents that hold any of it.
-        hours: keys of the hours that any of it lies in.
-        files: pending journal files with any of it, and what else they hold.
-        pending: how many messages, edits and events in these files match.
-        set_aside: paths of records in the quarantine.
-        texts: what the rows say.
+        rows: ids of matching rows, by table and partition. Partitions of operations and events are owners.
+        notes: ids, by owner, of memory events that match only in their note. They lose the note and stay.
+        scopes: agents that hold data of the subject.
+        hours: keys of the hours with data of the subject.
+        files: pending journal files with matching records, and their remaining contents.
+        pending: the number of matching records in these files.
+        set_aside: paths of matching records in the quarantine.
+        texts: texts of the rows.
     """
 
     rows: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
@@ -65,27 +65,22 @@ class ScanResult:
     texts: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything."""
+        """Return whether anything was found."""
         return bool(self.rows or self.notes or self.files or self.set_aside)
 
     def ids(self, spec: TableSpec) -> set[str]:
-        """Return the ids of the rows of a table."""
+        """Return the ids of matching rows of a table."""
         return {identifier for ids in self.rows.get(spec.name, {}).values() for identifier in ids}
 
     def count(self, spec: TableSpec) -> int:
-        """Return the number of rows of a table."""
+        """Return the number of matching rows of a table."""
         return sum(map(len, self.rows.get(spec.name, {}).values()))
 
 
 def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResult:
-    """Look through messages, facts, operations of the graph, events of durable memories, the journal, the quarantine.
+    """Search messages, facts, graph operations, memory events, the journal and the quarantine.
 
-    Of the tables only files are read that `scanner` has not read before.
-
-    Args:
-        lake: where.
-        scanner: knows whom or what.
-        forgotten: the subject's tombstones.
+    In tables, read only files that `scanner` has not read before. `forgotten` has the subject's tombstones.
     """
     found, subject = ScanResult(), scanner.subject
     scanner.note(found, MESSAGES)
@@ -94,8 +89,8 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     scanner.note(found, GRAPH_OPERATIONS, resting_on=messages)
     scanner.note(found, MEMORY_EVENTS, resting_on=messages)
     if subject.names and not scanner.has_seen(UPKEEP_EVENTS):
-        # What the upkeep decided follows from the events; a model that it asked may have named somebody all the same.
-        # Once: what is decided anew may have a word in its reason that is a name as well.
+        # A model may have named the person in a consolidation event that no matching event leads to. Search once only:
+        # in repeated decisions, a word of a reason may happen to be a name.
         scanner.note(found, UPKEEP_EVENTS)
     for file in lake.journal.pending():
         if file.scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, file.scope.agent_id):
@@ -125,13 +120,7 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
 
 
 class SubjectScanner:
-    """Looks through tables for a subject.
-
-    Args:
-        lake: where.
-        subject: whom or what.
-        at: what was said up to then counts.
-    """
+    """Searches tables for a subject. Rows after the time `at` do not match."""
 
     def __init__(self, lake: Lake, subject: Subject, at: datetime) -> None:
         self.matcher = SubjectMatcher(subject, at)
@@ -143,7 +132,7 @@ class SubjectScanner:
         self._firsts = sorted({words[0] for name in subject.names if (words := words_of(name))})
 
     def holds(self, data: bytes) -> bool:
-        """Tell whether a record that was set aside is the subject's."""
+        """Return whether a quarantined record belongs to the subject."""
         if self.matcher.in_bytes(data, unreadable=False):  # of an agent's file
             return True
         text = data.decode(errors="backslashreplace")
@@ -153,7 +142,7 @@ class SubjectScanner:
             return bool(self.matcher.in_text(text))
 
     def note(self, found: ScanResult, spec: TableSpec, resting_on: Collection[str] = ()) -> None:
-        """Add the matching rows of a table whose rows were each said in an hour."""
+        """Add the matching rows of a table to `found`."""
         time = "sent_at" if spec is MESSAGES else "event_at"
         source = _SOURCES.get(spec.name)
         columns = {"id", "period", *_SCOPE, spec.partition_by[-1], time, "conversation_id", "content"}
@@ -194,11 +183,11 @@ class SubjectScanner:
                 found.texts |= {said for changes in own["changes"].to_pylist() if (said := content_in(changes))}
 
     def has_seen(self, spec: TableSpec) -> bool:
-        """Tell whether rows of a table were looked at before."""
+        """Return whether rows of a table were read before."""
         return spec.name in self._seen
 
     def _unseen(self, spec: TableSpec) -> set[str] | None:
-        """Return the partitions that have files which this has not returned before; None for all."""
+        """Return the partitions with files that are new since the last call; None means all."""
         seen = self._seen.get(spec.name)
         self._seen[spec.name] = files = self._lake.tables.state(spec, self._lake.tables.keys(spec))
         if seen is None:
@@ -214,13 +203,13 @@ class SubjectScanner:
         keys: Collection[str] | None = None,
         **fixed: str,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of the agents that may hold the subject.
+        """Yield the rows of the subject's possible agents.
 
         Args:
             spec: the table.
-            columns: those to read; all if not given.
-            keys: values of the last partition column; all if not given.
-            fixed: the value of each partition column before the last.
+            columns: the columns to read; None reads all.
+            keys: values of the last partition column; None reads all.
+            fixed: the values of all partition columns but the last.
         """
         subject = self.subject
         where = pc.field("workspace_id") == subject.workspace_id
@@ -238,7 +227,7 @@ class SubjectScanner:
                 yield rows
 
     def said(self, rows: pa.Table, spec: TableSpec) -> NDArray[np.bool_]:
-        """Tell of each row of a subject's agents whether it is the subject's, or mentions it."""
+        """Return a mask of the rows that belong to the subject or mention it."""
         subject = self.subject
         if subject.kind is SubjectKind.AGENT:
             return np.ones(rows.num_rows, np.bool_)
@@ -258,11 +247,11 @@ class SubjectScanner:
         return any(text in self.subject.names or self._mentions.mentioned_in(text) for text in texts_in(changes))
 
     def mentions(self, texts: Iterable[str]) -> bool:
-        """Tell whether any of some texts mentions the person."""
+        """Return whether any of the texts mentions the person."""
         return any(map(self._mentions.mentioned_in, texts))
 
     def mentioned(self, column: pa.ChunkedArray, names: Callable[[str], bool] | None = None) -> NDArray[np.bool_]:
-        """Tell of each text, or list of texts, whether it mentions the person; or whether `names` says so of a text."""
+        """Return a mask of the texts, or lists of texts, that mention the person. `names` replaces the matcher."""
         is_named = names or self._mentions.mentioned_in
         kind = column.type
         if pa.types.is_list(kind):
@@ -273,7 +262,7 @@ class SubjectScanner:
         if pa.types.is_struct(kind):
             parts = [pc.struct_field(column, part.name) for part in kind if has_texts(part.type)]
             return np.array(np.any([self.mentioned(part) for part in parts], axis=0), np.bool_)
-        # Of texts in ASCII only those that hold the first word of a name are looked at closely.
+        # ASCII texts without the first word of a name cannot match. Skip the slow matcher for them.
         maybe = pc.or_(pc.invert(pc.string_is_ascii(column)), pc.match_substring(column, "\\u"))
         for first in self._firsts:
             if first.isascii():
@@ -294,7 +283,7 @@ def _records(held: Contents) -> list[Message | Edit | MemoryEvent]:
 
 
 def _contents(held: Contents) -> set[str]:
-    """Return what a file's messages and events say."""
+    """Return the texts of a file's messages and events."""
     remembered = (event.changes.content for event in held.events)
     return {*(message.content for message in held.messages), *(content for content in remembered if content)}
 
@@ -319,7 +308,7 @@ def hex_of(identifier: str) -> str:
 
 
 def counted(found: ScanResult) -> Counter[str]:
-    """Return how much was found in each place."""
+    """Return the number of matches by place."""
     counts = Counter({name: sum(map(len, keys.values())) for name, keys in found.rows.items()})
     counts += Counter({"notes of events": sum(map(len, found.notes.values()))})
     return counts + Counter({"journal": found.pending, "quarantine": len(found.set_aside)})

@@ -1,9 +1,8 @@
-"""Match a subject: in names of files, raw bytes, texts, changes of memories, and rows.
+"""Match a subject in file names, raw bytes, texts, changes of memories, and rows.
 
-An agent is looked for where ids of agents stand (columns, keys, names of files), never as a word of a text: another
-agent may well speak of "support". A conversation is looked for by its id among those of its agent. A person is looked
-for as whole words of any text, as messages are matched when they are forgotten. What was removed is looked for
-anywhere, by its ids and by digests of its texts.
+An agent is matched by its id in columns, keys and file names, never as a word in text: another agent may well speak of
+"support". A conversation is matched by its id within its agent's data. A person is matched as whole words in any text,
+by the same rule as forgotten messages. Removed rows are matched anywhere, by their ids and by digests of their texts.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.erasure import Subject
 
 
-# The texts in what an event says of a durable memory, which stands as JSON: names of its fields are nobody's name.
+# Memory events store their changes as JSON. Its keys are no person's name, so only its values are matched.
 
 
-#: Fields whose values are words of this package.
+#: Fields with values from a fixed vocabulary.
 _NO_TEXTS = frozenset(["kind"])
 
 
 def texts_in(changes: str) -> list[str]:
-    """Return the texts that a column ``changes`` holds in a row; all of it where it is no JSON."""
+    """Return the texts in a value of the column ``changes``; the value itself if it is not JSON."""
     return list(texts_of(_read(changes)))
 
 
 def content_in(changes: str) -> str | None:
-    """Return what a memory is to say, of a row of a column ``changes``; None where it says nothing of that."""
+    """Return the memory content in a value of the column ``changes``; None if there is none."""
     said = _read(changes)
     content = said.get("content") if isinstance(said, Mapping) else None
     return content if isinstance(content, str) else None
 
 
 def texts_of(said: object) -> Iterator[str]:
-    """Yield the texts in what an event says: its values, and those in lists. What is set is JSON, and taken as text."""
+    """Yield the texts in the changes of an event, at any depth of objects and lists."""
     if isinstance(said, str):
         yield said
     elif isinstance(said, Mapping):
@@ -68,7 +67,7 @@ def _read(changes: str) -> object:
     return said
 
 
-#: Columns and keys that name no person: ids that a deployment chose, and words of this package and of Delta's log.
+#: Columns and keys that never name a person: ids set by the deployment, and words of this package and of Delta's log.
 _NO_PERSONS = frozenset(
     """
     workspace_id agent_id owner user_id id key bucket asset grain period kind role verb model prompt_version
@@ -76,34 +75,34 @@ _NO_PERSONS = frozenset(
     partitionValues partition_by engineInfo engine operation schemaString
     """.split()
 )
-#: The field in which Delta's log, and its checkpoints, hold the names of columns.
+#: The field with column names in Delta's log and checkpoints.
 _SCHEMA = "schemaString"
-#: The column, and the key, with what an event says of a durable memory.
+#: The column and key with the changes of a memory event.
 _CHANGES = "changes"
-#: Columns and keys that tell when something was said, the first that is there counts.
+#: Columns and keys with the time of a record. The first one present counts.
 _TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
 _ENDS = ("period_end", "ends_at")
 _PENDING = re.compile(r"journal/pending/([^/]+)/([^/]+)/")
 _HEX = re.compile(r"[0-9a-f]{32}")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d) ")
-#: In bytes that cannot be read otherwise shorter names turn up by chance; in what looks like text these do not.
+#: Shorter names turn up in binary data by chance. In printable runs a lower limit is safe.
 LEAST_BYTES, _LEAST_LETTERS = 6, 4
 _PRINTABLE = re.compile(rb"[\t\x20-\x7e]{8,}")
 
 Whose = tuple[str | None, str | None]
-#: Whose rows are, if their place does not tell.
+#: The owner of rows in files that belong to no single agent.
 ANYBODY: Whose = (None, None)
 
 
 class SubjectMatcher:
-    """A subject, and what was removed of it.
+    """Matches a subject and its removed rows.
 
     Args:
-        subject: in clear.
-        at: what was said later is not looked for.
-        ids: hexadecimal parts of ids that are no more.
-        salt: of the digests.
-        contents: digests of texts that are no more.
+        subject: the forgotten agent, conversation or person, in clear.
+        at: the cutoff; later records do not match.
+        ids: hexadecimal parts of removed ids.
+        salt: the salt of `contents`.
+        contents: digests of removed texts.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class SubjectMatcher:
         self._raw = self._raw_patterns()
 
     def is_within_reach(self, whose: Whose) -> bool:
-        """Tell whether the subject may be among the memory of a workspace's agent; None stands for any."""
+        """Return whether data of a workspace and agent may hold the subject. None means any."""
         return whose[0] in (None, self._subject.workspace_id) and (
             self._subject.agent_id is None or whose[1] in (None, self._subject.agent_id)
         )
@@ -129,23 +128,18 @@ class SubjectMatcher:
         """Search the path of a file or a folder."""
         found: Counter[str] = Counter()
         if self._paths is not None and self._paths.search(f"/{path}/"):
-            found["its name is the agent's"] += 1
+            found["its path names the agent"] += 1
         known = set(_HEX.findall(path)) & self._ids
-        found.update({"its name holds the id of what was removed": len(known)} if known else {})
+        found.update({"its path has the id of a removed row": len(known)} if known else {})
         parts = path.split("/")
-        # In the journal and the index folders are named by workspaces and agents, and so are partitions of the graph.
+        # Folders of the journal, the index and the graph are named after workspaces and agents, not persons.
         free = parts[4:] if parts[:2] == ["journal", "pending"] else parts[3:] if parts[0] == "vectordb" else parts
         if any(self._mentions.mentioned_in(part) for part in free if not part.startswith("owner=")):
-            found["its name holds a name of the person"] += 1
+            found["its path has a name of the person"] += 1
         return found
 
     def in_bytes(self, data: bytes, *, unreadable: bool) -> Counter[str]:
-        """Search raw bytes.
-
-        Args:
-            data: what a file holds.
-            unreadable: whether nothing else can be done to find names in it.
-        """
+        """Search raw bytes. If they are `unreadable` in any other way, also search for names."""
         found: Counter[str] = Counter()
         for what, pattern, always in self._raw:
             if (always or unreadable) and (hits := len(pattern.findall(data))):
@@ -154,11 +148,11 @@ class SubjectMatcher:
             runs = (run.decode("ascii") for run in _PRINTABLE.findall(data))
             found["a name of the person (in its bytes)"] += sum(map(self._long.mentioned_in, runs))
         if self._ids and (hits := len(self._ids.intersection(_HEX.findall(data.decode("latin-1"))))):
-            found["ids of what was removed (in its bytes)"] += hits
+            found["ids of removed rows (in its bytes)"] += hits
         return +found
 
     def in_text(self, text: str) -> Counter[str]:
-        """Search a text of which nothing else is known."""
+        """Search a text of unknown origin."""
         found = self._in_texts([text], "its text", are_persons=True)
         subject = self._subject
         if subject.kind is SubjectKind.AGENT and self.names_agent(text):
@@ -168,7 +162,7 @@ class SubjectMatcher:
         return found
 
     def names_agent(self, text: str) -> bool:
-        """Tell whether a text, such as a broken record, has the agent's id as a value, and no other workspace's."""
+        """Return whether a text, such as a broken record, has the agent's id and names no other workspace."""
         quoted = re.search(
             rf"""["']?agent_id["']?\s*[:=]\s*["']?{re.escape(self._subject.agent_id or "")}(?![\w.-])""", text
         )
@@ -181,7 +175,7 @@ class SubjectMatcher:
         subject = self._subject
         later = False
         if isinstance(record, Mapping):
-            if whose == ANYBODY and (file := _PENDING.match(str(record.get("where")))):  # a line that was set aside
+            if whose == ANYBODY and (file := _PENDING.match(str(record.get("where")))):  # a quarantined line
                 whose = file[1], file[2]
             own: Whose = (_id(record.get("workspace_id"), whose[0]), _id(record.get("agent_id"), whose[1]))
             later = self._is_later(record)
@@ -196,7 +190,7 @@ class SubjectMatcher:
                 if isinstance(value, str):
                     free = key not in _NO_PERSONS and self.is_within_reach(whose) and not later
                     found += self._in_texts([value, str(key)], f"key {key}", are_persons=free)
-                    unread = key == "record" and subject.kind is not SubjectKind.PERSON  # a line that was set aside
+                    unread = key == "record" and subject.kind is not SubjectKind.PERSON  # a quarantined line
                     if unread and self.is_within_reach(whose):
                         found += self.in_text(value)
                 elif not later or not isinstance(value, Mapping):
@@ -209,12 +203,7 @@ class SubjectMatcher:
         return +found
 
     def in_rows(self, rows: pa.Table, whose: Whose = ANYBODY) -> Counter[str]:
-        """Search rows of any table.
-
-        Args:
-            rows: with any columns.
-            whose: the workspace and the agent, where no columns tell.
-        """
+        """Search rows of any table. `whose` is their workspace and agent, if no columns name them."""
         found: Counter[str] = Counter()
         for name, values in leaves(rows):
             found += self._in_texts(values, f"column {name}", are_persons=False)
@@ -236,7 +225,7 @@ class SubjectMatcher:
                 found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
             for name, values in leaves(self._said_by_then(within)):
                 column = name.split(".", maxsplit=1)[0] if not name.endswith(f".{_SCHEMA}") else _SCHEMA
-                # A preference's name was chosen by an agent; keys of other tables are hashes.
+                # An agent chooses the key of a preference. Keys of other tables are hashes.
                 is_chosen = column == "key" and "memory_id" in names
                 found += self._in_mentions(values, f"column {name}", "" if is_chosen else column)
         return +found
@@ -250,17 +239,15 @@ class SubjectMatcher:
         return found
 
     def _in_texts(self, values: Iterable[str], where: str, *, are_persons: bool) -> Counter[str]:
-        """Search for what was removed, and in texts for persons."""
+        """Search for removed ids and texts, and for names if `are_persons`."""
         texts = list(values)
         found: Counter[str] = Counter()
         if self._ids:
             known = self._ids.intersection(*[_HEX.findall("\n".join(texts))]) if texts else set()
-            found[f"ids of what was removed ({where})"] += len(known)
+            found[f"ids of removed rows ({where})"] += len(known)
         if self._contents:
             long = (text for text in texts if len(text) >= LEAST_CHARACTERS)
-            found[f"texts that were removed ({where})"] += sum(
-                content_mark(self._salt, text) in self._contents for text in long
-            )
+            found[f"removed texts ({where})"] += sum(content_mark(self._salt, text) in self._contents for text in long)
         if are_persons:
             found += self._in_mentions(texts, where, "")
         return found
@@ -271,7 +258,7 @@ class SubjectMatcher:
         return Counter({f"names of the person ({where})": sum(map(self._mentions.mentioned_in, values))})
 
     def _within(self, rows: pa.Table, whose: Whose) -> pa.Table:
-        """Return the rows among which the subject may be, without those of things said after the forgetting."""
+        """Return the rows that may hold the subject, without those after the cutoff."""
         subject = self._subject
         names = set(rows.column_names)
         if "owner" in names and "agent_id" not in names:
@@ -293,7 +280,7 @@ class SubjectMatcher:
         return rows
 
     def _said_by_then(self, rows: pa.Table) -> pa.Table:
-        """Return rows without what summaries of a period that had not ended hold of the time after the forgetting."""
+        """Cut the part after the cutoff from summaries of periods that end after it."""
         end = next((name for name in _ENDS if name in rows.column_names), None)
         if end is None or "content" not in rows.column_names or not pa.types.is_timestamp(rows[end].type):
             return rows
@@ -333,7 +320,7 @@ class SubjectMatcher:
         )
 
     def _raw_patterns(self) -> list[tuple[str, re.Pattern[bytes], bool]]:
-        """Return what to look for in bytes: in words, how, and whether in files that are read otherwise, too."""
+        """Return patterns for bytes: description, pattern, and whether it also applies to otherwise readable files."""
         subject = self._subject
         workspace, agent = (re.escape((one or "").encode()) for one in (subject.workspace_id, subject.agent_id))
         if subject.kind is SubjectKind.AGENT:
@@ -349,7 +336,7 @@ class SubjectMatcher:
 
 
 def leaves(rows: pa.Table) -> Iterator[tuple[str, list[str]]]:
-    """Yield all columns of texts, of nested ones too, with the different texts that they hold."""
+    """Yield all text columns, nested ones too, with their distinct texts."""
     for name in rows.column_names:
         for path, array in _texts(name, rows[name]):
             texts = [text for text in pc.unique(array.cast(pa.string())).to_pylist() if text is not None]

@@ -1,7 +1,7 @@
-"""Verification: searches every file below the lake's root for what a receipt says is gone.
+"""Verify an erasure: search every file below the lake's root for the data that a receipt lists as removed.
 
-Whether a file is referenced by anything does not matter: what is on the disk is read. Parquet, JSON and YAML are read
-as what they are, tables of the vector index in all versions that are there, and the bytes of all files besides.
+The search covers unreferenced files too. It parses Parquet, JSON and YAML, reads all versions of the vector index's
+tables, and searches the raw bytes of all files.
 """
 
 from __future__ import annotations
@@ -34,16 +34,13 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
-# Tables of the vector index as they lie on the disk: every version that can be opened, and what no version reads.
-
-
-#: How a problem ends that only matters where the table was purged: other writers leave deleted rows, too.
-DELETED = "rows of it are deleted, and still on the disk"
+#: The end of a problem that only counts if the table was purged. Other writers leave deleted rows, too.
+DELETED = "of its rows are deleted, but still on the disk"
 _FAILURES = (RuntimeError, ValueError, OSError)
 
 
 class LanceFolder:
-    """One table's folder, at `path` below the root."""
+    """The folder of a table of the index, at `path` below the root."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -54,11 +51,11 @@ class LanceFolder:
 
     @property
     def whose(self) -> Whose:
-        """The workspace and the agent that the table is of, as far as its name tells."""
+        """The workspace and the agent in the table's name."""
         return self.workspace_id, agent_of(self.path)
 
     def add(self, path: str, data: bytes) -> bool:
-        """Take notice of a file of the table; tell whether a version may read it, so that it need not be searched."""
+        """Add a file of the table. Return whether it holds rows, which reading the versions covers."""
         own = path.removeprefix(f"{self.path}/")
         if is_manifest(own):
             self._manifests += data
@@ -67,24 +64,22 @@ class LanceFolder:
         return holds_rows(own)
 
     def unread(self) -> list[str]:
-        """Return the paths of data and indices that no version reads."""
+        """Return the paths of data and index files that no version references."""
         own = [name for name in self._files if not is_named(name, self._manifests, is_table=False)]
         return sorted(f"{self.path}/{name}" for name in own)
 
 
 class LanceReader:
-    """Reads tables of the index in all versions that are there."""
+    """Reads all existing versions of the index's tables."""
 
     def __init__(self, storage: Storage) -> None:
         self._loop = EventLoop()
         self._databases = Databases(storage)
 
     def versions(self, folder: LanceFolder, problems: list[str]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the rows of every version of a table, without vectors, in parts.
+        """Yield the version number and rows, without vectors, of every version of a table, in parts.
 
-        Args:
-            folder: the table's.
-            problems: to which is added what cannot be read, in words.
+        Append descriptions of unreadable versions to `problems`.
         """
         self._databases.forget(folder.workspace_id, folder.name)
         try:
@@ -110,16 +105,16 @@ async def _rows(table: Any, version: int) -> list[pa.Table]:
     return [pa.Table.from_batches([batch]) async for batch in await table.query().select(columns).to_batches()]
 
 
-#: Rows of a Parquet file that are looked at at a time.
+#: Rows per batch of a Parquet file.
 _ROWS = 20_000
 _WORKSPACE = re.compile(r"/workspace_id=(?P<workspace>[^/]+)/")
 
 
 @dataclass(frozen=True, slots=True)
 class Remnant:
-    """Something that should be gone: the file (of the index: the table and its version), what, and how often.
+    """Data that should be gone: its file (in the index: table and version), a description, and the number of matches.
 
-    What was found is not repeated.
+    The description does not repeat the data.
     """
 
     file: str
@@ -127,21 +122,21 @@ class Remnant:
     count: int
 
     def __str__(self) -> str:
-        """Return it as a line."""
+        """Return one line of text."""
         return f"{self.file}: {self.what}" + (f", {self.count} times" if self.count > 1 else "")
 
 
 @dataclass(slots=True)
 class Verification:
-    """What a search for leftovers found.
+    """The result of a verification.
 
     Attributes:
-        places: how many files were searched in each folder of the root; ``.`` stands for the root itself.
-        bytes: of all files.
-        findings: what should be gone.
-        unsearched: files that belong to what was forgotten, and hold something that cannot be read.
-        beyond: what may be left where no search comes, in words.
-        remedies: what is to be done about what was found, in words.
+        places: the number of searched files by folder of the root; ``.`` is the root itself.
+        bytes: the size of the searched files.
+        findings: data that should be gone.
+        unsearched: unreadable files that may hold data of the subject.
+        beyond: descriptions of places that cannot be searched and may hold data of the subject.
+        remedies: what to do about the findings.
     """
 
     places: Counter[str] = field(default_factory=Counter)
@@ -153,34 +148,33 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Tell whether everything was searched that there is to read, and nothing found."""
+        """Return whether all files could be searched and nothing was found."""
         return not self.findings and not self.unsearched
 
     @property
     def files(self) -> int:
-        """How many files were searched."""
+        """The number of searched files."""
         return self.places.total()
 
 
 def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], None] = lambda *_: None) -> Verification:
-    """Search a lake for what a receipt says is gone.
+    """Search a lake for the data that a receipt lists as removed.
 
-    What mentions a forgotten person, or belongs to a forgotten agent or conversation, and was said after the
-    forgetting, is none of it.
+    Records after the receipt's cutoff are not findings, even if they mention the subject.
 
     Args:
-        lake: the lake that the receipt is of.
-        receipt: what :func:`~memory_pipeline.erasure.forget.forget` returned.
-        progress: called now and then with the number of files that were searched, and of all.
+        lake: the lake of the receipt.
+        receipt: the result of :func:`~memory_pipeline.erasure.forget.forget`.
+        progress: called now and then with the number of searched files and of all files.
 
     Raises:
-        InputError: the lake does not hold the tombstones that the receipt names: the receipt is another lake's.
+        InputError: the lake lacks the receipt's tombstones, so the receipt is for another lake.
     """
     known = {tombstone.id for tombstone in lake.tombstones.all()}
     if not known.issuperset(receipt.tombstones):
         raise InputError(
-            f"the receipt is of the lake at {shown(receipt.lake, 200)}, and the one at {lake.storage.uri} has never "
-            "forgotten that; name the lake with --root"
+            f"the receipt is of the lake at {shown(receipt.lake, 200)}, not of the one at {lake.storage.uri}; name the "
+            "lake with --root"
         )
     matcher = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
     result = Verification(beyond=old_versions(lake))
@@ -216,31 +210,31 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
 
 
 def _remedies(lake: Lake, result: Verification) -> list[str]:
-    """Return, in words, what takes away what was found."""
+    """Return what to do about the findings."""
     left = {entry.path for entry in unnamed_files(lake.storage)}
     places = [finding.file for finding in result.findings] + [one.partition(": ")[0] for one in result.unsearched]
     offenders = set(places)
     remedies = []
     if offenders - left:
-        # It compacts the index, too, in which rows lie that runs have replaced since.
+        # It also compacts the index, which may hold rows that runs have replaced since.
         remedies.append("run `memory-pipeline forget` again")
     if young := len(offenders & left):
         remedies.append(
-            f"{young:,} of these files belong to no table, and are of processes that were killed or are at work: "
+            f"{young:,} of these files belong to no table, but to killed or running processes: "
             "`memory-pipeline expire` deletes them once they are an hour old"
         )
     return remedies
 
 
 def old_versions(lake: Lake) -> list[str]:
-    """Return, in words, where versions may be left of files that were deleted or overwritten."""
+    """Return a remark if the store may keep versions of deleted or overwritten files."""
     is_versioned = lake.storage.is_versioned()
     if is_versioned is False:
         return []
     keeps = "keeps versions" if is_versioned else "does not let these keys see whether it keeps versions"
     text = (
-        f"the bucket of {lake.storage.uri} {keeps} of files that were deleted or overwritten; what was forgotten stays "
-        "in them until a lifecycle rule ends noncurrent versions, or somebody deletes them: see docs/s3.md"
+        f"the bucket of {lake.storage.uri} {keeps} of files that were deleted or overwritten; forgotten data stays in "
+        "them until a lifecycle rule or an administrator deletes noncurrent versions: see docs/s3.md"
     )
     return [text]
 
@@ -252,14 +246,14 @@ def _searched(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
 
 def _in_parquet(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str] | None:
     found: Counter[str] = Counter()
-    # Of a table that is kept by the workspace, files do not say whose rows they hold; their folders do.
+    # Files of tables partitioned by workspace do not store the workspace; their path does.
     workspace = _WORKSPACE.search(path)
     whose = (unquote(workspace["workspace"]), None) if workspace else ANYBODY
     try:
         for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS):
             found += matcher.in_rows(pa.Table.from_batches([batch]), whose)
     except (OSError, pa.ArrowException):
-        return None  # cut off, say
+        return None  # such as a truncated file
     return found
 
 
@@ -278,7 +272,7 @@ def _in_text(matcher: SubjectMatcher, data: bytes) -> Counter[str] | None:
 
 
 def _records(text: str) -> Iterable[object] | None:
-    """Return the JSON values of a text, of which those that cannot be read are texts; None where it is no JSON."""
+    """Return the JSON values of a text, with unreadable lines as strings; None if the text is not JSON."""
     try:
         return [json.loads(text)]
     except (ValueError, RecursionError):
@@ -303,15 +297,9 @@ def _search_table(
     *,
     clean: bool,
 ) -> None:
-    """Search all versions of a table of the index, and what no version reads; say what of it cannot be read.
+    """Search all versions of a table of the index, and its unreferenced files.
 
-    Args:
-        lake: where.
-        matcher: what to look for.
-        result: where to enter what is found.
-        reader: opens tables.
-        lance: the table's folder.
-        clean: whether there must be no deleted rows in its files.
+    If `clean`, deleted rows in its files count as unsearched.
     """
     problems: list[str] = []
     for version, rows in reader.versions(lance, problems):
@@ -327,7 +315,7 @@ def _note(result: Verification, file: str, found: Counter[str]) -> None:
 
 
 def _files(lake: Lake) -> list[str]:
-    """Return all files below the root; those too that storage passes over, since somebody is, or was, writing them."""
+    """Return all files below the root, including temporary files of writers, which storage does not list."""
     found = {entry.path for entry in lake.storage.list("")}
     if lake.storage.is_local:
         root = Path(lake.storage.uri)
@@ -336,7 +324,7 @@ def _files(lake: Lake) -> list[str]:
 
 
 def _folders(lake: Lake, files: list[str]) -> list[str]:
-    """Return the folders that hold no file; the others are searched with their files' names."""
+    """Return the folders without files. Other folders are searched as part of their files' paths."""
     if not lake.storage.is_local:
         return []
     root = Path(lake.storage.uri)

@@ -1,4 +1,4 @@
-"""A lake in which all is well, made once and copied for each test, which then plants what is wrong."""
+"""A lake without faults, built once. Each test copies it and plants a fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ assert TALKS[0]["workspace_id"] == ACME.workspace_id
 
 @pytest.fixture(scope="session")
 def made(shared_folder: SharedFolder, models: Models) -> Path:
-    """A folder with a lake of two agents, all of it made."""
+    """A folder with a complete lake of two agents."""
 
     def fill(path: Path) -> None:
         lake = Lake(str(path))
@@ -43,12 +43,12 @@ def made(shared_folder: SharedFolder, models: Models) -> Path:
 
 @pytest.fixture
 def lake(made: Path, tmp_path: Path) -> Lake:
-    """A copy of the lake, the test's own, without its index: there are many files in that."""
+    """A writable copy of the lake without its index, which has many files."""
     return Lake(str(shutil.copytree(made, tmp_path / "lake", ignore=shutil.ignore_patterns("vectordb"))))
 
 
 @pytest.fixture
 def indexed(made: Path, lake: Lake) -> Lake:
-    """The copy with its index."""
+    """A writable copy with the index."""
     shutil.copytree(made / "vectordb", Path(lake.storage.uri) / "vectordb")
     return lake

@@ -1,4 +1,4 @@
-"""Looks with one check, and plants what it is to find: into the tables, as a faulty step would leave it."""
+"""Run one check, and plant faults in tables for it to find."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def context(
     lake: Lake, asset: str, name: str, *, now: datetime = NOW, periods: Iterable[Period] | None = None
 ) -> Finding:
-    """Return what one check finds."""
+    """Return the finding of one check."""
     [check] = [check for check in checks_of(asset) if check.name == name]
     [finding] = run_checks(CheckContext(lake, now, periods), [check])
     assert finding.trouble is None, finding.trouble

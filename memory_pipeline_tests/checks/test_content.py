@@ -1,4 +1,4 @@
-"""Repetition, memory that is fed back, summaries that say nothing or too much, and rules in a model's place."""
+"""Duplicates, injected memory in rows, empty or long summaries, and fallbacks to rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRET = "xylophone"
 
 
 def repeated(times: int, **changes: Any) -> Callable[[list[dict[str, Any]]], None]:
-    """Return what adds so many facts that say what the first one says."""
+    """Return a function that adds duplicates of the first fact."""
 
     def change(rows: list[dict[str, Any]]) -> None:
         for number in range(times):
@@ -37,7 +37,7 @@ def repeated(times: int, **changes: Any) -> Callable[[list[dict[str, Any]]], Non
 
 
 def changed(place: int, **values: Any) -> Callable[[list[dict[str, Any]]], None]:
-    """Return what gives one row other values."""
+    """Return a function that changes values of one row."""
     return lambda rows: rows[place].update(values)
 
 
@@ -53,12 +53,12 @@ def test_an_agent_that_repeats_itself_is_found(lake: Lake) -> None:
     assert context(lake, "working_facts", "duplicate_share", periods=hours("2024-02-20T09")).passed
 
 
-def test_a_few_equal_facts_are_no_repetition(lake: Lake) -> None:
+def test_a_few_duplicate_facts_are_allowed(lake: Lake) -> None:
     plant(lake, FACTS, HOUR, repeated(FEWEST_DUPLICATES - 1))
     assert context(lake, "working_facts", "duplicate_share").passed
 
 
-def test_a_turn_and_what_is_found_in_it_may_be_equal_and_so_may_what_two_agents_say(lake: Lake) -> None:
+def test_a_turn_may_equal_its_fact_and_two_agents_may_say_the_same(lake: Lake) -> None:
     plant(lake, FACTS, HOUR, lambda rows: [row.update(content="Anna: I moved to Porto.") for row in rows])
     [turns, found] = (
         sum((kind == "turn") is is_turn for kind in lake.tables.read(FACTS, [HOUR])["kind"].to_pylist())
@@ -88,12 +88,12 @@ def test_recalled_memory_is_found_wherever_it_is_stored(lake: Lake) -> None:
         assert finding.is_error
 
 
-def test_talk_about_recalled_memory_is_none(lake: Lake) -> None:
+def test_talk_about_recalled_memory_is_not_recalled_memory(lake: Lake) -> None:
     plant(lake, FACTS, HOUR, lambda rows: rows[0].update(content="Anna: what is <recalled-memory> for?"))
     assert context(lake, "working_facts", "fed_back_recall").passed
 
 
-def test_a_summary_that_says_nothing_is_found(lake: Lake) -> None:
+def test_an_empty_summary_is_found(lake: Lake) -> None:
     assert context(lake, "weekly_summaries", "empty_summaries").passed
     changes: list[dict[str, Any]] = [{"content": ""}, {"content": " \n\t", "key_points": []}, {"content": "something"}]
     for change in changes:
@@ -104,7 +104,7 @@ def test_a_summary_that_says_nothing_is_found(lake: Lake) -> None:
         assert finding.is_error
 
 
-def test_a_summary_that_is_too_long_is_found_by_the_length_that_its_agent_has(lake: Lake, tmp_path: Path) -> None:
+def test_a_summary_longer_than_its_agents_limit_is_found(lake: Lake, tmp_path: Path) -> None:
     most = int(LONGEST * DEFAULT_BUDGETS[Grain.DAILY])
 
     def write_long(rows: list[dict[str, Any]]) -> None:
@@ -126,7 +126,7 @@ def test_a_summary_that_is_too_long_is_found_by_the_length_that_its_agent_has(la
 
 
 @pytest.mark.parametrize("grain", [Grain.WORKING, Grain.MONTHLY])
-def test_rules_that_take_a_models_place_too_often_are_found(lake: Lake, grain: Grain) -> None:
+def test_too_many_fallbacks_to_rules_are_found(lake: Lake, grain: Grain) -> None:
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
     asset = "working_facts" if grain is Grain.WORKING else f"{grain}_summaries"
     key = lake.tables.keys(spec, **fixed)[-1]

@@ -1,4 +1,4 @@
-"""An index that does not hold what its table holds."""
+"""An index that is out of sync with its table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 
-def test_a_row_that_the_index_lacks_is_found(indexed: Lake) -> None:
+def test_a_row_missing_from_the_index_is_found(indexed: Lake) -> None:
     for grain in Grain:
         assert context(indexed, f"{grain}_index", "index_level").passed
         spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
@@ -40,12 +40,12 @@ def test_a_row_that_has_changed_since_it_was_indexed_is_found(indexed: Lake, cha
     assert not context(indexed, "working_index", "index_level", periods=hours("2024-01-15T11")).passed
 
 
-def test_a_row_that_is_left_over_is_found(indexed: Lake) -> None:
+def test_an_extra_row_in_the_index_is_found(indexed: Lake) -> None:
     plant(indexed, FACTS, "2024-01-15T11", list.clear)
     assert context(indexed, "working_index", "index_level").sample == ("acme/support 2024-01-15T11",)
 
 
-def test_an_agent_who_has_an_index_and_no_rows_any_more_is_found(indexed: Lake) -> None:
+def test_an_index_of_an_agent_without_rows_is_found(indexed: Lake) -> None:
     gone = Scope("elsewhere", "gone")
     dimension = indexed.index.scan(ACME, Grain.WORKING, ["vector"])["vector"].type.list_size
     indexed.index.replace(Grain.WORKING, hours("2024-01-15T12"), scoped(gone, [fact("Hello.")], dimension))
@@ -54,9 +54,7 @@ def test_an_agent_who_has_an_index_and_no_rows_any_more_is_found(indexed: Lake) 
     assert finding.numbers["agents"] == 3
 
 
-def test_of_many_agents_others_are_looked_at_each_day_until_all_have_been(
-    indexed: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_many_agents_each_day_checks_a_different_part(indexed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import timedelta
 
     from memory_pipeline_tests.building import NOW

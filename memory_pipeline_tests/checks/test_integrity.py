@@ -1,4 +1,4 @@
-"""Rows that stand twice or astray, and files that do not fit the schema."""
+"""Duplicate and misplaced rows, and files that do not fit the schema."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PLACES: list[tuple[str, str, TableSpec, str, dict[str, str]]] = [
 ]
 
 
-def test_a_row_that_stands_twice_is_found(lake: Lake) -> None:
+def test_a_duplicate_row_is_found(lake: Lake) -> None:
     for asset, check, spec, key, fixed in PLACES:
         before = context(lake, asset, check)
         assert before.passed
@@ -55,7 +55,7 @@ def test_a_row_that_stands_twice_is_found(lake: Lake) -> None:
         assert finding.sample[0] in lake.tables.read(spec, [key], **fixed)["id"].to_pylist()
 
 
-def test_a_row_of_another_partition_is_found_and_so_is_an_id_in_two(lake: Lake) -> None:
+def test_a_row_in_the_wrong_partition_and_an_id_in_two_partitions_are_found(lake: Lake) -> None:
     [stray] = lake.tables.read(FACTS, ["2024-01-15T11"]).to_pylist()[:1]
     plant(lake, FACTS, HOUR, lambda rows: rows.append({**stray, "period": HOUR}))
     finding = context(lake, "working_facts", "unique_ids")
@@ -63,7 +63,7 @@ def test_a_row_of_another_partition_is_found_and_so_is_an_id_in_two(lake: Lake) 
     assert finding.numbers["rows_astray"] == 1
 
 
-def test_a_look_at_some_periods_sees_these_alone(lake: Lake) -> None:
+def test_only_the_given_periods_are_checked(lake: Lake) -> None:
     plant(lake, FACTS, HOUR, lambda rows: rows.append(rows[0]))
     plant(lake, GRAPH_FACTS, "acme~support", lambda rows: rows.append(rows[0]))  # of 8 o'clock
     for asset in ("working_facts", "graph_facts"):
@@ -127,7 +127,7 @@ def test_missing_values_are_found_in_plain_columns_and_in_lists(lake: Lake) -> N
     }
 
 
-def test_what_cannot_be_read_fails_the_checks_that_need_it_and_no_others(lake: Lake) -> None:
+def test_an_unreadable_column_fails_only_the_checks_that_need_it(lake: Lake) -> None:
     rewrite(lake, FACTS, HOUR, with_column("content", pa.nulls(lake.tables.read(FACTS, [HOUR]).num_rows, pa.string())))
     findings = {
         finding.check.name: finding for finding in run_checks(CheckContext(lake, NOW), checks_of("working_facts"))

@@ -1,4 +1,4 @@
-"""Budgets, retention, what waits in the journal, and what was set aside."""
+"""Budgets, retention, the journal's backlog and the quarantine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def spend(lake: Lake, workspace_id: str, *, cost: float | None, tokens: int, at:
     lake.tables.transform(MODEL_CALLS, [hour], lambda old: pa.concat_tables([old, new]))
 
 
-def test_budgets_that_are_spent_or_nearly_so_are_found(lake: Lake, tmp_path: Path) -> None:
+def test_spent_and_nearly_spent_budgets_are_found(lake: Lake, tmp_path: Path) -> None:
     configure(
         lake,
         tmp_path,
@@ -85,7 +85,7 @@ def test_budgets_that_are_spent_or_nearly_so_are_found(lake: Lake, tmp_path: Pat
     assert context(lake, "model_cost", "budget", now=NOW - timedelta(days=62)).passed
 
 
-def test_what_is_kept_for_more_than_a_day_too_long_is_found(lake: Lake, tmp_path: Path) -> None:
+def test_rows_kept_more_than_a_day_too_long_are_found(lake: Lake, tmp_path: Path) -> None:
     assert context(lake, "messages", "retention").passed
     configure(lake, tmp_path, {"defaults": {"retention": {"conversations": "30d"}}})
     # The hour from 08 to 09 ends before the cut-off from 2024-02-15 on; the day after, it is an offence.
@@ -97,7 +97,7 @@ def test_what_is_kept_for_more_than_a_day_too_long_is_found(lake: Lake, tmp_path
     assert not finding.is_error
 
 
-def test_each_class_of_facts_and_the_answers_have_their_own_time(lake: Lake, tmp_path: Path) -> None:
+def test_each_class_of_facts_and_the_answers_have_their_own_retention(lake: Lake, tmp_path: Path) -> None:
     def kinds(rows: list[dict[str, Any]]) -> None:
         names = ["turn", "statement", "preference", "instruction", "gist", "plan"]
         rows[:] = [{**rows[0], "id": f"{number}", "kind": kind} for number, kind in enumerate(names)]
@@ -122,7 +122,7 @@ def test_each_class_of_facts_and_the_answers_have_their_own_time(lake: Lake, tmp
     assert context(lake, "working_facts", "retention", now=datetime(2025, 6, 1, tzinfo=UTC)).offenders == 7
 
 
-def test_each_grain_has_its_time(lake: Lake, tmp_path: Path) -> None:
+def test_each_grain_has_its_own_retention(lake: Lake, tmp_path: Path) -> None:
     configure(lake, tmp_path, {"defaults": {"retention": {"plan": "free"}}})
     for asset, rows in {"daily_summaries": 3, "weekly_summaries": 3, "yearly_summaries": 0, "graph_facts": 0}.items():
         assert context(lake, asset, "retention").offenders == rows
@@ -132,7 +132,7 @@ def test_each_grain_has_its_time(lake: Lake, tmp_path: Path) -> None:
     assert finding.sample[0].startswith("acme graph: ")
 
 
-def test_journal_files_that_nobody_makes_into_memory_are_found(lake: Lake) -> None:
+def test_journal_files_that_are_not_ingested_are_found(lake: Lake) -> None:
     assert context(lake, "messages", "journal_backlog").numbers == {
         "pending_files": 0,
         "stuck_files": 0,
@@ -148,14 +148,14 @@ def test_journal_files_that_nobody_makes_into_memory_are_found(lake: Lake) -> No
     assert context(lake, "messages", "journal_backlog", now=NOW - timedelta(hours=3)).passed
 
 
-def test_a_journal_file_with_a_name_of_somebodys_own_is_as_old_as_its_hour(lake: Lake) -> None:
+def test_a_journal_file_without_a_ulid_in_its_name_is_as_old_as_its_hour(lake: Lake) -> None:
     lake.storage.write("journal/pending/acme/support/2026-01-12T08__mine.jsonl", b"")
     assert context(lake, "messages", "journal_backlog").passed
     lake.storage.write("journal/pending/acme/support/2024-01-12T08__\xe9.jsonl", b"")
     assert context(lake, "messages", "journal_backlog").offenders == 1
 
 
-def test_records_that_were_set_aside_are_found_and_not_shown(lake: Lake) -> None:
+def test_quarantined_records_are_found_and_not_shown(lake: Lake) -> None:
     assert context(lake, "messages", "quarantine").passed
     lake.journal.set_aside([Rejection("it says xylophone", "file f, line 3", {"content": "xylophone"})])
     finding = context(lake, "messages", "quarantine")

@@ -1,4 +1,4 @@
-"""Durable memories that are not level with their events, say the same, contradict each other, or are not kept."""
+"""Durable memories that are out of sync, duplicate, contradictory or not consolidated."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Rows = list[dict[str, Any]]
 
 
 def twin(rows: Rows, **changes: Any) -> None:
-    """Add a memory like the first one that is active, as if it had been made by somebody else."""
+    """Add a copy of the first active memory, as if from another source."""
     first = next(row for row in rows if row["is_newest"] and row["status"] == "active" and row["subject"])
     other = f"{first['memory_id'][:-32]}{'0' * 32}"
     rows.append({**first, "id": f"{other}#1", "memory_id": other, "version": 1, "match_keys": [], **changes})
 
 
 def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> Finding:
-    """Return what a check finds when memories are changed; then they are as before."""
+    """Return the finding of a check on changed memories, then restore them."""
     before = lake.tables.read(MEMORIES, [OWNER])
     plant(lake, MEMORIES, OWNER, change)
     finding = context(lake, *check)
@@ -56,16 +56,14 @@ def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> 
         (MEMORIES, lambda rows: rows[0].update(source_digest="0" * 32)),
     ],
 )
-def test_memories_that_are_not_folded_from_their_events_are_found(
-    lake: Lake, spec: Any, change: Callable[[Rows], Any]
-) -> None:
+def test_memories_out_of_sync_with_their_events_are_found(lake: Lake, spec: Any, change: Callable[[Rows], Any]) -> None:
     assert context(lake, *LEVEL).numbers == {"agents": 1, "stale": 0}
     plant(lake, spec, OWNER, change)
     finding = context(lake, *LEVEL)
     assert (finding.offenders, finding.sample) == (1, ("acme/support",))
 
 
-def test_events_that_remember_nothing_make_no_memory(lake: Lake) -> None:
+def test_events_without_a_remember_event_make_no_memory(lake: Lake) -> None:
     lost = lake.tables.read(MEMORY_EVENTS, [OWNER]).to_pylist()[:1]
     rows = pa.Table.from_pylist(
         [{**row, "owner": "acme~idle", "agent_id": "idle", "verb": "FORGET"} for row in lost], MEMORY_EVENTS.schema
@@ -81,7 +79,7 @@ def test_an_event_whose_message_is_gone_is_found(lake: Lake) -> None:
     assert context(lake, *check).offenders == lake.tables.read(MEMORY_EVENTS, [OWNER]).num_rows
 
 
-def test_memories_that_say_the_same_are_found_once_a_night_has_passed(lake: Lake) -> None:
+def test_duplicate_memories_are_found_after_consolidation(lake: Lake) -> None:
     check = ("memory_upkeep", "duplicates")
     assert context(lake, *check).numbers["memories"] > 0
     first = next(row for row in lake.tables.read(MEMORIES, [OWNER]).to_pylist() if row["subject"])
@@ -143,12 +141,12 @@ def test_a_hot_index_beyond_its_caps_is_found(lake: Lake) -> None:
         assert context(lake, *check).offenders == 1
 
 
-def test_what_a_night_did_without_a_reason_is_found(lake: Lake) -> None:
+def test_consolidation_events_without_a_reason_are_found(lake: Lake) -> None:
     plant(lake, UPKEEP_EVENTS, OWNER, lambda rows: (rows[0].update(reason=None), rows[1].update(reason="  ")))
     assert context(lake, "memory_upkeep", "explained").offenders == 2
 
 
-def test_nights_that_nobody_kept_are_found_after_a_day(lake: Lake) -> None:
+def test_unconsolidated_days_are_found_after_a_day(lake: Lake) -> None:
     check = ("memory_upkeep", "nights")
     assert context(lake, *check).passed
     last = max(lake.ledger.entries("memory_upkeep"))

@@ -1,4 +1,4 @@
-"""Periods without their summary, and memory that rests on nothing."""
+"""Periods without a summary, and rows without sources."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_summary_that_waits_for_a_budget_is_counted_and_not_missing(lake: Lake
     assert finding.numbers == {"due": 3, "missing": 0, "waiting": 1}
 
 
-def test_coverage_looks_at_the_periods_that_it_is_asked_for(lake: Lake) -> None:
+def test_coverage_checks_only_the_given_periods(lake: Lake) -> None:
     for key in ("2024-01-15", "2024-02-20"):
         plant(lake, SUMMARIES, key, drop_one, grain="daily")
     january = context(lake, "daily_summaries", "coverage", periods=[Period.parse("daily", "2024-01-15")])
@@ -82,7 +82,7 @@ def test_coverage_looks_at_the_periods_that_it_is_asked_for(lake: Lake) -> None:
     assert january.numbers["due"] == 1
 
 
-def test_facts_whose_messages_are_gone_are_found_unless_these_expired(lake: Lake) -> None:
+def test_facts_without_messages_are_found_unless_these_expired(lake: Lake) -> None:
     fine = context(lake, "working_facts", "orphaned_sources")
     assert fine.passed
     facts = lake.tables.read(FACTS, ["2024-01-15T08"])["id"].to_pylist()
@@ -101,7 +101,7 @@ def test_facts_whose_messages_are_gone_are_found_unless_these_expired(lake: Lake
 
 
 @pytest.mark.parametrize("kept", [RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES])
-def test_a_day_whose_facts_are_gone_is_found_unless_these_expired(lake: Lake, kept: RetentionClass) -> None:
+def test_a_day_without_its_facts_is_found_unless_these_expired(lake: Lake, kept: RetentionClass) -> None:
     plant(lake, FACTS, "2024-01-15T11", list.clear)
     finding = context(lake, "daily_summaries", "orphaned_sources")
     [day] = lake.tables.read(SUMMARIES, ["2024-01-15"], grain="daily")["id"].to_pylist()
@@ -110,7 +110,7 @@ def test_a_day_whose_facts_are_gone_is_found_unless_these_expired(lake: Lake, ke
     assert context(lake, "daily_summaries", "orphaned_sources").passed
 
 
-def test_a_summary_whose_sources_are_gone_is_found_unless_these_expired(lake: Lake) -> None:
+def test_a_summary_without_its_sources_is_found_unless_these_expired(lake: Lake) -> None:
     for finer, grain in pairwise(SUMMARY_GRAINS):
         plant(lake, SUMMARIES, KEYS[finer], drop_one, grain=finer.value)
         finding = context(lake, f"{grain}_summaries", "orphaned_sources")
@@ -120,7 +120,7 @@ def test_a_summary_whose_sources_are_gone_is_found_unless_these_expired(lake: La
         assert context(lake, f"{grain}_summaries", "orphaned_sources").passed
 
 
-def test_a_point_that_cites_what_its_summary_was_not_made_from_is_found(lake: Lake) -> None:
+def test_a_point_that_cites_a_missing_source_is_found(lake: Lake) -> None:
     def invent(rows: list[dict[str, Any]]) -> None:
         rows[0]["key_points"][0]["source_ids"] = [f"weekly:2024-W08:{'0' * 32}#2"]
 
@@ -128,7 +128,7 @@ def test_a_point_that_cites_what_its_summary_was_not_made_from_is_found(lake: La
     assert context(lake, "monthly_summaries", "orphaned_sources").offenders == 1
 
 
-def test_what_is_no_id_at_all_is_an_orphan_whatever_has_expired(lake: Lake) -> None:
+def test_a_malformed_source_id_is_always_an_orphan(lake: Lake) -> None:
     odd = ["", "x", "#", "message", "message:", f"nonsense:2024:{'0' * 32}", "\U0001f600:\x00:", "::::", "working"]
 
     def cite(rows: list[dict[str, Any]]) -> None:
@@ -140,7 +140,7 @@ def test_what_is_no_id_at_all_is_an_orphan_whatever_has_expired(lake: Lake) -> N
     assert (finding.offenders, finding.sample[0]) == (len(odd), "0")
 
 
-def test_memory_that_rests_on_somebody_elses_is_found(lake: Lake) -> None:
+def test_memory_that_cites_another_agents_rows_is_found(lake: Lake) -> None:
     def change_hands(rows: list[dict[str, Any]]) -> None:
         for row in rows:
             row["agent_id"] = "sales"
@@ -151,7 +151,7 @@ def test_memory_that_rests_on_somebody_elses_is_found(lake: Lake) -> None:
     )
 
 
-def test_the_graph_rests_on_messages_and_edits(lake: Lake, models: Models) -> None:
+def test_the_graph_cites_messages_and_edits(lake: Lake, models: Models) -> None:
     edit = {
         "edit": "INSERT",
         "workspace_id": "acme",

@@ -1,4 +1,4 @@
-"""All checks together, as they are run and as the command line shows them."""
+"""All checks together, and their output on the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AS_OF = NOW.isoformat()
 
 
-def test_every_check_says_what_it_is() -> None:
+def test_every_check_has_a_name_description_and_remedy() -> None:
     checks = all_checks()
     assert len({(check.asset, check.name) for check in checks}) == len(checks)
     for check in checks:
@@ -37,7 +37,7 @@ def test_every_check_says_what_it_is() -> None:
     assert checks_of("nothing") == []
 
 
-def test_all_is_well_in_a_lake_that_was_made_and_in_an_empty_one(indexed: Lake, root: str) -> None:
+def test_all_checks_pass_in_a_complete_and_in_an_empty_lake(indexed: Lake, root: str) -> None:
     from memory_pipeline.lake import Lake
 
     before = versions(indexed)
@@ -61,7 +61,7 @@ def test_checks_that_share_a_scan_find_what_each_finds_alone(lake: Lake) -> None
     assert {finding.check.name for finding in together if finding.sample} >= {"unique_ids", "orphaned_sources"}
 
 
-def test_a_check_that_cannot_be_run_has_failed_and_keeps_no_other_from_being_run(lake: Lake) -> None:
+def test_a_check_that_raises_has_failed_and_others_still_run(lake: Lake) -> None:
     def fail(_: CheckContext) -> Offences:
         raise RuntimeError("out of paper\nand of ink")
 
@@ -73,7 +73,7 @@ def test_a_check_that_cannot_be_run_has_failed_and_keeps_no_other_from_being_run
     assert second.passed
 
 
-def test_a_check_is_begun_again_when_files_were_taken_away_under_it(lake: Lake) -> None:
+def test_a_check_is_retried_when_files_disappear(lake: Lake) -> None:
     missing = iter([True, True, False])
 
     def read(_: CheckContext) -> Offences:
@@ -93,7 +93,7 @@ def invoke(lake: Lake, *arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def test_the_command_says_that_all_is_well(lake: Lake) -> None:
+def test_the_command_prints_passed_checks(lake: Lake) -> None:
     code, output = invoke(lake, "--asset", "weekly_summaries")
     lines = output.splitlines()
     number = len(checks_of("weekly_summaries"))
@@ -104,15 +104,15 @@ def test_the_command_says_that_all_is_well(lake: Lake) -> None:
     assert re.search(r"^ok +weekly_summaries +unique_ids +rows 3, rows_too_many 0, ", output, re.MULTILINE)
 
 
-def test_a_warning_is_told_and_is_no_failure(lake: Lake) -> None:
+def test_a_warning_is_printed_and_is_no_failure(lake: Lake) -> None:
     lake.storage.write("journal/pending/acme/support/2024-05-01T10__x.jsonl", b"")
     code, output = invoke(lake, "--asset", "messages")
     assert code == 0
     assert "warning  messages            journal_backlog   1 offender\n           2024-05-01T10, 1 files\n" in output
-    assert "to do: `memory-pipeline status`" in output
+    assert "to do: see `memory-pipeline status`" in output
 
 
-def test_a_failure_is_told_with_some_of_its_offenders_and_exit_code_1(lake: Lake) -> None:
+def test_a_failure_is_printed_with_a_sample_of_offenders_and_exit_code_1(lake: Lake) -> None:
     plant(lake, FACTS, "2024-01-15T08", lambda rows: rows.extend(rows * 3))
     code, output = invoke(lake, "--asset", "working_facts")
     assert code == 1
@@ -136,13 +136,13 @@ def test_a_failure_is_told_with_some_of_its_offenders_and_exit_code_1(lake: Lake
         (["--from", "2024-01-15", "--to", "2024-01-14"], "--to 2024-01-14 is before --from 2024-01-15"),
     ],
 )
-def test_a_command_that_makes_no_sense_is_refused(lake: Lake, arguments: list[Any], said: str) -> None:
+def test_invalid_arguments_are_refused(lake: Lake, arguments: list[Any], said: str) -> None:
     result = call("check", "--root", lake.storage.uri, *arguments)
     assert isinstance(result.exception, InputError)
     assert said in str(result.exception)
 
 
-def test_findings_are_as_of_a_time(lake: Lake) -> None:
+def test_checks_use_the_given_time(lake: Lake) -> None:
     plant(lake, SUMMARIES, "2024-02-20", lambda rows: rows.pop(0), grain="daily")
     assert invoke(lake, "--asset", "daily_summaries")[0] == 1
     open_day = NOW.replace(year=2024, month=2, day=20) + timedelta(hours=2)

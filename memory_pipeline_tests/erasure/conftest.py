@@ -1,4 +1,4 @@
-"""Lakes that are built once for all workers. A test that writes to one copies it."""
+"""Lakes that are built once for all workers. Tests that write copy them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
 
-#: Who is forgotten one after the other, and what the lake is called after that.
+#: The subjects to forget in order, and the name of the lake after each.
 FORGOTTEN = {"person": ANNA, "conversation": Subject.conversation(ACME, "c4"), "agent": Subject.agent(SALES)}
 
 
 @pytest.fixture(scope="session")
 def original(shared_folder: SharedFolder, models: Models) -> Path:
-    """A lake of everything, as of long after: periods of all grains are made. It is only read."""
+    """A complete lake with all grains, for reading only."""
     return shared_folder("erasure-original", lambda path: built(Lake(str(path)), models))
 
 
@@ -37,7 +37,7 @@ def early_once(shared_folder: SharedFolder, models: Models) -> Path:
 
 @pytest.fixture
 def lake(early_once: Path, tmp_path: Path) -> Lake:
-    """A lake of everything, as of early: hours, days and nights are made. It is the test's own."""
+    """A writable copy of a complete lake with hours, days and consolidation."""
     return Lake(str(shutil.copytree(early_once, tmp_path / "lake")))
 
 

@@ -1,4 +1,4 @@
-"""A small lake with two agents and a few persons, and what it would be if some of it had never been said."""
+"""A small lake with two agents and a few persons, and the same lake without some of the records."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def done(
     reason: str | None = None,
     **changes: Any,
 ) -> MemoryEvent:
-    """Return what an agent did to its durable memories."""
+    """Return an agent's own events on its durable memories."""
     when = datetime.fromisoformat(at).replace(tzinfo=UTC)
     return MemoryEvent.of(
         scope, MemoryVerb(verb), when, Changes.of(changes), memory_id=to, editor=editor, reason=reason, received_at=when
@@ -83,7 +83,7 @@ def done(
 
 
 def memory_of(content: str, at: str = "2024-01-15T08:00", kind: str = "fact") -> str:
-    """Return the id of the memory that something said at some time becomes."""
+    """Return the id of the memory that a statement at a time becomes."""
     return new_memory_id(ACME, Changes(MemoryKind(kind), content=content), datetime.fromisoformat(f"{at}+00:00"))
 
 
@@ -115,7 +115,7 @@ Record = Message | Edit | MemoryEvent
 
 
 def written(lake: Lake, is_wanted: Callable[[Record], bool] = lambda _: True) -> None:
-    """Put what is wanted of all conversations, edits and events into the journal."""
+    """Write the wanted conversations, edits and events to the journal."""
     lake.ensure()
     admission = Admission(START, NOW, lake.calendar)
     said: list[Record] = [message for talk in TALKS for message in read_messages(talk, admission).messages]
@@ -129,7 +129,7 @@ def built(
     also: Sequence[Record] = (),
     now: datetime = NOW,
 ) -> Lake:
-    """Make a lake of what is wanted, and of what else is given, and keep its durable memories."""
+    """Build a lake from the wanted and the given records, and consolidate its durable memories."""
     written(lake, is_wanted)
     lake.journal.append(also)
     kept(lake, models, now)
@@ -137,24 +137,24 @@ def built(
 
 
 def kept(lake: Lake, models: Models, now: datetime = NOW) -> None:
-    """Make everything that is pending, and after it the nights."""
+    """Compute all pending periods, then consolidate."""
     run(lake, models, now)
     consolidate(lake, models, pending_nights(lake, START, now), START)
 
 
 def remembered(lake: Lake, models: Models) -> None:
-    """Make what durable memories need of what is pending, and no summaries: hours, and after them the nights."""
+    """Compute pending hours, then consolidate. Summaries are not needed for durable memories."""
     list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
     consolidate(lake, models, pending_nights(lake, START, NOW), START)
 
 
 def assert_verified(lake: Lake, receipt: ErasureReport) -> None:
-    """Check that nothing is found of what a receipt is of."""
+    """Check that verifying a receipt finds nothing."""
     result = verify(lake, receipt)
     assert not [*map(str, result.findings), *result.unsearched]
 
 
 def held(lake: Lake) -> dict[str, Any]:
-    """Return all that a lake remembers: tables but for those that tell how it came about, and the index."""
+    """Return the contents of a lake: the index, and tables except for those of its history."""
     tables = {name: rows for name, rows in table_rows(lake).items() if name not in ("ledger", "tombstones")}
     return {**tables, **{str(key): rows for key, rows in index_rows(lake, [ACME, SALES, OTHER]).items()}}

@@ -1,4 +1,4 @@
-"""Forgetting: what goes, what stays as if it had never been said, and what cannot come back."""
+"""Erasure: removed data, remaining data, and data that must not come back."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def is_of_sales(record: Record) -> bool:
     return record.scope == SALES
 
 
-def test_whoever_is_forgotten_is_found_before_and_not_after_and_nothing_is_left_to_make(erased_once: Erased) -> None:
+def test_a_forgotten_subject_is_found_before_and_not_after_and_no_period_is_pending(erased_once: Erased) -> None:
     for (before, after), (name, subject) in zip(pairwise(erased_once.stages.values()), FORGOTTEN.items(), strict=True):
         assert preview(Lake(str(before)), subject, NOW).counts, name
         lake = Lake(str(after))
@@ -76,7 +76,9 @@ def test_whoever_is_forgotten_is_found_before_and_not_after_and_nothing_is_left_
             assert not grain_status(lake, grain, START, NOW).pending, (name, grain)
 
 
-def test_what_stays_is_as_if_the_rest_had_never_been_said(erased: Erased, models: Models, tmp_path: Path) -> None:
+def test_the_remaining_lake_equals_one_without_the_forgotten_records(
+    erased: Erased, models: Models, tmp_path: Path
+) -> None:
     lake = Lake(str(erased.folder))
     gone = (is_annas, is_of_conversation, is_of_sales)
     never = built(Lake(str(tmp_path / "never")), models, lambda record: not any(is_gone(record) for is_gone in gone),
@@ -101,7 +103,7 @@ def test_what_stays_is_as_if_the_rest_had_never_been_said(erased: Erased, models
         assert_verified(lake, receipt)
 
 
-def test_a_receipt_says_what_was_removed(erased_once: Erased) -> None:
+def test_a_receipt_lists_the_removed_items(erased_once: Erased) -> None:
     receipt = erased_once.person
     counts = {(part.place, part.what): part.count for part in receipt.removed}
     assert counts["messages", "rows"] == 6
@@ -116,7 +118,7 @@ def test_a_receipt_says_what_was_removed(erased_once: Erased) -> None:
 
 
 def put_items(lake: Lake) -> None:
-    """Put items into a collection of agent acme/support; one says a name, one has it beside what it says."""
+    """Put items into a collection of agent acme/support, one with a name in its content, one in its metadata."""
     VectorCollection(lake, ACME, 2).upsert(
         [
             VectorItem(id="doc-1", vector=[1.0, 0.0], content="About Anna.", metadata={"page": "3"}),
@@ -126,9 +128,7 @@ def put_items(lake: Lake) -> None:
     )
 
 
-def test_journal_quarantine_and_collections_lose_what_is_the_persons_and_nothing_else(
-    lake: Lake, models: Models
-) -> None:
+def test_journal_quarantine_and_collections_lose_only_the_persons_records(lake: Lake, models: Models) -> None:
     put_items(lake)
     write(lake, conversation("Ask Anna.", "Ask Bob.", name="Dora", at="2024-02-01T08:00", conversation_id="c9"))
     lake.journal.append([edit("Anna", "Eve", "2024-02-01T08:10"), edit("Bob", "Eve", "2024-02-01T08:10")])
@@ -157,9 +157,7 @@ def test_journal_quarantine_and_collections_lose_what_is_the_persons_and_nothing
     assert_verified(lake, receipt)
 
 
-def test_an_agent_goes_with_its_answers_and_its_collection_and_what_answers_cost_is_still_known(
-    lake: Lake, models: Models
-) -> None:
+def test_an_agent_loses_its_answers_and_collection_but_spending_stays(lake: Lake, models: Models) -> None:
     use = {"workspace_id": "acme", "agent_id": "support", "purpose": "extraction", "model": "m", "prompt_version": "p"}
     numbers = {"tokens_in": 7, "tokens_out": 1, "cost": 0.5}
     asked = {**use, **numbers, "grain": "working", "period": "2024-01-16T10"}
@@ -183,7 +181,7 @@ def test_an_agent_goes_with_its_answers_and_its_collection_and_what_answers_cost
     assert_verified(lake, receipt)
 
 
-def test_whoever_is_interrupted_starts_over(
+def test_an_interrupted_erasure_starts_over(
     lake: Lake, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class StopError(Exception):
@@ -197,7 +195,7 @@ def test_whoever_is_interrupted_starts_over(
         return stopped
 
     steps = ["remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "recompute", "sync_index", "_finish"]
-    steps += ["settle_events", "keep_again"]
+    steps += ["settle_events", "consolidate_again"]
     forgetting = importlib.import_module("memory_pipeline.erasure.forget")  # the package has a function of this name
     for name in steps:
         with monkeypatch.context() as patch:
@@ -214,7 +212,7 @@ def test_whoever_is_interrupted_starts_over(
     assert_verified(lake, receipt)
 
 
-def test_a_run_that_is_under_way_brings_nothing_back(
+def test_a_concurrent_run_does_not_restore_forgotten_data(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(root)
@@ -258,7 +256,7 @@ def test_a_run_that_is_under_way_brings_nothing_back(
     assert_verified(lake, forget(lake, models, Subject.person("acme", names.values()), NOW))
 
 
-def test_what_has_expired_loses_the_points_that_name_the_person(lake: Lake, models: Models) -> None:
+def test_summaries_of_expired_sources_lose_points_that_name_the_person(lake: Lake, models: Models) -> None:
     day = lake.calendar.bounds(hours("2024-01-15T08")[0])[0]
     keys = [hour.key for hour in hours("2024-01-15T08")]
     through = {

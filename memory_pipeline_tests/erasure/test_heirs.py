@@ -1,4 +1,4 @@
-"""What is done to memories whose id goes with the words that were said first."""
+"""Events on memories that lose the statement behind their id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def said(at: str, content: str = CODE) -> MemoryEvent:
 
 
 def after(events: Sequence[MemoryEvent], gone: MemoryEvent, *nights: MemoryEvent, **noted: Any) -> list[MemoryEvent]:
-    """Return what is left of events without one of them."""
+    """Return the remaining events after the removal of one."""
     found = reassign_events(events, nights, {gone.id}, noted)
     return [one for event in events if event is not gone for one in found.get(event.id, (event,))]
 
@@ -34,7 +34,7 @@ def standing(events: Sequence[MemoryEvent]) -> dict[str, str]:
 FIRST, SECOND = said("2024-03-01T08:00"), said("2024-03-02T08:00")
 
 
-def test_what_is_done_to_a_memory_goes_on_with_its_heir() -> None:
+def test_events_of_a_memory_move_to_its_successor() -> None:
     revoked = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id, editor="bot", reason="it was changed")
     left = after([FIRST, SECOND, revoked], FIRST)
     assert [one.memory_id for one in left] == [SECOND.memory_id] * 2
@@ -48,7 +48,7 @@ def test_what_is_done_to_a_memory_goes_on_with_its_heir() -> None:
     assert after([FIRST, SECOND, named], FIRST) == [SECOND, named]
 
 
-def test_without_an_heir_it_goes() -> None:
+def test_events_without_a_successor_are_removed() -> None:
     revoked = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id)
     assert after([FIRST, revoked], FIRST) == []
     # What says the same later is another's wish, and what was said by other words another memory.
@@ -59,7 +59,7 @@ def test_without_an_heir_it_goes() -> None:
     assert after([FIRST, SECOND, stranger], FIRST) == [SECOND, stranger]
 
 
-def test_what_said_the_same_in_one_hour_and_anew_is_told_apart() -> None:
+def test_equal_statements_within_an_hour_and_later_are_distinguished() -> None:
     events = [
         said("2024-03-01T08:00"),
         done("UPDATE", "2024-03-01T08:10", to=FIRST.memory_id, content="It is 9999."),
@@ -72,7 +72,7 @@ def test_what_said_the_same_in_one_hour_and_anew_is_told_apart() -> None:
     assert standing(after(events, events[2])) == {"It is 9999.": "active"}
 
 
-def test_what_a_night_had_made_one_is_revoked_whole() -> None:
+def test_a_merged_memory_is_revoked_completely() -> None:
     tea, cup, mug = (said("2024-03-01T08:00", text) for text in ("Tea at five.", "A cup at five.", "A mug at five."))
     merge = [
         MemoryEvent.of(ACME, MemoryVerb.MERGE, at.event_at.replace(day=2), memory_id=tea.memory_id,
@@ -88,7 +88,7 @@ def test_what_a_night_had_made_one_is_revoked_whole() -> None:
     assert standing(after(early, tea, *merge)) == {"A cup at five.": "active", "A mug at five.": "active"}
 
 
-def test_notes_go_wherever_an_event_goes() -> None:
+def test_notes_are_removed_wherever_the_event_moves() -> None:
     noted = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id, reason="Anna asked for it")
     found = reassign_events([FIRST, SECOND, noted], (), {FIRST.id}, {noted.id: without_note(noted)})
     ((moved,),) = found.values()

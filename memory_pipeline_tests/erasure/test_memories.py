@@ -1,4 +1,4 @@
-"""Forgetting and durable memories: events, nights, and what is folded from both."""
+"""Erasure of durable memories: events, consolidation, and the folded memories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)
 
 @pytest.fixture
 def lake(shared_folder: SharedFolder, tmp_path: Path, models: Models) -> Lake:
-    """A lake of everything, of which hours and nights are made, and no summaries. It is the test's own."""
+    """A writable copy of a complete lake with hours and consolidation, without summaries."""
 
     def fill(path: Path) -> None:
         written(Lake(str(path)))
@@ -57,17 +57,17 @@ def lake(shared_folder: SharedFolder, tmp_path: Path, models: Models) -> Lake:
 
 
 def memories(lake: Lake, scope: Any = ACME) -> dict[str, dict[str, Any]]:
-    """Return the newest version of each memory of an agent, by what it says."""
+    """Return the newest version of each memory of an agent, by content."""
     rows = lake.tables.read(MEMORIES, [owner_of(scope)]).to_pylist()
     return {row["content"]: row for row in rows if row["is_newest"]}
 
 
 def verbs(lake: Lake, scope: Any = ACME) -> Counter[str]:
-    """Return what an agent's nights did."""
+    """Return the number of an agent's consolidation events by verb."""
     return Counter(lake.tables.read(UPKEEP_EVENTS, [owner_of(scope)])["verb"].to_pylist())
 
 
-def test_what_quotes_a_person_is_derived_again_from_what_is_left(erased_once: Erased) -> None:
+def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_once: Erased) -> None:
     lake = Lake(str(erased_once.stages["original"]))
     # Of two memories that say the same a night had made one, which names Anna; it was told why.
     (merged,) = [content for content in memories(lake) if "says Anna" in content and "Dora likes tea." in content]
@@ -83,12 +83,12 @@ def test_what_quotes_a_person_is_derived_again_from_what_is_left(erased_once: Er
     rows = (str(row) for spec in TABLES for row in lake.tables.read(spec).to_pylist() if row["workspace_id"] == "acme")
     assert not any("Anna" in row or "Bob" in row for row in rows)
     assert verbs(lake)["MERGE"] == 0
-    assert verbs(lake)["HEAT"] > 0  # the nights were made again
+    assert verbs(lake)["HEAT"] > 0  # consolidation was repeated
     assert not pending_nights(lake, START, NOW)
     removed = {(part.place, part.what): part for part in receipt.removed}
     assert removed["memory_events", "rows"].count == 8 + 2
     assert removed["memory_events", "rows"].partitions == (owner_of(ACME),)
-    assert removed["memory_events", "rows whose note was taken away"].count == 1
+    assert removed["memory_events", "rows that lost a note"].count == 1
     assert after[NOTED.changes.content or ""]["editor"] == "agent"
     assert removed["memories", "rows"].count >= 8
     assert removed["upkeep_events", "rows"].count > 0
@@ -114,7 +114,7 @@ def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models
     assert_verified(lake, receipt)
 
 
-def test_what_two_conversations_said_outlives_one_of_them(root: str, models: Models) -> None:
+def test_a_memory_from_two_conversations_outlives_one_of_them(root: str, models: Models) -> None:
     lake = Lake(root)
     said = "I prefer window seats on long flights."
     write(lake, conversation(said, name="Dora", at="2024-02-01T08:00", conversation_id="c8"))
@@ -143,7 +143,7 @@ def test_what_two_conversations_said_outlives_one_of_them(root: str, models: Mod
     assert_verified(lake, receipt)
 
 
-def test_what_was_revoked_stays_revoked_whoever_is_forgotten(root: str, models: Models) -> None:
+def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Models) -> None:
     lake = Lake(root)
     said = "From now on, always answer in Portuguese."
     talks = [("c8", "2024-02-01T08:00"), ("c9", "2024-02-02T08:00")]
@@ -182,7 +182,7 @@ def test_what_was_revoked_stays_revoked_whoever_is_forgotten(root: str, models: 
         assert_verified(lake, receipt)
 
 
-def test_words_of_this_package_are_nobodys_name(lake: Lake, models: Models) -> None:
+def test_words_of_this_package_are_not_taken_for_names(lake: Lake, models: Models) -> None:
     before = held(lake)
     person = Subject.person("acme", ["Key", "Tags", "Remember"])
     assert not preview(lake, person, NOW).counts
@@ -192,7 +192,7 @@ def test_words_of_this_package_are_nobodys_name(lake: Lake, models: Models) -> N
     assert held(lake) == before
 
 
-def test_what_waits_in_the_journal_and_answers_for_later_nights_go(lake: Lake, models: Models) -> None:
+def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, models: Models) -> None:
     asked = {
         "grain": "daily", "workspace_id": "acme", "agent_id": "support", "model": "m", "prompt_version": "p",
         "tokens_in": 7, "tokens_out": 1, "cost": 0.5, "answer": "One content of two.",
@@ -229,7 +229,7 @@ def test_what_waits_in_the_journal_and_answers_for_later_nights_go(lake: Lake, m
     assert sorted(row["key"][0] for row in lake.tables.read(ANSWERS, grain="daily").to_pylist()) == ["1", "3", "4"]
 
 
-def test_an_upkeep_that_is_under_way_brings_nothing_back(root: str, models: Models) -> None:
+def test_a_concurrent_consolidation_does_not_restore_forgotten_data(root: str, models: Models) -> None:
     lake = Lake(root)
     lake.journal.append([
         done("REMEMBER", "2024-02-01T08:00", content="Eve likes jam.", subject="Eve", predicate="likes", object="jam"),
@@ -257,7 +257,7 @@ def test_an_upkeep_that_is_under_way_brings_nothing_back(root: str, models: Mode
             assert row["workspace_id"] == "other" or "Anna" not in str(row)
 
 
-def test_verification_finds_what_is_left_of_memories_and_events() -> None:
+def test_verification_finds_remnants_of_memories_and_events() -> None:
     at = NOW.replace(year=2027)
     person, talk = SubjectMatcher(ANNA, at), SubjectMatcher(Subject.conversation(ACME, "c4"), at)
     scope = {"workspace_id": ["acme"], "agent_id": ["support"]}

@@ -47,7 +47,7 @@ def unreadable(record: dict[str, Any]) -> list[str]:
         pytest.param(Subject.person("acme", ["u-9"], "support"), True, id="user of one agent"),
     ],
 )
-def test_a_file_that_is_ingested_again_brings_nothing_back(
+def test_ingesting_a_file_again_does_not_restore_forgotten_data(
     tmp_path: Path, models: Models, subject: Subject, names_its_scope: bool
 ) -> None:
     lake = Lake(str(tmp_path / "lake"))
@@ -75,7 +75,7 @@ def test_a_file_that_is_ingested_again_brings_nothing_back(
     assert (said_later.messages, said_later.rejections, said_later.forgotten) == (1, 1, 0)
 
 
-def test_a_writer_that_sends_again_what_was_forgotten_writes_nothing(tmp_path: Path, models: Models) -> None:
+def test_a_writer_drops_forgotten_records_that_are_sent_again(tmp_path: Path, models: Models) -> None:
     lake = Lake(str(tmp_path / "lake"))
     talk = conversation("I moved to Porto.", "Ask Bob.", name="Dora")
     write(lake, talk)
@@ -95,7 +95,7 @@ def test_a_writer_that_sends_again_what_was_forgotten_writes_nothing(tmp_path: P
     assert_verified(lake, receipt)
 
 
-def test_unreadable_lines_of_the_forgotten_in_pending_files_are_not_set_aside(tmp_path: Path, models: Models) -> None:
+def test_unreadable_pending_lines_of_the_subject_are_not_quarantined(tmp_path: Path, models: Models) -> None:
     lake = Lake(str(tmp_path / "lake"))
     theirs = conversation("I moved to Porto.", conversation_id="c-secret")
     write(lake, theirs)
@@ -107,7 +107,7 @@ def test_unreadable_lines_of_the_forgotten_in_pending_files_are_not_set_aside(tm
     assert_verified(lake, receipt)
 
 
-def test_a_file_of_which_some_hours_are_acknowledged_loses_what_is_forgotten(tmp_path: Path, models: Models) -> None:
+def test_a_partly_acknowledged_file_loses_forgotten_records(tmp_path: Path, models: Models) -> None:
     lake = Lake(str(tmp_path / "lake"))
     talk = conversation("Ask Bob.", "Ask Carl.", "Ask Bob again.", "Ask Dora.", name="Dora")
     for number, message in enumerate(talk["messages"]):

@@ -107,7 +107,7 @@ PERSON: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-def test_what_is_left_of_a_person_is_found(erased: Erased, original: Path) -> None:
+def test_remnants_of_a_person_are_found(erased: Erased, original: Path) -> None:
     planted = {place: planted_by(plant, erased.folder, original) for place, plant in PERSON.items()}
     result = verify(Lake(str(erased.folder)), erased.person)
     assert not result.ok
@@ -153,24 +153,24 @@ AGENT: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-def test_what_is_left_of_an_agent_is_found(erased: Erased, original: Path) -> None:
+def test_remnants_of_an_agent_are_found(erased: Erased, original: Path) -> None:
     planted = {place: planted_by(plant, erased.folder, original) for place, plant in AGENT.items()}
     found = [finding.file for finding in verify(Lake(str(erased.folder)), erased.agent).findings]
     for place, folders in planted.items():
         assert any(file.startswith(folders) for file in found), place
 
 
-def test_ids_and_texts_of_what_was_removed_are_found(erased: Erased) -> None:
+def test_ids_and_texts_of_removed_rows_are_found(erased: Erased) -> None:
     lake = Lake(str(erased.folder))
     put(erased.folder, "marts/a.csv", f"fact;working:2024-01-15T08:{erased.person.ids[0]}\n")
     put(erased.folder, "state/b.bin", b"\xff" + erased.person.ids[1].encode())
     parquet(erased.folder, "marts/c.parquet", said=["I live in Lisbon, near the old harbour."])
     found = {finding.file: finding.what for finding in verify(lake, erased.person).findings}
     assert found.keys() == {"marts/a.csv", "state/b.bin", "marts/c.parquet"}
-    assert "texts that were removed" in found["marts/c.parquet"]
+    assert "removed texts" in found["marts/c.parquet"]
 
 
-def test_others_are_not_taken_for_what_was_erased(erased: Erased) -> None:
+def test_data_of_others_is_not_reported(erased: Erased) -> None:
     """Another agent may be spoken of; another workspace may know an Anna; what is said later is said anew."""
     later = {"content": "Anna again", "user_id": "u-17", "timestamp": "2026-03-01T08:00+00:00"}
     put(erased.folder, "marts/a.json", {"workspace_id": "acme", "agent_id": "support", "content": "the sales team"})
@@ -194,7 +194,7 @@ def test_a_person_may_come_back_after_the_forgetting(lake: Lake, models: Models)
     assert [str(finding) for finding in verify(lake, receipt).findings] == []
 
 
-def test_a_receipt_can_be_written_down(erased: Erased) -> None:
+def test_a_receipt_survives_a_round_trip_through_json(erased: Erased) -> None:
     text = erased.person.to_json()
     assert ErasureReport.from_json(text) == erased.person
     assert "Lisbon" not in text
@@ -213,7 +213,7 @@ def test_a_receipt_can_be_written_down(erased: Erased) -> None:
         lambda text: json.dumps({**json.loads(text), "ids": 5}),
     ],
 )
-def test_what_is_no_receipt_is_refused(erased: Erased, change: Callable[[str], str]) -> None:
+def test_an_invalid_receipt_is_refused(erased: Erased, change: Callable[[str], str]) -> None:
     with pytest.raises(InputError, match="receipt"):
         ErasureReport.from_json(change(erased.person.to_json()))
 
@@ -254,9 +254,7 @@ def test_the_command_line(lake: Lake, tmp_path: Path, monkeypatch: pytest.Monkey
 # --- what processes that were killed have left -----------------------------------------------------------------------
 
 
-def test_of_what_killed_processes_left_the_receipt_and_the_verification_tell(
-    lake: Lake, original: Path, models: Models
-) -> None:
+def test_receipt_and_verification_report_files_of_killed_processes(lake: Lake, original: Path, models: Models) -> None:
     root = Path(lake.storage.uri)
     old_table_file(root, original)
     (index,) = list((root / "vectordb/acme/support__daily.lance/data").iterdir())[:1]
@@ -278,5 +276,5 @@ def test_of_what_killed_processes_left_the_receipt_and_the_verification_tell(
     assert result.remedies == []
 
 
-def test_nothing_is_said_of_killed_processes_where_there_were_none(erased: Erased) -> None:
+def test_killed_processes_are_not_mentioned_if_there_were_none(erased: Erased) -> None:
     assert not [part for part in erased.person.not_covered if "killed" in part]

@@ -1,7 +1,7 @@
-"""A deployment with the files of ``deploy/celery``: a code server, the daemon, and Celery workers, each a process.
+"""A deployment with the files of ``deploy/celery``: a code server, the daemon and Celery workers as processes.
 
-Nothing on disk is shared: each process has a DAGSTER_HOME of its own with a copy of ``dagster.yaml``, as on machines of
-their own. What they know of each other lies in PostgreSQL, in Redis and in the lake.
+The processes share nothing on disk: each has its own DAGSTER_HOME with a copy of ``dagster.yaml``, as on separate
+machines. They only share PostgreSQL, Redis and the lake.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.deployment.celery_launcher import WatchedCeleryRunLauncher
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-#: How often the daemon looks at its queue and after its runs. It only waits in between, so the test has it look often.
+#: Seconds between the daemon's checks of its queue and runs; short, because it only waits in between.
 LOOK_SECONDS = 2
 _WORKER = [sys.executable, "-m", "celery", "--app", "dagster_celery.app", "worker", "--loglevel", "INFO"]
 _BACKFILL = """
@@ -47,7 +47,7 @@ mutation Backfill($params: LaunchBackfillParams!) {
 
 
 class Cluster:
-    """Starts the processes when entered, and ends them when left.
+    """A context manager that starts and stops the processes.
 
     Args:
         folder: where homes and logs lie.
@@ -90,7 +90,7 @@ class Cluster:
         self._stack.close()
 
     def start_worker(self, name: str, stack: ExitStack | None = None) -> None:
-        """Start a Celery worker, anew if it was killed."""
+        """Start or restart a Celery worker."""
         self.workers[name] = self._start(stack or self._stack, name, [*_WORKER, "--hostname", f"{name}@%h"])
 
     def start_daemon(self) -> None:
@@ -99,7 +99,7 @@ class Cluster:
         self._start(self._stack, "daemon", command)
 
     def backfill(self, keys: Collection[str], first: str, last: str) -> str:
-        """Ask for a range of partitions of assets, as the UI does; return the backfill's id."""
+        """Launch a backfill of a range of partitions, like the UI. Return its id."""
         partitions = {"ranges": [{"start": first, "end": last}]}
         wanted = [{"assetKey": {"path": [key]}, "partitions": partitions} for key in sorted(keys)]
         command = [str(Path(sys.executable).parent / "dagster-graphql"), "-w", str(self._workspace), "-t", _BACKFILL]
@@ -123,7 +123,7 @@ class Cluster:
         return list(self.instance.get_run_records())[::-1]
 
     def worker_of(self, run: dg.DagsterRun) -> str:
-        """Return the name of the worker that took a run, as Celery wrote it down; empty if none has yet."""
+        """Return the name of the worker of a run, as Celery recorded it; empty if it has none yet."""
         if run.run_id not in self._took:
             task = run.tags.get(DAGSTER_CELERY_TASK_ID_TAG)
             said = self.launcher.celery.backend.get_task_meta(task) if task else {}
@@ -141,17 +141,17 @@ class Cluster:
         return launcher  # type: ignore[no-any-return]
 
     def check(self) -> None:
-        """Fail if a process has ended that nobody killed."""
+        """Raise an error if a process ended without being killed."""
         for process in self.processes.values():
             assert not process.ended, f"{process.name} ended: {process.said}"
 
     def kill_worker(self, name: str, run_id: str) -> bool:
-        """Kill a worker with all of its processes, as the end of its machine would, in the midst of a run.
+        """Kill a worker with all of its processes during a run, like the loss of its machine.
 
         Returns:
             False if the run has ended in the meantime; then the worker goes on.
         """
-        # Stopped first: what it is in the midst of it can no longer end.
+        # Stop it first, so that the run cannot finish.
         self.workers[name].send(signal.SIGSTOP)
         time.sleep(0.5)  # what it had sent to the database is written by then
         run = self.instance.get_run_by_id(run_id)
@@ -194,7 +194,7 @@ class Cluster:
 
 
 def by_status(records: Collection[RunRecord]) -> str:
-    """Return how many runs there are of each status."""
+    """Return the number of runs by status."""
     found = Counter(record.dagster_run.status.value.lower() for record in records)
     return ", ".join(f"{number} {status}" for status, number in sorted(found.items()))
 
@@ -215,5 +215,5 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def seconds(record: RunRecord) -> float:
-    """Return how long a run took, or has taken so far."""
+    """Return the duration of a run, or the time since its start."""
     return (record.end_time or time.time()) - (record.start_time or time.time())

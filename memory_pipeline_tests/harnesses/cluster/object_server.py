@@ -1,4 +1,4 @@
-"""A small server that speaks S3, and spends little on a request: thousands of index tables take many of them.
+"""A small, fast S3 server in memory, because thousands of index tables need many requests.
 
 ::
 
@@ -34,7 +34,7 @@ _REASONS = {
 
 
 class Answer(NamedTuple):
-    """What is sent back; `length` is that of the whole object where a HEAD leaves out the bytes."""
+    """An answer. For HEAD, `length` is the size of the object, which is not sent."""
 
     status: int
     body: bytes = b""
@@ -51,7 +51,7 @@ class Stored(NamedTuple):
 
 
 class FaultError(Exception):
-    """A request that cannot be answered well, with the code that S3 gives it."""
+    """An invalid request, with the error code of S3."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
@@ -86,7 +86,7 @@ class Store:
         self._numbers = count(1)
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Return what S3 would answer."""
+        """Return the answer that S3 would give."""
         parts = urlsplit(target)
         name, _, key = unquote(parts.path).lstrip("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
@@ -188,7 +188,7 @@ class Store:
 
     @staticmethod
     def _check(bucket: Bucket, key: str, headers: dict[str, str]) -> None:
-        """Refuse a write whose condition does not hold."""
+        """Refuse a conditional write if its condition does not hold."""
         there = bucket.objects.get(key)
         if "if-none-match" in headers and there is not None:
             raise FaultError(412, "PreconditionFailed")
@@ -269,7 +269,7 @@ def _xml(text: str) -> Answer:
 
 
 def _whole(body: bytes) -> bytes:
-    """Return what was sent in chunks of which each may be signed (``aws-chunked``)."""
+    """Decode a body in chunks, which may be signed (``aws-chunked``)."""
     found: list[bytes] = []
     at = 0
     while True:
@@ -282,7 +282,7 @@ def _whole(body: bytes) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """Reads requests off one connection, which stays open, and writes the answers."""
+    """Serves requests on one persistent connection."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -299,7 +299,7 @@ class Connection(asyncio.Protocol):
             pass
 
     def _take(self) -> bool:
-        """Answer the next request; False if it is not there as a whole."""
+        """Answer the next request. Return False if it is incomplete."""
         if self._head is None:
             end = self._data.find(b"\r\n\r\n")
             if end < 0:
@@ -331,7 +331,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(port: int, bucket: str) -> None:
-    """Serve until the process ends; says where on the screen."""
+    """Print the address and serve until the process ends."""
     store = Store()
     store.buckets[bucket] = Bucket()
     server = await asyncio.get_running_loop().create_server(lambda: Connection(store), "127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis as Debian ships them, and a server that speaks S3: started for a test, and gone after it."""
+"""PostgreSQL and Redis from Debian, and an S3 server, started and stopped for a test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memory_pipeline_tests.s3_server import S3Server
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-#: How long a server may take to start, in seconds; the machine may be busy.
+#: The timeout for the start of a server in seconds; generous, because the machine may be busy.
 PATIENCE = 300
 _PASSWORD = "for-one-test"
 
@@ -71,7 +71,7 @@ class Process:
             os.killpg(self._process.pid, what)
 
     def stop(self, patience: float = 20) -> None:
-        """Ask it to end at once; kill it if it does not."""
+        """Ask the process to end; kill it if it does not."""
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -79,7 +79,7 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """Kill it and its children, and wait until it is gone."""
+        """Kill the process and its children, and wait for their end."""
         self.send(signal.SIGKILL)
         self._process.wait()
 

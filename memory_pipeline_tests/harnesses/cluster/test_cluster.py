@@ -1,4 +1,4 @@
-"""The proof: a year of many agents, backfilled by two machines' worth of workers of which one dies, is the same year.
+"""A year of many agents, backfilled by two Celery workers, one of which is killed, equals the year of a local run.
 
 PostgreSQL, Redis, a server that speaks S3, Dagster's code server and daemon, and two Celery workers run as processes of
 their own, with the files of ``deploy/celery``. The year lies in the journal, and the sensors have it made: hours, a
@@ -134,7 +134,7 @@ def test_a_year_made_by_workers_of_which_one_dies_is_the_year_that_one_machine_m
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Take a request to end (SIGTERM) as Ctrl-C, so that every process that was started ends, too."""
+    """Treat SIGTERM like Ctrl-C, so that all started processes end, too."""
 
     def end(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough: what follows must not be cut short
@@ -165,7 +165,7 @@ def fill(root: str, alone: str) -> int:
 
 
 def make_hours(cluster: Cluster, lake: Lake, story: Story) -> None:
-    """Have all hours of the year made, and kill a worker half-way, during a run."""
+    """Compute all hours of the year, and kill a worker half-way, during a run."""
     name = None
     if BY_BACKFILL:
         name = cluster.backfill(HOURS, f"{YEAR}-01-01T00", f"{YEAR}-12-31T23")
@@ -210,7 +210,7 @@ def kill(cluster: Cluster, records: list[RunRecord], story: Story) -> None:
 
 
 def watch(cluster: Cluster, records: list[RunRecord], story: Story) -> None:
-    """See whether it was noticed that the worker is gone."""
+    """Check whether Dagster has noticed the loss of the worker."""
     assert story.killed is not None
     run_id, since = story.killed
     [run] = [record.dagster_run for record in records if record.dagster_run.run_id == run_id]
@@ -224,7 +224,7 @@ def watch(cluster: Cluster, records: list[RunRecord], story: Story) -> None:
 
 
 def roll_up(cluster: Cluster, lake: Lake, story: Story) -> None:
-    """Wait until the sensors have had all summaries made."""
+    """Wait until the sensors have computed all summaries."""
 
     def is_done() -> bool:
         now = datetime.now(UTC)
@@ -261,7 +261,7 @@ def keep(cluster: Cluster, lake: Lake, story: Story) -> datetime:
 
 
 def judge(cluster: Cluster, lake: Lake, story: Story) -> None:
-    """Look at what Dagster says of its runs."""
+    """Check Dagster's records of the runs."""
     records = cluster.runs()
     assert story.killed is not None
     assert story.noticed is not None
@@ -303,7 +303,7 @@ def run_alone(root: Path, variables: dict[str, str], now: datetime) -> float:
 
 
 def is_of_hours(record: RunRecord) -> bool:
-    """Tell whether a run makes hours, asked for by a sensor or by a backfill."""
+    """Return whether a run computes hours, for a sensor or a backfill."""
     selected = {key.to_user_string() for key in record.dagster_run.asset_selection or ()}
     return bool(HOURS & selected) or record.dagster_run.job_name.endswith(f"_{Grain.WORKING}")
 

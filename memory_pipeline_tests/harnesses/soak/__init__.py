@@ -1,5 +1,5 @@
-"""A soak: simulated traffic with kills and faults, and at the end all that must hold is looked at.
+"""A soak test: simulated traffic with kills and faults, then a check of all invariants.
 
-``python -m memory_pipeline_tests.harnesses.soak --minutes 10 --seed 7`` starts it. :mod:`.course` says what is done, by
-the seed alone, :mod:`.conducting` does it, :mod:`.judging` looks.
+``python -m memory_pipeline_tests.harnesses.soak --minutes 10 --seed 7`` starts it. :mod:`.course` plans it
+from the seed alone, :mod:`.conducting` runs it, :mod:`.judging` checks the lake.
 """

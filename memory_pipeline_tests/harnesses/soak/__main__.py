@@ -1,4 +1,4 @@
-"""Starts a soak from the command line: see :mod:`memory_pipeline_tests.harnesses.soak`."""
+"""The command line of a soak. See :mod:`memory_pipeline_tests.harnesses.soak`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from memory_pipeline_tests.harnesses.soak.reading import Reader
 from memory_pipeline_tests.harnesses.soak.station import Station
 from memory_pipeline_tests.s3_server import S3Server
 
-#: Questions that are asked of the lake at rest.
+#: Queries to the lake at rest.
 _IDLE = 100
 
 
@@ -100,14 +100,14 @@ def soak(
 
 
 def _account(conductor: Conductor) -> str:
-    """Return what a soak did, as lines."""
+    """Return lines that summarize a soak."""
     counts = [f"  {count:>9,} {name}" for name, count in sorted(conductor.counts.items())]
     failures = [f"  {count:>9,} {name}" for name, count in conductor.failures.most_common(20)]
     return "\n".join(["it did", *counts, *(["what failed, and was tried again", *failures] if failures else [])])
 
 
 def _idle(station: Station, count: int) -> list[float]:
-    """Ask the lake while nothing else is at work; return the times of the answers, without those of the first."""
+    """Query the idle lake. Return the times of the answers, without the first ones."""
     Reader(station, 99, count).run()
     from memory_pipeline_tests.harnesses.soak.station import Tail
 
@@ -116,7 +116,7 @@ def _idle(station: Station, count: int) -> list[float]:
 
 
 def _left_over(station: Station) -> Verdict:
-    """Look for processes of the soak that are left; on Linux alone."""
+    """Return leftover processes of the soak. Linux only."""
     mark = f"{MARK}={station.folder}".encode()
     left: list[str] = []
     deadline = time.monotonic() + 5
@@ -157,10 +157,10 @@ def main(
     keep: bool,
     verbose: bool,
 ) -> None:
-    """Simulate traffic on a lake with kills and faults, and look at all that must hold.
+    """Simulate traffic on a lake with kills and faults, then check all invariants.
 
-    The lake lies on a server that speaks S3, which is started, behind a proxy that disturbs the network; with --folder
-    in a folder. Exit code 1 if something does not hold; everything then stays where it is.
+    The lake is on a local S3 server behind a proxy that injects faults; with --folder, it is in a folder. Exit code 1
+    if an invariant fails; all files are then kept.
     """
     folder = (root or Path(tempfile.mkdtemp(prefix="soak-"))).absolute()
     if folder.exists() and any(folder.iterdir()):

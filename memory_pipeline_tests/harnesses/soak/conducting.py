@@ -1,4 +1,4 @@
-"""Conducts a soak: starts and kills processes, sets the clock, disturbs the network, and tells how it goes."""
+"""Conduct a soak: start and kill processes, set the clock, inject faults and print progress."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.fault_proxy import FaultProxy
     from memory_pipeline_tests.harnesses.soak.station import Station
 
-#: In the environment of all processes of a soak: those that are left over are known by it.
+#: In the environment of all processes of a soak, to find leftover ones.
 MARK = "MEMORY_PIPELINE_SOAK"
-#: Seconds: after which an operation counts as stuck, after which a disturbance is surely over, and between two lines.
+#: Seconds until an operation counts as stuck, until a fault is certainly over, and between two lines of progress.
 _STUCK, _CALM_AFTER, _TELL_EVERY = 600.0, 10.0, 10.0
-#: How often an operation that fails is tried again.
+#: Retries of a failed operation.
 _ATTEMPTS = 8
-#: What an error says that may be tried again: others were first.
-_OVERTAKEN = ("lost against other writers", "writers bring more and more")
+#: Texts of retryable errors: other writers committed first.
+_OVERTAKEN = ("lost against other writers", "writers keep adding data")
 _PAUSE = 0.05
 
 
 @dataclass
 class Lane:
-    """Operations that follow each other, with the process that does the first of them."""
+    """A queue of operations, and the process of the first one."""
 
     waiting: list[Operation] = field(default_factory=list)
     process: Process | None = None
@@ -88,7 +88,7 @@ class Conductor:
     # The course.
 
     def conduct(self, seconds: float) -> None:
-        """Go on for so many seconds, then end all that was begun."""
+        """Run for the given seconds, then finish all started work."""
         self._began = time.monotonic()
         deadline = self._began + seconds
         self._begin_tick(0)
@@ -126,13 +126,13 @@ class Conductor:
         self._set_clock()
 
     def _may_go_on(self, tick: int, began: float) -> bool:
-        """Tell whether the next tick may begin: writers have done theirs, and operations are not too far behind."""
+        """Return whether the next tick may begin: writers are done, and operations are not too far behind."""
         is_written = all(reached >= tick for reached in self._reached.values())
         is_keeping_up = all(not lane.waiting for lane in self._lanes.values())
         return is_written and is_keeping_up and time.monotonic() - began >= self._pace
 
     def _rest(self) -> None:
-        """Wait until nothing is at work but readers, undisturbed."""
+        """Wait without faults until only readers are at work."""
         self._disturb((), 0.0)
         while any(lane.waiting or lane.process for lane in self._lanes.values()) or not all(
             reached >= self.tick for reached in self._reached.values()
@@ -140,13 +140,13 @@ class Conductor:
             self._pump()
 
     def _look(self) -> None:
-        """Make what is pending, and run all checks."""
+        """Compute pending periods and run all checks."""
         now = self._course.now(self.tick)
         self.do(Operation(self.tick, "look", "run", now))
         self.do(Operation(self.tick, "look", "check", now))
 
     def do(self, operation: Operation) -> None:
-        """Do an operation to its end, while nothing else is begun."""
+        """Complete an operation while nothing else starts."""
         self._lanes.setdefault(operation.lane, Lane()).waiting.append(operation)
         while any(lane.waiting or lane.process for lane in self._lanes.values()):
             self._pump()
@@ -154,7 +154,7 @@ class Conductor:
     # Processes.
 
     def _pump(self) -> None:
-        """Look after all processes, and read what they have noted."""
+        """Check all processes and read their logs."""
         self._nursery.look()
         for lane in self._lanes.values():
             self._advance(lane)
@@ -193,7 +193,7 @@ class Conductor:
             self._start_operation(lane)
 
     def _may_fail(self, process: Process, operation: Operation, lane: Lane) -> bool:
-        """Note that an operation has failed; return whether it is to be tried again."""
+        """Record a failed operation. Return whether to retry it."""
         lane.failures += 1
         last = process.said.strip().splitlines()[-1:] or ["said nothing"]
         is_rough = self._is_rough()
@@ -268,7 +268,7 @@ class Conductor:
         return Own(what[1:], self._environment, self._station.folder, log)
 
     def end(self) -> None:
-        """Kill all processes that are left."""
+        """Kill all remaining processes."""
         for lane in self._lanes.values():
             if lane.process is not None:
                 lane.process.child.kill()
@@ -369,5 +369,5 @@ class Conductor:
 
 
 def part(times: list[float], share: float) -> float:
-    """Return the time below which a share of sorted times lies; 0 where there are none."""
+    """Return a quantile of sorted times; 0 if there are none."""
     return times[min(len(times) - 1, int(len(times) * share))] if times else 0.0

@@ -1,7 +1,7 @@
-"""The course of a soak: who says what at which time, what is run, killed and disturbed; a function of the seed alone.
+"""The course of a soak: messages, operations, kills and faults over time. It depends on the seed alone.
 
-Simulated time goes in ticks: some hours of each day, the last of which lies in the night. How many of them pass, and
-what a kill or a fault meets, is decided by real time.
+Simulated time advances in ticks: some hours of each day, the last one at night. Real time decides the number of ticks,
+and the work that a kill or a fault interrupts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _SALT = "0" * 32
 #: A Saturday: a week closes in the second night, so that a short soak sees it too, and a month in the fifth.
 FIRST = datetime(2024, 1, 27, tzinfo=UTC)
-#: When it is at each tick of a day, in hours since the day began; the last one is in the night after it.
+#: The hours since the start of the day of each tick; the last one is in the night after the day.
 TIMES = (8, 10, 12, 15, 18, 21, 26)
 #: What the workspaces keep: `keeper` everything, `shop` hours of two days, days of eight, weeks of two.
 CONFIGURATION = b"workspaces: {shop: {retention: {plan: free, daily: 8d, weekly: 2w}}}\n"
-#: An agent that is forgotten now and then, with all that it remembers.
+#: An agent that is forgotten now and then.
 _PASSING = Scope("keeper", "passing")
 #: What is late by more than that is late for good in the shop: its day may have expired.
 _LATE_IN_SHOP, _LATE = timedelta(hours=20), timedelta(days=12)
@@ -39,7 +39,7 @@ _KINDS = (("500", 0.02), ("503", 0.03), ("reset", 0.02), ("lost", 0.02), ("half"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a writer does once.
+    """An action of a writer.
 
     Attributes:
         key: its name: ``w1/t13/a2`` is the third thing that the second writer does at tick 13.
@@ -67,7 +67,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that is run as a process.
+    """An operation that runs as a process.
 
     Attributes:
         lane: operations of one lane follow each other.
@@ -86,13 +86,13 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """Tell it apart from others."""
+        """A unique name."""
         return f"t{self.tick}/{self.lane}/{self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What befalls at a tick.
+    """The kills and faults of a tick.
 
     Attributes:
         kills: which writers (``w0``) and readers (``r1``) are killed, and after how many seconds.
@@ -131,20 +131,20 @@ class Course:
         return chr(ord("b") + self.scopes.index(scope))
 
     def now(self, tick: int) -> datetime:
-        """Return when it is at a tick; tick -1 is the night before the first day."""
+        """Return the time of a tick; tick -1 is the night before the first day."""
         day, place = divmod(tick, len(TIMES))
         return FIRST + timedelta(days=day, hours=TIMES[place])
 
     def is_night(self, tick: int) -> bool:
-        """Tell whether a tick is a day's last one."""
+        """Return whether a tick is the last one of a day."""
         return tick % len(TIMES) == len(TIMES) - 1
 
     def looks(self, tick: int) -> bool:
-        """Tell whether all rests after a tick, and is looked at."""
+        """Return whether the soak pauses after a tick for checks."""
         return tick % LOOK_EVERY == LOOK_EVERY - 1
 
     def actions(self, writer: int, tick: int) -> list[Action]:
-        """Return what a writer does at a tick, in order."""
+        """Return the actions of a writer at a tick, in order."""
         return list(_actions(self, writer, tick))
 
     def action(self, key: str) -> Action:
@@ -153,7 +153,7 @@ class Course:
         return _actions(self, writer, tick)[place]
 
     def operations(self, tick: int) -> list[Operation]:
-        """Return what is run at a tick, in order."""
+        """Return the operations of a tick, in order."""
         chance = self._chance("operations", tick)
         now = self.now(tick)
 
@@ -174,7 +174,7 @@ class Course:
         return found
 
     def trouble(self, tick: int) -> Trouble:
-        """Return what befalls at a tick."""
+        """Return the kills and faults of a tick."""
         chance = self._chance("trouble", tick)
         names = [f"w{number}" for number in range(self.writers)] + [f"r{number}" for number in range(self.readers)]
         kills = tuple((name, round(chance.uniform(0, 3), 2)) for name in names if chance.random() < 0.08)
@@ -188,7 +188,7 @@ class Course:
         return Trouble(kills, faults, latency)
 
     def subject(self, number: int) -> Subject:
-        """Return who or what is forgotten as the n-th: persons, conversations, and now and then an agent."""
+        """Return the n-th subject to forget: a person, a conversation, or now and then an agent."""
         kind = number % 5
         if kind == 4:
             return Subject.agent(_PASSING)
@@ -199,7 +199,7 @@ class Course:
         return Subject.person(scope.workspace_id, [name, user_id], scope.agent_id if kind == 3 else None)
 
     def forgotten(self, numbers: Iterable[int]) -> Forgotten:
-        """Return what is forgotten once these subjects are: all that was said up to then, and matches."""
+        """Return the tombstones of these subjects."""
         return Forgotten(
             tombstone
             for number in numbers
@@ -207,16 +207,16 @@ class Course:
         )
 
     def forgotten_at(self, number: int) -> datetime:
-        """Return up to when the n-th subject is forgotten."""
+        """Return the cutoff of the n-th subject."""
         return self.now(number * _FORGET_EVERY + _FORGET_EVERY - 1)
 
     def messages(self, action: Action) -> list[Message]:
-        """Return the messages of a talk."""
+        """Return the messages of a conversation."""
         own = {"workspace_id": action.scope.workspace_id, "agent_id": action.scope.agent_id}
         return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now)).messages
 
     def _scope_of(self, number: int) -> Scope:
-        """Return the agent with whom somebody talks who will be forgotten."""
+        """Return the agent that a person to be forgotten talks to."""
         return self.scopes[:-1][number % (len(self.scopes) - 1)]
 
     def _chance(self, *parts: object) -> random.Random:
@@ -262,7 +262,7 @@ _NOT_SAID = ("garbage", "edits", "memories", "later", "echo")
 
 
 def _change(course: Course, chance: random.Random, key: str, tick: int, kind: str, scope: Scope) -> Action:
-    """Change the graph or what is kept for good, or do what must come to nothing."""
+    """Change the graph or durable memories, or try something that must have no effect."""
     since, now = course.now(tick - 1), course.now(tick)
     letter = course.letter(scope)
     at = since + (now - since) * chance.uniform(0.1, 0.9)
@@ -292,7 +292,7 @@ def _fate(chance: random.Random, scope: Scope) -> dict[str, Any]:
 
 
 def _again(course: Course, chance: random.Random, key: str, tick: int) -> Action:
-    """Send a conversation again that this writer or another has sent."""
+    """Resend a conversation of this or another writer."""
     now = course.now(tick)
     earlier = max(0, tick - chance.choice((1, 1, 1, 2, 3)))
     other = chance.randrange(course.writers)
@@ -333,6 +333,6 @@ def _passes(scope: Scope) -> int | None:
 
 
 def _words(said: dict[str, Any]) -> tuple[str, ...]:
-    """Return the words of a conversation's messages, as far as they are remembered, in order."""
+    """Return the words of a conversation's accepted messages, in order."""
     found = (sayings.WORD.search(message["content"]) for message in said["messages"])
     return tuple(one[0] for one in found if one is not None)

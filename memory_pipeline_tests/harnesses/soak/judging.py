@@ -1,4 +1,4 @@
-"""Looks at all that must hold after a soak, and says of each whether it does, with figures."""
+"""Check all invariants after a soak, with figures."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.harnesses.soak.recollection import Record
     from memory_pipeline_tests.harnesses.soak.station import Station
 
-#: Offenders that are named.
+#: The number of offenders to name.
 _NAMED = 5
-#: How a verification calls what it has found of a person's names.
+#: The description of names of a person in the findings of a verification.
 _NAMES = "names of the person"
 #: Tables that are compared with those of the lake that was made in one go; the others tell how a lake came about.
 _COMPARED = (
@@ -49,11 +49,11 @@ _COMPARED_MARTS = ("memory_growth", "memory_by_period", "durable_memory", "entit
 
 @dataclass
 class Verdict:
-    """Whether something holds.
+    """The verdict on an invariant.
 
     Attributes:
-        what: must hold.
-        figures: what was looked at.
+        what: the invariant.
+        figures: counts of the checked items.
         wrong: the offenders.
     """
 
@@ -62,14 +62,14 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Return it as lines."""
+        """Return lines of text."""
         head = f"{'yes' if not self.wrong else 'NO ':<4}{self.what}: {self.figures}"
         more = [f"      … and {len(self.wrong) - _NAMED:,} more"] if len(self.wrong) > _NAMED else []
         return "\n".join([head, *(f"      {one}" for one in self.wrong[:_NAMED]), *more])
 
 
 class Judge:
-    """Looks at one lake after its soak.
+    """Checks a lake after its soak.
 
     Args:
         station: of the soak.
@@ -89,7 +89,7 @@ class Judge:
         self._marks = ExpirationMarks.of(lake.tables)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Look at one thing after the other."""
+        """Yield one verdict after the other."""
         yield self._acknowledged()
         yield self._nothing_else()
         yield self._garbage()
@@ -178,7 +178,7 @@ class Judge:
         return Verdict("`memory-pipeline check` passes", f"{len(findings):,} checks", wrong)
 
     def _made_again(self) -> Iterator[Verdict]:
-        """Make the lake again from what was written, in one go, and compare."""
+        """Rebuild the lake from the written records in one run, and compare."""
         records = journal_of(self._told, self._present, self._forgotten)
         fresh = again(str(self._station.folder / "again"), records, self._now)
         for name in _COMPARED:
@@ -238,7 +238,7 @@ class Judge:
         return verdict
 
     def _bytes(self) -> Verdict:
-        """Search the bytes of all files, as they are, for words of what was forgotten."""
+        """Search the raw bytes of all files for forgotten words."""
         words = set()
         for records in self._told.certain.values():
             if isinstance(one := records[0], Message) and self._forgotten.covers(one):
@@ -263,7 +263,7 @@ class Judge:
             yield name, storage.read(name) or b""
 
     def _orphans(self) -> Verdict:
-        """Collect what killed processes have left, by a clock that is put on."""
+        """Delete the files of killed processes with an advanced clock."""
         storage = self._lake.storage
         count = len(unnamed_files(storage))
         # What was looked through while the files were young would be passed over.

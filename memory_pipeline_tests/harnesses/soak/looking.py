@@ -1,4 +1,4 @@
-"""What must hold of every answer of a reader, whatever happens meanwhile."""
+"""Invariants of every answer of a reader, whatever happens at the same time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline_tests.harnesses.soak.course import Action
 
-#: What is asked: how often, of a hundred times.
+#: Kinds of queries, with their frequency in percent.
 QUESTIONS = {"search": 30, "newest": 15, "summaries": 15, "recall": 15, "inject": 10, "memories": 10, "graph": 5}
 
 
 class Eye:
-    """Looks into one agent's memory through a reader that stays open.
+    """Checks one agent's memory through a reader that stays open.
 
     Args:
         reader: of the agent.
@@ -31,7 +31,7 @@ class Eye:
         self._letter = letter
 
     def miss(self, action: Action) -> list[str]:
-        """Return what is wrong of something that was acknowledged: each of its words is found once."""
+        """Return faults of an acknowledged record: each of its words must be found once."""
         wrong = []
         for word in action.words[:2]:
             if action.kind == "memories":
@@ -46,19 +46,19 @@ class Eye:
         return wrong
 
     def remains(self, word: str, now: datetime) -> list[str]:
-        """Return what is wrong of a word that was forgotten, if it is found."""
+        """Return a fault if a forgotten word is found."""
         count, _ = self._count(word, now)
         return [f"{word} was forgotten, and is found {count} times"] if count else []
 
     def finds(self, action: Action, now: datetime) -> list[str]:
-        """Return what is wrong of a search for something that was acknowledged, at a later time."""
+        """Return faults of a later search for an acknowledged record."""
         word = action.words[0]
         count, texts = self._count(word, now)
         wrong = [] if count == 1 else [f"{action.key}: {word} was acknowledged, and is found {count} times"]
         return wrong + self._strangers(texts)
 
     def ask(self, what: str, chance: random.Random, now: datetime) -> list[str]:
-        """Ask something; return what is wrong with the answer.
+        """Run a query. Return faults of the answer.
 
         Args:
             what: of :data:`QUESTIONS`, all but ``search``.
@@ -77,7 +77,7 @@ class Eye:
                 grain = chance.choice(SUMMARY_GRAINS)
                 hits = self.reader.search_memory(grain, 0, 400, 5, about, now=now)
                 wrong = self._strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
-                # Of each period there is one summary, whatever is being made again.
+                # Each period has one summary, even while it is recomputed.
                 return wrong + _doubled([hit.period for hit in hits])
             case "recall":
                 told = self.reader.recall(f"What of {about}?", 400, now=now)
@@ -104,7 +104,7 @@ class Eye:
         return sum(word in hit.content for hit in hits), [hit.content for hit in hits]
 
     def _strangers(self, texts: list[str]) -> list[str]:
-        """Return the words of other agents' in texts."""
+        """Return other agents' words in texts."""
         words = {found[0] for text in texts for found in WORD.finditer(text)}
         return [f"{word} is another agent's, and was found" for word in sorted(words) if word[1] != self._letter]
 

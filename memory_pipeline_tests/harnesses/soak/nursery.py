@@ -1,7 +1,7 @@
-"""Where the processes of a soak come from: one that has everything imported already, and forks.
+"""A process that has everything imported and forks the processes of a soak.
 
-To start Python and import it all takes seconds of a processor, again after each kill, in which nothing would be put to
-the test. The nursery itself does nothing else, so a fork takes no thread's work with it.
+Starting Python and importing takes seconds of CPU time, after each kill again. The nursery has no other threads, so
+forking is safe.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: How often it looks whether somebody has ended, in seconds.
+#: Seconds between checks for ended children.
 _TICK = 0.02
 
 
 class Child:
-    """A process that the nursery has started, or will in a moment.
+    """A process that the nursery has started or is about to start.
 
     Attributes:
         pid: its id; None until it is known.
@@ -38,7 +38,7 @@ class Child:
         self.code: int | None = None
 
     def kill(self) -> bool:
-        """Kill it as nothing can prevent; return whether there was something to kill."""
+        """Send SIGKILL. Return whether there was a process to kill."""
         if self.pid is None or self.code is not None:
             return False
         with suppress(ProcessLookupError):
@@ -47,7 +47,7 @@ class Child:
 
 
 class Nursery:
-    """The nursery, as who wants children sees it.
+    """The client of the nursery.
 
     Args:
         environment: of all children.
@@ -85,7 +85,7 @@ class Nursery:
         return child
 
     def look(self) -> None:
-        """Take note of who was born, and who has ended.
+        """Update the started and the ended children.
 
         Raises:
             RuntimeError: the nursery has ended itself.
@@ -141,7 +141,7 @@ def _be(what: list[str], log: str) -> int:
 
 
 def _nurse() -> None:
-    """Start and bury children until nobody wants any more."""
+    """Start and reap children until the pipe closes."""
     numbers: dict[int, int] = {}
     rest = b""
     while True:

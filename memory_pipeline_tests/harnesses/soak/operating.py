@@ -21,12 +21,12 @@ from memory_pipeline.steps.scheduling.planner import grain_status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: The command that the command line does not have: what `run` makes, without Dagster.
+#: A command that the command line lacks: `run` without Dagster.
 STEPS = "steps"
 
 
 def make_all(lake: Lake, now: datetime, start: date = DEFAULT_START) -> int:
-    """Make all that is pending, nights included; return how many periods that were."""
+    """Compute all pending periods and consolidate. Return the number of periods."""
     models = default_models()
     count = 0
     for grain in Grain:

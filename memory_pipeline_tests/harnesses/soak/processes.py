@@ -1,4 +1,4 @@
-"""A process of a soak, as its conductor sees it."""
+"""A process of a soak, from the conductor's side."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Process:
     was_killed: bool = False
 
     def kill_if_due(self) -> bool:
-        """Kill it if its time has come; return whether it was killed."""
+        """Kill the process if it is due. Return whether it was killed."""
         if self.kill_at is None or time.monotonic() < self.kill_at or not self.child.kill():
             return False
         self.kill_at, self.was_killed = None, True
@@ -46,14 +46,14 @@ class Process:
 
     @property
     def said(self) -> str:
-        """The end of what it has printed."""
+        """The end of its output."""
         with self.log.open("rb") as file:
             file.seek(self.said_before)
             return file.read().decode(errors="replace")[-4_000:]
 
 
 class Own:
-    """A process that starts from nothing, as a user starts it."""
+    """A process that starts a new interpreter, like a user's."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path, log: Path) -> None:
         with log.open("ab") as output:
@@ -69,11 +69,11 @@ class Own:
 
     @property
     def code(self) -> int | None:
-        """Its exit code; None while it is at work."""
+        """Its exit code; None while it runs."""
         return self._popen.poll()
 
     def kill(self) -> bool:
-        """Kill it as nothing can prevent; return whether there was something to kill."""
+        """Send SIGKILL. Return whether there was a process to kill."""
         if self._popen.poll() is not None:
             return False
         self._popen.kill()

@@ -1,4 +1,4 @@
-"""A reader of a soak: asks and asks, and notes how long answers took and what was wrong with them."""
+"""A reader of a soak: runs queries in a loop and records their times and faults."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline_tests.harnesses.soak.course import Action
 
-#: What the shop keeps is looked for only as long as it surely has not expired.
+#: Records of the shop are searched only as long as they cannot have expired.
 _FRESH = timedelta(hours=40)
-#: Seconds between two questions, so that readers leave something of the machine to others.
+#: Seconds between two queries, so that readers do not saturate the machine.
 _REST = 0.1
-#: So many of the last things that were acknowledged are looked for.
+#: The number of recently acknowledged records to search.
 _REMEMBERED = 2_000
 
 
@@ -49,7 +49,7 @@ class Reader:
         self._eyes: dict[Scope, Eye] = {}
 
     def run(self) -> None:
-        """Ask until the soak is over."""
+        """Run queries until the soak is over."""
         asked = 0
         while self._limit is None or asked < self._limit:
             clock = self._station.clock
@@ -62,7 +62,7 @@ class Reader:
             time.sleep(_REST)
 
     def _learn(self) -> None:
-        """Take note of what was acknowledged since."""
+        """Read the records acknowledged since the last call."""
         for tail in self._tails:
             for record in tail.read():
                 if record["is"] != "done":
@@ -95,7 +95,7 @@ class Reader:
         self._log.append(record, durable="wrong" in record)
 
     def _search(self) -> list[str]:
-        """Look for something that was said: it is there once, or, where it was forgotten, not at all."""
+        """Search a record: it must be found once, or not at all if it was forgotten."""
         clock = self._station.clock
         if self._gone and self._chance.random() < 0.2:
             scope, word = self._chance.choice(self._gone)
@@ -106,7 +106,7 @@ class Reader:
         return self._eye(action.scope).finds(action, clock.now)
 
     def _forget(self) -> None:
-        """Find out which words are forgotten, once there is a receipt."""
+        """Add the words of subjects that have a receipt to the forgotten ones."""
         receipts = sum(1 for path in (self._station.folder / "receipts").iterdir() if path.stat().st_size)
         known = (receipts, len(self._secret))
         if not receipts or known == self._looked_at:
@@ -133,5 +133,5 @@ class Reader:
 
 
 def read(folder: str, number: str) -> None:
-    """Be the n-th reader of the soak in a folder."""
+    """Run the n-th reader of the soak in a folder."""
     Reader(Station(Path(folder)), int(number)).run()

@@ -1,4 +1,4 @@
-"""What a lake must hold after a soak: read from the oracles of its writers, and made again from them in one go."""
+"""The expected contents of a lake after a soak, from the oracles of its writers, and a lake rebuilt from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Record = Message | Edit | MemoryEvent
 
 @dataclass
 class Told:
-    """What writers have given to the journal.
+    """The records that writers have given to the journal.
 
     Attributes:
         certain: records that are in memory for sure, by id: their action was acknowledged.
@@ -111,7 +111,7 @@ class Present:
         )
 
     def has(self, record: Record) -> bool:
-        """Tell whether a record is there."""
+        """Return whether a record is there."""
         if isinstance(record, Message):
             return record.id in self.messages
         return record.id in (self.edits if isinstance(record, Edit) else self.events)
@@ -123,7 +123,7 @@ class Present:
 
 
 def journal_of(found: Told, present: Present, forgotten: Forgotten) -> list[Record]:
-    """Return what a fresh lake is to be told, to become as the soaked one."""
+    """Return the journal from which a new lake becomes equal to the soaked one."""
     records: list[Record] = []
     for identifier in found.certain.keys() | found.possible.keys():
         certain, possible = found.certain.get(identifier, []), found.possible.get(identifier, [])
@@ -133,7 +133,7 @@ def journal_of(found: Told, present: Present, forgotten: Forgotten) -> list[Reco
             certain = possible
         elif possible:
             certain = [*certain, *possible]
-        # Of several that say the same, the lake has kept one; it tells by when that was received.
+        # The lake has kept one of several duplicates. Its receipt time says which one.
         first = certain[0]
         if isinstance(first, Message) and identifier in present.messages:
             kept = [one for one in certain if one.received_at == present.messages[identifier]]
@@ -143,7 +143,7 @@ def journal_of(found: Told, present: Present, forgotten: Forgotten) -> list[Reco
 
 
 def again(root: str, records: Iterable[Record], now: datetime) -> Lake:
-    """Make a fresh lake of records in one go, and let expire what has expired."""
+    """Build a new lake from records in one run, and expire the same periods."""
     lake = Lake(root)
     lake.ensure()
     lake.storage.write(CONFIGURATION, courses.CONFIGURATION)

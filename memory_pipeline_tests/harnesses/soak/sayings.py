@@ -1,6 +1,6 @@
-"""What is said in a soak: conversations, changes of graph and memories, and what must be refused; a function of chance.
+"""Random records of a soak: conversations, changes of graph and memories, and invalid records.
 
-Every message holds a word of its own, by which it can be found, and which tells whose memory it belongs to.
+Every message has a unique word, which identifies the message and its agent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TEXTS = (
 )
 _ANSWERS = ("Noted as {word}.", "I shall remember {word} for {other}.", "Is {word} about {place}, {other}?")
 
-#: Records that no writer may take: what is put in place of a field of a good conversation.
+#: Values that make a conversation invalid, by field.
 _SPOILT: tuple[dict[str, Any], ...] = (
     {"messages": []},
     {"messages": "no list"},
@@ -77,7 +77,7 @@ _GARBAGE = (
 
 
 def word(letter: str, *parts: object) -> str:
-    """Return a word that no other parts give, of the agent with this letter."""
+    """Return a word that is unique to the parts, for the agent with this letter."""
     number = int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest())
     letters = []
     for _ in range(9):
@@ -87,7 +87,7 @@ def word(letter: str, *parts: object) -> str:
 
 
 def stranger(number: int) -> tuple[str, str]:
-    """Return the name and the user id of a person who will be forgotten."""
+    """Return the name and the user id of a person to forget."""
     first, last = _FIRST[number % len(_FIRST)], _LAST[(number // len(_FIRST) + number) % len(_LAST)]
     return f"{first} {last}", f"u-{first.lower()}-{last.lower()}-{number}"
 
@@ -159,7 +159,7 @@ def spoilt(chance: random.Random, good: dict[str, Any]) -> dict[str, Any]:
 
 
 def garbage(chance: random.Random, own: str) -> str:
-    """Return a line that is no record, and holds the word `own`."""
+    """Return an invalid line with the word `own`."""
     return chance.choice(_GARBAGE).format(word=own)
 
 
@@ -176,7 +176,7 @@ def edits(chance: random.Random, at: datetime) -> list[dict[str, Any]]:
 
 
 def memories(chance: random.Random, letter: str, key: str, at: datetime) -> list[dict[str, Any]]:
-    """Return what an agent notes for good around a time."""
+    """Return an agent's durable memories around a time."""
     changes: list[dict[str, Any]] = []
     for place in range(chance.choice((1, 1, 2))):
         own = word(letter, key, place)
@@ -209,7 +209,7 @@ def memories(chance: random.Random, letter: str, key: str, at: datetime) -> list
 
 
 def later(chance: random.Random, memory_id: str, at: datetime) -> dict[str, Any]:
-    """Return a change of a memory that is there."""
+    """Return a change of an existing memory."""
     verb = chance.choice(("BOOST", "REDUCE", "CONFIRM", "ACCESS", "FORGET", "UPDATE"))
     change: dict[str, Any] = {"memory": verb, "memory_id": memory_id, "timestamp": at.isoformat()}
     return {**change, "importance": chance.choice((0.2, 0.7))} if verb == "UPDATE" else change

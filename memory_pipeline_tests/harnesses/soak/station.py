@@ -1,4 +1,4 @@
-"""The folder in which the processes of a soak meet: clock, oracle, log of events, receipts. It lies beside the lake.
+"""The shared folder of the processes of a soak: clock, oracles, log of events, receipts. It is next to the lake.
 
 ::
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What time it is in a soak.
+    """The time in a soak.
 
     Attributes:
         tick: which.
@@ -58,7 +58,7 @@ class Station:
 
     @classmethod
     def make(cls, folder: Path, root: str, course: Course) -> Station:
-        """Make a folder for a soak."""
+        """Create the folder of a soak."""
         for name in ("oracle", "readers", "receipts", "logs"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         own = {"seed": course.seed, "agents": course.agents, "writers": course.writers, "readers": course.readers}
@@ -82,12 +82,12 @@ class Station:
 
     @property
     def clock(self) -> Clock:
-        """What time it is."""
+        """The current time of the soak."""
         read = json.loads((self.folder / "clock.json").read_text())
         return Clock(read["tick"], datetime.fromisoformat(read["now"]), read["is_over"], read["is_rough"])
 
     def set_clock(self, clock: Clock) -> None:
-        """Say what time it is."""
+        """Set the time of the soak."""
         record = {"tick": clock.tick, "now": clock.now.isoformat()}
         partial = self.folder / "clock.json.new"
         partial.write_text(json.dumps({**record, "is_over": clock.is_over, "is_rough": clock.is_rough}))
@@ -102,11 +102,11 @@ class Station:
         return self.folder / "readers" / f"{name}.jsonl"
 
     def receipt(self, number: int) -> Path:
-        """Return the file of the receipt of what was forgotten as the n-th."""
+        """Return the file of the receipt of the n-th subject."""
         return self.folder / "receipts" / f"{number}.json"
 
     def is_forgotten(self, number: int) -> bool:
-        """Tell whether a subject was forgotten: its receipt is whole."""
+        """Return whether a subject is forgotten, that is, has a complete receipt."""
         path = self.receipt(number)
         return path.exists() and path.stat().st_size > 0
 
@@ -116,7 +116,7 @@ class Station:
 
 
 class Log:
-    """Appends records to a file; a line that was cut off by a kill is passed over."""
+    """Appends records to a file. Readers skip a line that a kill has cut off."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -125,14 +125,14 @@ class Log:
             self._file.write(b"\n")  # what stands there may be cut off
 
     def append(self, record: dict[str, Any], *, durable: bool = False) -> None:
-        """Write a record; if `durable`, it stays whatever happens."""
+        """Write a record, with fsync if `durable`."""
         self._file.write(json.dumps(record, ensure_ascii=True).encode() + b"\n")
         if durable:
             os.fsync(self._file.fileno())
 
 
 class Tail:
-    """Reads the records of a log that were not read yet."""
+    """Reads new records of a log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -157,7 +157,7 @@ class Tail:
 
 
 class TappedJournal(Journal):
-    """A journal of which is known what it was given: each write stands in the oracle before it, and after it."""
+    """A journal that logs each write to the oracle, before and after it."""
 
     def __init__(self, lake: Lake, log: Log) -> None:
         super().__init__(lake.storage)

@@ -1,4 +1,4 @@
-"""The course of a soak is a function of its seed; what it says is accepted, and what it spoils is refused."""
+"""The course of a soak depends on its seed alone. Its valid records are accepted, invalid ones are refused."""
 
 from __future__ import annotations
 

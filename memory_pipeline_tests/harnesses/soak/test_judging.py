@@ -1,4 +1,4 @@
-"""The judge finds what a soak is there to find: each kind of wrong is planted in a lake, and named."""
+"""The judge finds and names each kind of fault that is planted in a lake."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TICK = 1
 
 @pytest.fixture(scope="module")
 def soaked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a soak of two ticks, in which nothing went wrong, with its lake."""
+    """The folder of a faultless soak of two ticks, with its lake."""
     folder = tmp_path_factory.mktemp("soaked")
     station = Station.make(folder, str(folder / "lake"), COURSE)
     lake = station.lake()
@@ -43,7 +43,7 @@ def soaked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def station(soaked: Path, tmp_path: Path) -> Station:
-    """A copy of it, that may be spoilt."""
+    """A writable copy of the folder."""
     shutil.copytree(soaked, tmp_path / "soak")
     settings = tmp_path / "soak" / "course.json"
     settings.write_text(settings.read_text().replace(str(soaked), str(tmp_path / "soak")))
@@ -51,12 +51,12 @@ def station(soaked: Path, tmp_path: Path) -> Station:
 
 
 def said() -> dict[str, Any]:
-    """Return a conversation that no writer has written."""
+    """Return a conversation of none of the writers."""
     return conversation("Nobody has said this.", at="2024-01-27T07:00", scope=Scope("keeper", "agent-0"))
 
 
 def verdicts(station: Station) -> dict[str, Verdict]:
-    """Return what must hold, but for what takes long."""
+    """Return the verdicts, except for slow ones."""
     judge = Judge(station, Lake(station.root), COURSE.now(TICK))
     quick = (judge._acknowledged(), judge._nothing_else(), judge._garbage(), judge._journal(), judge._orphans())
     return dict(zip(("there", "else", "garbage", "journal", "orphans"), quick, strict=True))
@@ -90,7 +90,7 @@ def test_what_nobody_wrote_is_named(station: Station) -> None:
 
 
 def test_what_was_acknowledged_and_what_was_only_begun_are_told_apart(station: Station) -> None:
-    """What a writer has begun and let be may be there, and may not; what it was told is there must be."""
+    """An action that a writer dropped may be in the lake or not. An acknowledged one must be."""
     [message] = read_messages(said(), Admission(FIRST.date(), COURSE.now(TICK))).messages
     log = Log(station.oracle("w0"))
     log.append({"action": "w0/t9/a9", "is": "writing", "records": [message.to_record()]})

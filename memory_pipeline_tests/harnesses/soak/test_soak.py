@@ -1,4 +1,4 @@
-"""A short soak, as `make soak` runs it for an hour: real processes, kills, and all that must hold."""
+"""A short version of `make soak`: real processes, kills, and a check of all invariants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_a_short_soak_leaves_everything_as_it_must_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # The thorough run takes minutes, on a server that speaks S3 behind a proxy that disturbs.
+    # The thorough run takes minutes, on an S3 server behind a proxy that injects faults.
     seconds, course = (240.0, Course(2)) if IS_THOROUGH else (3.0, Course(4, agents=2, writers=1, readers=1))
     verdicts = soak(seconds, course, tmp_path, on_s3=IS_THOROUGH, pace=0.0, idle=10)
     assert not [str(verdict) for verdict in verdicts if verdict.wrong]

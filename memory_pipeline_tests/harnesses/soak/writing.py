@@ -1,7 +1,7 @@
-"""A writer of a soak: does what the course says, tick by tick, and notes in its oracle what was acknowledged.
+"""A writer of a soak: performs the actions of the course, tick by tick, and logs acknowledged ones in its oracle.
 
-Killed and started again, it goes on where it was: what it had begun it does again as it was, like any client that got
-no answer, or, now and then, lets it be.
+After a kill and a restart it resumes: it repeats the interrupted action unchanged, like any client without an answer,
+or now and then drops it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from memory_pipeline_tests.harnesses.soak.course import Action
 from memory_pipeline_tests.harnesses.soak.looking import Eye
 from memory_pipeline_tests.harnesses.soak.station import Log, Station, Tail, TappedJournal
 
-#: How often something is tried that fails while the network is disturbed, and the pause between in seconds.
+#: Attempts of an action during network faults, and the seconds between them.
 _ATTEMPTS, _PAUSE = 60, 0.3
-#: How long a writer rests between two things, in seconds, so that a tick takes a while.
+#: Seconds between two actions of a writer, so that a tick takes a while.
 _REST = 0.05
 
 
@@ -44,7 +44,7 @@ class Writer:
         self._done: set[str] = set()
         self._tick = -1
         self._begun = ""
-        #: Ids of what was noted for good, by agent, in order.
+        #: Ids of durable memories by agent, in order.
         self._noted: dict[Scope, list[tuple[str, datetime]]] = {}
         path = station.oracle(f"w{number}")
         for record in Tail(path).read():
@@ -68,7 +68,7 @@ class Writer:
                     self._noted.setdefault(Scope(*scope), []).append((memory_id, datetime.fromisoformat(at)))
 
     def run(self) -> None:
-        """Work until the soak is over."""
+        """Perform actions until the soak is over."""
         while True:
             clock = self._station.clock
             if self._tick >= clock.tick:
@@ -86,7 +86,7 @@ class Writer:
             self._log.append({"is": "tick", "tick": tick}, durable=True)
 
     def _do(self, action: Action) -> None:
-        """Do something until it has succeeded."""
+        """Repeat an action until it succeeds."""
         if action.key == self._begun and action.is_dropped:
             self._end(action, "dropped")
             return
@@ -122,7 +122,7 @@ class Writer:
         self._recall(record)
 
     def _perform(self, action: Action) -> list[tuple[str, str]]:
-        """Do something once; return the ids, with their times, of what was noted for good."""
+        """Perform an action once. Return the ids and times of durable memories."""
         writer = self._writer(action.scope)
         match action.kind:
             case "talk":
@@ -167,7 +167,7 @@ class Writer:
         return []
 
     def _look(self, action: Action) -> None:
-        """Look for what was just written: it is found at once, and once."""
+        """Search a record right after its write: it must be found once."""
         started = time.perf_counter()
         try:
             wrong = self._eye(action.scope).miss(action)
@@ -194,5 +194,5 @@ class Writer:
 
 
 def write(folder: str, number: str) -> None:
-    """Be the n-th writer of the soak in a folder."""
+    """Run the n-th writer of the soak in a folder."""
     Writer(Station(Path(folder)), int(number)).run()
