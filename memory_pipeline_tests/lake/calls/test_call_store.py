@@ -845,7 +845,7 @@ def test_a_file_that_cannot_be_read_is_left_alone_and_told_of_once(
         assert calls.settle() == {}
     assert Storage(root).read(path) == data
     [record] = caplog.records
-    assert "cannot be read and is left alone" in record.getMessage()
+    assert "cannot be read and is ignored" in record.getMessage()
     assert len(record.getMessage()) < 500
 
 

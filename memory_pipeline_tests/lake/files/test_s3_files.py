@@ -139,7 +139,7 @@ def test_half_an_answer_is_never_taken_for_the_whole(proxied: tuple[Storage, Fau
     proxy.faults = [Fault("half", method="GET", times=2)]
     assert storage.read("a") == lines
     proxy.faults = [Fault("half", method="GET", times=None)]
-    with pytest.raises(LakeError, match="broke off time and again when asked to read s3://"):
+    with pytest.raises(LakeError, match="broke off repeatedly when asked to read s3://"):
         storage.read("a")
 
 
@@ -243,7 +243,7 @@ def test_what_is_no_s3_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
             Storage("s3://b/x").list("")
     with refusing(200, "", "<html>hello", is_xml=False) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        with pytest.raises(LakeError, match=r"lake.json is none of a lake: not valid JSON.*AWS_ENDPOINT_URL"):
+        with pytest.raises(LakeError, match=r"lake.json is not a lake manifest: not valid JSON.*AWS_ENDPOINT_URL"):
             Lake("s3://b/x")
 
 
@@ -253,7 +253,7 @@ def test_where_nobody_answers_is_named_soon(address: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    with pytest.raises(LakeError, match=f"nobody answers at {address} to read s3://b/x/y; .*AWS_ENDPOINT_URL"):
+    with pytest.raises(LakeError, match=f"no server answers at {address} to read s3://b/x/y; .*AWS_ENDPOINT_URL"):
         Storage("s3://b/x").read("y")
 
 
@@ -278,5 +278,5 @@ def test_a_name_that_no_bucket_has_is_refused(name: str) -> None:
 )
 def test_variables_that_are_not_accepted_are_named(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(ConfigurationError, match=f"what is set for AWS is not accepted: .*{value}"):
+    with pytest.raises(ConfigurationError, match=f"the settings for AWS are not accepted: .*{value}"):
         Storage("s3://b/x")
