@@ -93,8 +93,8 @@ class ObjectStore:
             session.register_component("data_loader", _loader())
             # Of all AWS libraries, only botocore ignores AWS_REGION.
             region = bucket_region() or session.get_config_variable("region") or _REGION
-            # Not cached: an instance of another root may not fit this one. Listings are not cached either, because that would hide
-            # files written by other processes.
+            # Not cached: an instance of another root may not fit this one. Listings are not cached either, because that
+            # would hide files written by other processes.
             files = S3FileSystem(
                 session=session,
                 config_kwargs=config,

@@ -2,8 +2,8 @@
 
 SQL of agents is untrusted, and DuckDB cannot be contained in this process: a single call of `list_distinct` or
 `quantile_cont` runs for minutes without checking for an interrupt, the memory limit does not count what `repeat`
-builds, and a thread cannot be killed. So a :class:`Session` runs its queries in a separate process, which the operating system
-limits, and which is killed if it does not answer.
+builds, and a thread cannot be killed. So a :class:`Session` runs its queries in a separate process, which the operating
+system limits, and which is killed if it does not answer.
 See :mod:`memory_pipeline.lake.sql.worker` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for the accepted
 SQL.
 """

@@ -122,8 +122,8 @@ class Ledger:
 
         Args:
             entries: the new entries.
-            seen: the entries when the build began. If another run has changed one since, it may have used newer rows: then
-                nothing is recorded.
+            seen: the entries when the build began. If another run has changed one since, it may have used newer rows:
+                then nothing is recorded.
 
         Returns:
             Whether the entries were recorded; if not, rebuild the partitions.
