@@ -1,4 +1,4 @@
-"""Columns say whether they hold people's words, and nothing that looks for a person passes over them."""
+"""Columns declare whether they hold people's words, and erasure skips none that do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the object store are told from what it knows of files, and said in words."""
+"""Errors of the object store are distinguished from its answers about files, and explained."""
 
 from __future__ import annotations
 
