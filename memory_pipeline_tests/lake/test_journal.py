@@ -317,7 +317,7 @@ def test_a_line_that_belongs_elsewhere_is_rejected(
         file.write(json.dumps(message(id="m2").to_record() | foreign) + "\n")
     assert [each.source_id for each in all_messages(journal)] == ["m1"]
     [rejection] = all_rejections(journal)
-    assert "stands in a file of another" in rejection.reason
+    assert "is in a file of another" in rejection.reason
     assert rejection.where == f"{path}, line 2"
 
 
@@ -464,7 +464,7 @@ def test_nothing_is_written_through_a_symbolic_link(journal: Journal, tmp_path: 
     work: Callable[[], object] = partial(journal.append, [message()])
     if link == "quarantine":
         work = partial(journal.set_aside, [Rejection("why", "here", {})])
-    with pytest.raises(LakeError, match=r"/lake/journal/.* is, or lies in, a symbolic link"):
+    with pytest.raises(LakeError, match=r"/lake/journal/.* is, or is in, a symbolic link"):
         work()
     assert len(list(outside.iterdir())) == 2
 

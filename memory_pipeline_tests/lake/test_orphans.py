@@ -263,5 +263,5 @@ def test_it_is_due_once_a_day(root: str) -> None:
 
 def test_a_negative_age_is_refused(root: str) -> None:
     lake = made(root, 1)
-    with pytest.raises(InputError, match=r"age '-1 day, 23:00:00' is not accepted; expected 0 or more"):
+    with pytest.raises(InputError, match=r"age '-1 day, 23:00:00' is negative; expected 0 or more"):
         vacuum(lake.storage, lake.tables, datetime.now(UTC), age=-AGE)

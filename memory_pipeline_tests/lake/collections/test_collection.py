@@ -334,8 +334,8 @@ def test_another_dimension_is_refused_with_what_to_do(root: str) -> None:
     opened(root).upsert(many(1))
     refused = pytest.raises(
         ConfigurationError,
-        match=r"^dimension 4 does not fit collection 'default' of agent 'support', which was made with dimension 3; "
-        r"open it with that, or give the collection another name$",
+        match=r"^dimension 4 does not fit collection 'default' of agent 'support', which has dimension 3; "
+        r"open it with that, or choose another name for the collection$",
     )
     with refused:
         opened(root, dimension=4)
