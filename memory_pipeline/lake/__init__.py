@@ -1,7 +1,7 @@
-"""Where memory is kept: journal, tables, ledger, vector index and agents' own vectors under one root.
+"""Storage of a deployment under one root: journal, tables, ledger, vector index and collections.
 
-One door each: :mod:`~memory_pipeline.lake.files.storage` for fsspec, :mod:`~memory_pipeline.lake.tables.tables` for
-deltalake, :mod:`~memory_pipeline.lake.index.lance_tables` for lancedb. Nobody else imports these libraries.
+Each library is used in one place: fsspec in :mod:`~memory_pipeline.lake.files.storage`, deltalake in
+:mod:`~memory_pipeline.lake.tables.tables`, lancedb in :mod:`~memory_pipeline.lake.index.lance_tables`.
 """
 
 from memory_pipeline.lake.collections.collection import CollectionStats, VectorCollection, VectorMatch

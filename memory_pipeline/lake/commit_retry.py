@@ -1,13 +1,12 @@
-"""One policy for what fails beside other writers: what is tried again, when, how often, and what is said in the end.
+"""One policy for operations that fail under concurrent writers: what to retry, when, how often, and the final error.
 
-Nobody locks anything at first: most writers have no rivals, and an attempt that was overtaken costs less than a lock
-would cost every time. But whoever takes long (reads much, folds, asks a model for vectors) would lose for ever against
-others that are quick. So after a few lost attempts a writer takes the *turn* of what it writes: a claim
-(:mod:`~memory_pipeline.lake.leases`), which all writers heed that have seen that they are not alone. The turn only puts
-them in order. What is written is right without it, by the check of each commit: a turn that ends with its holder, or
-that is heeded by nobody, loses and doubles nothing.
+Writers take no lock at first: most have no rivals, and a lost attempt costs less than a lock on every write would. But
+a slow writer (one that reads much, folds, or asks a model for vectors) would always lose against fast ones. So after a
+few lost attempts a writer takes its *turn*: a lease (:mod:`~memory_pipeline.lake.leases`) that is respected by every
+writer that has noticed rivals. The turn only orders writers. Correctness comes from the check of each commit: a turn
+that expires, or that other writers ignore, neither loses nor duplicates data.
 
-This module knows no library: who calls it says what to try, and judges the errors.
+This module knows no library: the caller supplies the operation and classifies its errors.
 """
 
 from __future__ import annotations
@@ -28,38 +27,38 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-#: How many attempts may end with a request that failed, and how many seconds there are between two at most.
+#: Maximum number of attempts that end with a failed request, and the longest pause between two, in seconds.
 _REQUESTS, _LONGEST_PAUSE = 4, 0.5
-#: After so many lost attempts a writer takes its turn.
+#: A writer takes its turn after this many lost attempts.
 _LOST_IN_A_ROW = 3
-#: A turn ends by itself after this long, and some times as long as the longest attempt so far took.
+#: A turn expires after this time, or after this many times the longest attempt so far, whichever is longer.
 _LEASE, _LEASES = timedelta(seconds=30), 4
-#: How long a writer waits for the turns of others before it goes on without, and how long between two looks at most.
+#: Seconds that a writer waits for others' turns before it proceeds without, and the longest poll interval.
 _PATIENCE, _LONGEST_LOOK = 120.0, 0.1
 
 
 class CommitLostError(Exception):
-    """Others changed what an attempt was about. It had no effect, and can be made again on what they left."""
+    """A concurrent change invalidated an attempt. It had no effect and can be repeated on the new state."""
 
 
 class FailureKind(Enum):
     """Why an attempt failed."""
 
-    LOST = "others were first, and it had no effect"
-    TRANSIENT = "a request failed, and may have been done or not"
-    FINAL = "another attempt would be of no use"
+    LOST = "a concurrent commit was faster, and this one had no effect"
+    TRANSIENT = "a request failed, and may or may not have had an effect"
+    FINAL = "another attempt would not help"
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What is tried again, and how often.
+    """What is retried, and how often.
 
     Attributes:
-        attempts: how many there are at most.
-        errors: those that are judged; of :class:`CommitLostError` it is the cause, if it has one. Others pass.
-        judge: says why an attempt failed, or raises something in the place of the error.
-        give_up: returns what is raised in the place of the last error.
-        first_pause: how many seconds there are between the first two; then each pause is twice as long.
+        attempts: the maximum number.
+        errors: those that `judge` classifies (for a :class:`CommitLostError`, its cause, if any). Others propagate.
+        judge: classifies a failed attempt, or raises another error in its place.
+        give_up: returns the error to raise in place of the last one.
+        first_pause: seconds between the first two attempts; each later pause is twice as long.
     """
 
     attempts: int
@@ -70,7 +69,7 @@ class RetryPolicy:
 
 
 def retry(attempt: Callable[[], _Result], policy: RetryPolicy, turn: FairnessLock | None = None) -> _Result:
-    """Return what `attempt` does, made again as the policy says; `turn` is that of what it is done to."""
+    """Return the result of `attempt`, retried as the policy says; `turn` orders writers of the same thing."""
     failures, longest = _Failures(policy), 0.0
     try:
         while True:
@@ -91,7 +90,7 @@ def retry(attempt: Callable[[], _Result], policy: RetryPolicy, turn: FairnessLoc
 
 
 async def retry_async(attempt: Callable[[], Awaitable[_Result]], policy: RetryPolicy) -> _Result:
-    """Return what `attempt` does, awaited again as the policy says."""
+    """Return the awaited result of `attempt`, retried as the policy says."""
     failures = _Failures(policy)
     while True:
         try:
@@ -102,7 +101,7 @@ async def retry_async(attempt: Callable[[], Awaitable[_Result]], policy: RetryPo
 
 
 class _Failures:
-    """Those of one thing that is tried."""
+    """The failed attempts of one operation."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.count = 0
@@ -111,7 +110,7 @@ class _Failures:
         self._pauses = pauses(_LONGEST_PAUSE, policy.first_pause)
 
     def pause_after(self, error: Exception) -> float:
-        """Return how many seconds to wait before the next attempt, or raise what the policy says."""
+        """Return the seconds to wait before the next attempt, or raise the final error."""
         policy = self._policy
         if isinstance(error, CommitLostError) and isinstance(error.__cause__, Exception):
             error = error.__cause__
@@ -130,7 +129,7 @@ class _Failures:
 
 
 def pauses(longest: float, first: float = 0.01) -> Iterator[float]:
-    """Yield seconds to wait: each time twice as many, up to `longest`, and by chance up to half less."""
+    """Yield seconds to wait: doubling up to `longest`, with jitter that takes off up to half."""
     while True:
         first = min(first, longest)
         yield random.uniform(first / 2, first)  # noqa: S311  # jitter, not a secret
@@ -138,7 +137,7 @@ def pauses(longest: float, first: float = 0.01) -> Iterator[float]:
 
 
 class LeaseStore(Protocol):
-    """What a turn asks of :class:`~memory_pipeline.lake.leases.Leases`."""
+    """The part of :class:`~memory_pipeline.lake.leases.Leases` that a turn needs."""
 
     def claim(self, key: str, lease: timedelta) -> bool: ...  # noqa: D102
     def is_taken(self, key: str) -> bool: ...  # noqa: D102
@@ -146,11 +145,11 @@ class LeaseStore(Protocol):
 
 
 class FairnessLock:
-    """The turn at one thing that is written, for one writer and one write.
+    """The turn of one writer, for one write to one key.
 
     Args:
         claims: where turns are claimed.
-        key: of the thing; part of a file's name.
+        key: of the thing that is written; part of a file's name.
     """
 
     def __init__(self, claims: LeaseStore, key: str) -> None:
@@ -159,14 +158,14 @@ class FairnessLock:
         self._is_mine = False
 
     def heed(self) -> bool:
-        """Where another writer has its turn, wait for one of one's own, and take it; return whether that was so."""
+        """If another writer has its turn, wait for and take the next one. Return whether that was so."""
         if self._is_mine or not self._claims.is_taken(self._key):
             return False
         self.take(_LEASE)
         return True
 
     def take(self, lease: timedelta) -> None:
-        """Wait for the turn and take it; after a long wait, go on without."""
+        """Wait for the turn and take it. After a long wait, proceed without."""
         if self._is_mine:
             return
         give_up_at = time.monotonic() + _PATIENCE
@@ -177,44 +176,44 @@ class FairnessLock:
             time.sleep(pause)
 
     def give_back(self) -> None:
-        """Let others have their turns."""
+        """End the turn, so that others can take theirs."""
         if self._is_mine:
             self._is_mine = False
             self._claims.release(self._key)
 
 
 class CommitToken(Generic[_Result]):
-    """Tells whether a commit that seemed to fail was made: its answer may have been lost on the way.
+    """Detects whether a commit that seemed to fail was made after all.
 
-    A request that creates a file only if there is none, done and sent again because nobody had answered, is refused:
-    its own first time came before. So what a writer takes for another's commit may be its own. Each call that commits
-    marks its commits, and looks for the mark in the log where one failed.
+    A request to create a file only if it is absent may succeed, lose its answer, and be refused when it is sent again.
+    So a commit that looks like a rival's may be the writer's own. Each call marks its commits, and looks for its
+    mark in the log when one fails.
 
     Args:
-        commit_of: returns what the log says of a version, None where there is none yet; None where no answer is lost,
+        commit_of: returns the log entry of a version, or None if there is none yet. None where answers cannot be lost,
             as on a disk.
     """
 
     def __init__(self, commit_of: Callable[[int], bytes | None] | None) -> None:
         self._commit_of = commit_of
         self._value = str(ULID())
-        # Versions after it may be of this call; None before it has tried to commit, and where no answer is lost.
+        # This call may have made later versions. None before its first commit, and where answers cannot be lost.
         self._since: int | None = None
         self._result: _Result | None = None
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What a commit is marked by."""
+        """The metadata that marks a commit."""
         return {"memory_pipeline.mark": self._value}
 
     def expect(self, version: int, result: _Result) -> None:
-        """Note what a commit that is tried from now on comes to, on top of a version; -1 where there is no table."""
+        """Record the result of a commit about to be tried on top of a version; -1 if there is no table."""
         if self._commit_of is not None:
             self._since = version if self._since is None else self._since
             self._result = result
 
     def made(self) -> _Result | None:
-        """Return what this call has committed; None if it has not. No version is looked at twice."""
+        """Return what this call has committed, or None. Each version is checked once."""
         if self._commit_of is None or self._since is None:
             return None
         while (commit := self._commit_of(self._since + 1)) is not None:

@@ -2,18 +2,17 @@
 
 ::
 
-    journal/pending/{workspace}/{agent}/{hours}__{ulid}.jsonl           one write, one record a line
-    journal/pending/{workspace}/{agent}/{digest}.{first}.{last}.done    a mark: hours of a file that are acknowledged
-    journal/quarantine/{digest}.json                                    a record that was not accepted, and why
+    journal/pending/{workspace}/{agent}/{hours}__{ulid}.jsonl           one write, one record per line
+    journal/pending/{workspace}/{agent}/{digest}.{first}.{last}.done    a mark: acknowledged hours of a file
+    journal/quarantine/{digest}.json                                    a rejected record and the reason
 
-A record is a message, an edit of the graph, or an event of a durable memory. A file holds what one write said, whatever
-hours it spans, so a write is in the journal as a whole or not at all. An hour of a file is acknowledged when its rows
-can be found in the index. A file is deleted when all its hours are acknowledged; until then marks, which are empty
-files beside it, say which of them are.
+A record is a message, an edit of the graph, or an event of a durable memory. A file holds one whole write, whatever
+hours it spans, so writes are atomic. An hour of a file is acknowledged when its rows can be found in the index. A file
+is deleted when all its hours are acknowledged. Until then, marks (empty files next to it) list the acknowledged hours.
 
-``{hours}`` is the first hour and the number of hours from each to the next: ``2024-01-15T08.1.23`` stands for 08:00 and
-09:00 of that day and 08:00 of the next. Where that is too long for a file name it is ``2024-01-15T08.more``, and the
-hours are those of the records.
+``{hours}`` is the first hour, then the number of hours from each to the next: ``2024-01-15T08.1.23`` is 08:00 and 09:00
+of that day and 08:00 of the next. If that is too long for a file name, it is ``2024-01-15T08.more``, and the hours are
+read from the records.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ if TYPE_CHECKING:
 _TOP = "journal"
 _PENDING = "journal/pending"
 _QUARANTINE = "journal/quarantine"
-#: Why nothing of a symbolic link is read: whoever can make one could have any file of the machine read.
+#: Symbolic links are not followed: anyone who can create one could have any file of the machine read.
 _LINKED = "a symbolic link, which the journal never follows; remove it, or put the file or folder itself there"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Longest list of hours in a file name, in characters. File systems accept names of 255.
 _MAX_HOURS_NAME = 150
-#: What stands in a name in place of hours that do not fit in it.
+#: Stands in a file name for hours that do not fit.
 _MORE = "more"
 _GAP = re.compile(r"[1-9][0-9]{0,6}")
 _DONE = re.compile(r"(?P<mark>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
-#: The hour of a record as the journal writes it. Within a text of the record the quotes would be escaped.
+#: The hour of a record as the journal writes it. Quotes inside a record's text would be escaped, so none match.
 _HOUR_OF_LINE = re.compile(rb'"timestamp": "(\d{4}-\d\d-\d\dT\d\d):[0-9:.]*\+00:00"')
 _HOUR = timedelta(hours=1)
 
@@ -65,13 +64,13 @@ class JournalFile:
     """A pending file.
 
     Attributes:
-        path: where it is.
-        scope: whose.
-        hours: of its records, sorted.
-        size: bytes.
-        tag: of the storage; it changes when the content does.
-        pending_hours: those of the hours that are not acknowledged, sorted. If all are, all count as pending: the
-            process that acknowledged the last one was killed before it deleted the file.
+        path: relative to the lake's root.
+        scope: workspace and agent of all its records.
+        hours: hours of its records, sorted.
+        size: in bytes.
+        tag: from the storage; it changes with the content.
+        pending_hours: the hours not yet acknowledged, sorted. If all are acknowledged, all count as pending: a process
+            acknowledged the last one and was killed before it deleted the file.
     """
 
     path: str
@@ -83,16 +82,18 @@ class JournalFile:
 
     @property
     def hourly_size(self) -> int:
-        """The bytes that one of its hours has on average."""
+        """The average number of bytes per hour."""
         return self.size // len(self.hours)
 
 
 class Contents(NamedTuple):
-    """What a file holds: messages, edits of the graph, lines that cannot be read, and events of durable memories.
+    """The records of a file.
 
     Attributes:
-        rejected: the lines that cannot be read, with the reasons.
-        events: what agents did to their durable memories.
+        messages: said to or by the agent.
+        edits: of the graph.
+        rejected: unreadable lines, with the reasons.
+        events: changes that agents made to their durable memories.
     """
 
     messages: list[Message]
@@ -106,13 +107,13 @@ class Journal:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._hours: dict[str, tuple[Period, ...]] = {}  # of files whose names cannot hold them
+        self._hours: dict[str, tuple[Period, ...]] = {}  # of files with too many hours for their names
 
     def append(self, records: Sequence[Message | Edit | MemoryEvent]) -> list[str]:
-        """Write records durably, one file for each agent; return the files' paths. A file is written whole or not.
+        """Write records durably, one atomic file per agent. Return the files' paths.
 
         Raises:
-            InputError: an event was not made by an agent, so it has no time at which the journal took it.
+            InputError: `received_at` is missing, because the event was not made by an agent.
         """
         groups: dict[Scope, list[Message | Edit | MemoryEvent]] = {}
         for record in records:
@@ -122,7 +123,7 @@ class Journal:
             received_at = group[0].received_at
             if received_at is None:
                 raise InputError(f"received_at of {group[0].id} is missing; expected when the journal takes it")
-            ulid = ULID.from_datetime(max(received_at, _EPOCH))  # older ones have no ULID
+            ulid = ULID.from_datetime(max(received_at, _EPOCH))  # ULIDs start in 1970
             hours = sorted({record.hour for record in group}, key=lambda hour: hour.key)
             path = f"{_folder(scope)}/{_name_of(hours)}__{ulid}.jsonl"
             lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
@@ -134,7 +135,7 @@ class Journal:
     def pending(self, scope: Scope | None = None) -> list[JournalFile]:
         """Return the files not yet acknowledged, of one agent or of all, sorted by path.
 
-        Files whose place or name the journal did not choose are left alone.
+        Files with a place or name that the journal does not use are ignored.
         """
         files = []
         entries = self._list(_PENDING if scope is None else _folder(scope))
@@ -153,13 +154,13 @@ class Journal:
         return files
 
     def pending_hours(self) -> set[Period]:
-        """Return the hours of pending files that are not acknowledged."""
+        """Return the hours that are not acknowledged in some pending file."""
         return {hour for file in self.pending() for hour in file.pending_hours}
 
     def read(self, file: JournalFile, hours: Collection[Period] | None = None) -> Contents:
-        """Return what a file holds, of some of its hours or of all. One that was deleted in the meantime holds nothing.
+        """Return the records of a file, of the given hours or of all. A file deleted in the meantime is empty.
 
-        A line that cannot be read, and does not tell its hour, is returned whatever hours are asked for.
+        An unreadable line without an hour is returned for any `hours`.
         """
         events: list[MemoryEvent] = []
         found = Contents([], [], [], events)
@@ -170,16 +171,16 @@ class Journal:
         for number, line in enumerate(data.splitlines(), start=1):
             if not line.strip():
                 continue
-            # Of a file with many hours most lines are skipped without the work of reading them.
+            # Skips most lines of a file with many hours without parsing them.
             if skipped and (match := _HOUR_OF_LINE.search(line)) is not None and match[1] in skipped:
                 continue
             try:
                 record = parse_json(line)
                 parsed = _parsed(record)
                 if parsed.scope != file.scope or parsed.hour not in own:
-                    raise InputError(f"a record of {parsed.scope} and {parsed.hour} stands in a file of another")
+                    raise InputError(f"a record of {parsed.scope} and {parsed.hour} is in a file of another")
             except NothingSaidError:
-                continue  # nothing but recalled memory
+                continue  # only recalled memory
             except InputError as error:
                 where = f"{file.path}, line {number}"
                 found.rejected.append(Rejection(str(error), where, line.decode(errors="backslashreplace")))
@@ -195,13 +196,13 @@ class Journal:
         return found
 
     def acknowledge(self, files: Collection[JournalFile], hours: Collection[Period] | None = None) -> None:
-        """Acknowledge hours of files, since their records can be found elsewhere.
+        """Acknowledge hours of files, because their records can be found elsewhere.
 
         A file is deleted when all its hours are acknowledged.
 
         Args:
             files: any pending files.
-            hours: those that are acknowledged; all if not given.
+            hours: the hours to acknowledge; all if not given.
         """
         made = None if hours is None else frozenset(hours)
         done = {file for file in files if made is None or made.issuperset(file.pending_hours)}
@@ -209,7 +210,7 @@ class Journal:
             if made is not None and file not in done:
                 for first, last in _spans(file.hours, made):
                     path = f"{_folder(file.scope)}/{_mark(file.path)}.{first}.{last}.done"
-                    # One that a power cut loses is written again when the hours are made again.
+                    # A mark lost in a power cut is written again when its hours are recomputed.
                     self._storage.create(path, b"", durable=False)
         scopes = {file.scope for file in files if len(file.hours) > 1}
         for scope in scopes:
@@ -219,17 +220,17 @@ class Journal:
         self._storage.delete(sorted(file.path for file in done))
         for scope in scopes:
             self.delete_stale_marks(scope)
-        # Of agents that are silent nothing is left to look into.
+        # Removes empty folders, so that listings skip inactive agents.
         self._storage.leave({_folder(file.scope) for file in done})
 
     def delete_stale_marks(self, scope: Scope) -> None:
-        """Delete the marks of an agent's files that are gone."""
+        """Delete an agent's marks that belong to deleted files."""
         paths = [entry.path for entry in self._list(_folder(scope))]
         stay = {_mark(path) for path in paths}
         self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in stay)
 
     def _list(self, folder: str) -> list[FileInfo]:
-        """Return the files of a folder; none of one that is, or lies in, a symbolic link."""
+        """Return the files of a folder; none if the folder is a symbolic link or inside one."""
         return [] if self._is_link(folder) else self._storage.list(folder)
 
     def _is_link(self, path: str) -> bool:
@@ -239,17 +240,17 @@ class Journal:
         """Refuse to write through a symbolic link.
 
         Raises:
-            LakeError: a folder on the way to `path` is one.
+            LakeError: a folder of `path` is a symbolic link.
         """
         folder = path.rpartition("/")[0]
         if self._is_link(folder):
-            raise LakeError(f"{self._storage.locate(folder)} is, or lies in, {_LINKED}")
+            raise LakeError(f"{self._storage.locate(folder)} is, or is in, {_LINKED}")
 
     def _hours_of(self, path: str, name: str) -> tuple[Period, ...]:
-        """Return the hours of a file; none if it has no name of the journal's.
+        """Return the hours of a file; none if its name is not one of the journal's.
 
         Raises:
-            InputError: what stands for hours in its name are none.
+            InputError: the hours in its name are invalid.
         """
         listed, separator, _ = name.partition("__")
         if not separator or not name.endswith(".jsonl"):
@@ -265,13 +266,13 @@ class Journal:
         begins = calendar.bounds(hours[0])[0]
         for gap in gaps:
             if not _GAP.fullmatch(gap):
-                raise InputError(f"{shown(gap)} is no number of hours")
+                raise InputError(f"{shown(gap)} is not a number of hours")
             begins += int(gap) * _HOUR
             hours.append(calendar.hour(begins))
         return tuple(hours)
 
     def set_aside(self, rejections: Iterable[Rejection]) -> None:
-        """Keep records that were not accepted, with their reasons. The same record is kept once."""
+        """Store rejected records with their reasons. The same record is stored once."""
         for rejection in rejections:
             content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record}
             data = json.dumps(content, indent=1, default=str).encode()  # ASCII: the record may hold broken Unicode
@@ -280,26 +281,26 @@ class Journal:
             self._storage.write(path, data)
 
     def quarantined(self) -> list[Rejection]:
-        """Return the records that were set aside, and the symbolic links in the journal, which it never follows."""
+        """Return the rejected records, and the symbolic links in the journal, which it never follows."""
         found = [Rejection(_LINKED, path, None) for path in self._storage.links(_TOP)]
         for entry in self.set_aside_files():
             try:
                 content = json.loads(self._storage.read(entry.path) or b"")
                 found.append(Rejection(content["reason"], content["where"], content["record"]))
             except (ValueError, TypeError, KeyError):
-                continue  # not a file of the journal's
+                continue  # not written by the journal
         return found
 
     def set_aside_files(self) -> list[FileInfo]:
-        """Return the files of the records that were set aside; reads none of them."""
+        """Return the files of rejected records without reading them."""
         return self._list(_QUARANTINE)
 
     def set_aside_digests(self) -> set[str]:
-        """Return the digests of the records that were set aside; reads none of them."""
+        """Return the digests of rejected records without reading them."""
         return {entry.path.rpartition("/")[2].removesuffix(".json") for entry in self.set_aside_files()}
 
     def release(self, digests: Iterable[str]) -> None:
-        """Forget that records were set aside, by their digests; for those that have now been accepted."""
+        """Delete rejected records by digest, after they have been accepted."""
         self._storage.delete(f"{_QUARANTINE}/{each}.json" for each in digests)
 
 
@@ -308,18 +309,18 @@ def _folder(scope: Scope) -> str:
 
 
 def _mark(path: str) -> str:
-    """Return how the names of the marks of a file begin."""
+    """Return the name prefix of a file's marks."""
     return digest(path)
 
 
 def _mark_of(path: str) -> str | None:
-    """Return how the name of a mark begins; None of a file that is none."""
+    """Return the name prefix of a mark, or None for any other file."""
     match = _DONE.fullmatch(path.rpartition("/")[2])
     return match and match["mark"]
 
 
 def _acknowledged(entries: Iterable[FileInfo]) -> dict[str, list[tuple[str, str]]]:
-    """Return the spans of hours, first and last, that marks say are acknowledged; by how their names begin."""
+    """Return the acknowledged spans of hours (first, last), by the name prefix of their marks."""
     spans: dict[str, list[tuple[str, str]]] = {}
     for entry in entries:
         if match := _DONE.fullmatch(entry.path.rpartition("/")[2]):
@@ -328,13 +329,12 @@ def _acknowledged(entries: Iterable[FileInfo]) -> dict[str, list[tuple[str, str]
 
 
 def _left(hours: Sequence[Period], spans: Mapping[str, Sequence[tuple[str, str]]], path: str) -> tuple[Period, ...]:
-    """Return those of a file's hours that are not acknowledged."""
+    """Return a file's hours that are not acknowledged."""
     done = spans.get(_mark(path), ()) if spans else ()
     return tuple(hour for hour in hours if not any(first <= hour.key <= last for first, last in done))
 
 
 def _name_of(hours: Sequence[Period]) -> str:
-    """Return how hours stand in the name of a file."""
     calendar = Calendar()
     begins = [calendar.bounds(hour)[0] for hour in hours]
     gaps = [(later - earlier) // _HOUR for earlier, later in pairwise(begins)]
@@ -343,7 +343,7 @@ def _name_of(hours: Sequence[Period]) -> str:
 
 
 def _spans(hours: Sequence[Period], done: Collection[Period]) -> list[tuple[str, str]]:
-    """Return the spans of a file's hours, first and last, in which all are among `done`."""
+    """Return the maximal spans (first, last) of a file's hours that are all in `done`."""
     spans = []
     for is_done, group in groupby(hours, key=lambda hour: hour in done):
         if is_done:
@@ -358,30 +358,30 @@ def _parsed(record: dict[str, object]) -> Message | Edit | MemoryEvent:
     return Edit.from_record(record) if "edit" in record else Message.from_record(record)
 
 
-# Tells apart what one writer does at one time.
+# Distinguishes the changes that one writer makes at the same time.
 
 
 _MOMENT = timedelta(microseconds=1)
-#: So many times are remembered at which something was written.
+#: Number of write times that are remembered.
 _REMEMBERED = 100
 
 
 class EventClock:
-    """Gives what is written at one time times of its own, microseconds apart, so that its order is kept.
+    """Give writes at the same time distinct times, microseconds apart, so that their order is preserved.
 
     Safe to use from several threads.
     """
 
     def __init__(self) -> None:
-        #: Of the last times at which something was written: the next one that is free.
+        #: The next free time after each of the last write times.
         self._next: dict[datetime, datetime] = {}
         self._lock = threading.Lock()
 
     @contextmanager
     def at(self, instant: datetime) -> Iterator[Callable[[], datetime]]:
-        """Yield what gives the next time from `instant` on that is free.
+        """Yield a function that returns the next free time from `instant` on.
 
-        One thread writes at a time. What was given counts as taken if the block ends without an error.
+        One thread writes at a time. The times count as used if the block ends without an error.
         """
         with self._lock:
             following = self._next.get(instant, instant)
@@ -399,11 +399,11 @@ class EventClock:
 
 
 def moment_after(at: datetime, latest: datetime, within: timedelta = timedelta(seconds=1)) -> datetime:
-    """Return `at`, or a moment after `latest` where that is the same time but for moments.
+    """Return `at`, or a microsecond after `latest` if both are the same time up to `within`.
 
     Args:
-        at: when something is done.
-        latest: when what it is done to was last changed.
-        within: what lies less far ahead counts as the same time.
+        at: the time of a change.
+        latest: the time of the previous change of the same thing.
+        within: a `latest` less than this far ahead counts as the same time.
     """
     return latest + _MOMENT if at <= latest < at + within else at

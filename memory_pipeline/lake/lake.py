@@ -1,4 +1,4 @@
-"""The lake: one root with everything that a deployment remembers."""
+"""Define the lake: the root folder or bucket of a deployment, and access to everything stored in it."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _log = logging.getLogger(__name__)
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
 _FORMAT = 1
-#: Holds an empty file for each day on which the memory was found to begin; the earliest counts.
+#: A folder with an empty file per start date. The earliest date is the start of memory.
 _STARTS = "state/starts"
 
 
 class Lake:
-    """Journal, tables, ledger, index and calls below one root.
+    """The journal, tables, ledger, index and model calls under one root.
 
-    The zone in which days begin is written down when the lake is made and cannot change afterwards, because every
-    period's bounds depend on it.
+    The time zone is stored when the lake is created. It cannot change later, because the bounds of every period depend
+    on it.
 
     Args:
         uri: a folder or ``s3://bucket/prefix``; it need not exist.
-        timezone: the zone that is expected; None accepts the lake's own, or UTC for a new one.
-        start: the first day of the memory; None takes what its records ask for.
+        timezone: the expected IANA time zone. None accepts the lake's own, or UTC for a new lake.
+        start: the first day of memory. None derives it from the records.
 
     Raises:
-        ConfigurationError: the address or the zone is not accepted, or the lake was made with another zone.
-        LakeError: the lake was made by a newer version of this package.
+        ConfigurationError: the address or the zone is invalid, or the lake uses another zone.
+        LakeError: a newer version of this package created the lake.
     """
 
     def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
@@ -63,14 +63,14 @@ class Lake:
 
     @property
     def exists(self) -> bool:
-        """Tell whether anything was ever written here."""
+        """Return whether the lake has been written to."""
         if self._manifest is None:
             self._adopt(self._read_manifest())
         return self._manifest is not None
 
     @property
     def start(self) -> date:
-        """The first day of the memory: the day that was set, or else 2024-01-01, or earlier if older records came."""
+        """The first day of memory: the configured day, or else 2024-01-01, or earlier if there are older records."""
         if self._set_start is not None:
             return self._set_start
         names = [entry.path.rpartition("/")[2] for entry in self.storage.list(_STARTS)]
@@ -78,29 +78,28 @@ class Lake:
 
     @property
     def accepts_from(self) -> date:
-        """The first day of which records are accepted: the day that was set, or else the earliest that there is."""
+        """The first day from which records are accepted: the configured day, or else the earliest supported one."""
         return EARLIEST if self._set_start is None else self._set_start
 
     def ensure(self, oldest: datetime | None = None) -> None:
-        """Make sure that it can be written to, and write down what it is made with, if this is its first use.
+        """Check that the lake is writable, and store its manifest on first use.
 
         Args:
-            oldest: the time of the oldest record that is about to be written. If the memory begins later, it begins
-                earlier from now on. Each new beginning is a file of its own, so that of several writers none undoes
-                what another has written down.
+            oldest: the time of the oldest record about to be written. An `oldest` before the current start moves the
+                start back. Each start is a file of its own, so concurrent writers cannot overwrite each other.
 
         Raises:
-            ConfigurationError: another process has made it in the meantime, with another zone than the one expected;
-                or the server that keeps it does not create a file only if it is new.
+            ConfigurationError: another process created the lake with another time zone, or the object store does not
+                support creating a file only if it is absent.
         """
         self.storage.require_creating()
         if not self.exists:
             manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone}
             self.storage.create(MANIFEST, json.dumps(manifest).encode())
-            self._adopt(self._read_manifest())  # another process may have been first
+            self._adopt(self._read_manifest())  # another process may have been faster
             if self.storage.is_open_to_all():
                 _log.warning(
-                    "%s was there before the lake and every user of this machine can read it; `chmod o= %s` ends that",
+                    "%s existed before the lake and every user of this machine can read it; fix: `chmod o= %s`",
                     self.storage.uri,
                     self.storage.uri,
                 )
@@ -110,7 +109,7 @@ class Lake:
             self._oldest_start = start
 
     def _day_of(self, instant: datetime) -> date:
-        """Return the day that the hour of an instant belongs to."""
+        """Return the day that contains the instant's hour."""
         return self.calendar.ancestor(self.calendar.hour(instant), Grain.DAILY).first_day
 
     def _adopt(self, manifest: dict[str, object] | None) -> None:
@@ -118,7 +117,7 @@ class Lake:
         if known and self._expected and known != self._expected:
             raise ConfigurationError(
                 f"MEMORY_PIPELINE_TIMEZONE {shown(self._expected)} does not fit the lake at {self.storage.uri}, whose "
-                f"days begin in {known}; unset it, or use another root"
+                f"days begin in {known}; unset it or use another root"
             )
         self._manifest = manifest
         self.calendar = Calendar(known or self._expected or "UTC")
@@ -131,8 +130,8 @@ class Lake:
             manifest: dict[str, object] = parse_json(data)
         except InputError as error:
             raise LakeError(
-                f"{self.storage.locate(MANIFEST)} is none of a lake: {error}; use another root, or, if it lies in a "
-                "bucket, see that S3 answers at AWS_ENDPOINT_URL"
+                f"{self.storage.locate(MANIFEST)} is not a lake manifest: {error}; use another root, or, for a "
+                "bucket, check that S3 answers at AWS_ENDPOINT_URL"
             ) from None
         if manifest.get("format") != _FORMAT:
             raise LakeError(
@@ -142,19 +141,19 @@ class Lake:
         return manifest
 
     def configuration(self) -> Configuration:
-        """Read what the deployment has set for workspaces and agents; without a file, all is deterministic.
+        """Return the configuration of workspaces and agents. Without a file, everything is deterministic.
 
         Raises:
-            ConfigurationError: something in the file is not accepted; the message lists all faults.
+            ConfigurationError: the file is invalid; the message lists all errors.
         """
         return _parsed(self.storage.read(CONFIGURATION) or b"", self.storage.locate(CONFIGURATION))
 
     def put_configuration(self, file: Path) -> None:
-        """Check a file and make it the lake's configuration.
+        """Validate a file and store it as the lake's configuration.
 
         Raises:
             InputError: the file cannot be read.
-            ConfigurationError: something in the file is not accepted; the message lists all faults.
+            ConfigurationError: the file is invalid; the message lists all errors.
         """
         try:
             data = file.read_bytes()
@@ -164,7 +163,7 @@ class Lake:
         self.ensure()
         self.storage.write(CONFIGURATION, data)
 
-    # Each of these costs a heavy import that many callers (a writer, say) can do without.
+    # Imported on first use: these libraries are heavy, and many callers (such as a writer) do not need them.
 
     @cached_property
     def tables(self) -> Tables:
@@ -175,21 +174,21 @@ class Lake:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """What was made, and from what."""
+        """Which partitions were built, and from which inputs."""
         from memory_pipeline.lake.tables.ledger import Ledger
 
         return Ledger(self.tables)
 
     @cached_property
     def tombstones(self) -> Tombstones:
-        """What was forgotten."""
+        """Which persons and records were erased."""
         from memory_pipeline.lake.tables.tombstones import Tombstones
 
         return Tombstones(self.tables)
 
     @cached_property
     def calls(self) -> Calls:
-        """Answers of models, and what was asked and spent."""
+        """Stored model answers, and the log of calls and costs."""
         from memory_pipeline.lake.calls.call_store import Calls
 
         return Calls(self.storage, self.tables)

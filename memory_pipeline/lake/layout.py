@@ -21,7 +21,7 @@ _INDEX_TABLE = re.compile(
 
 
 def collections_of(storage: Storage, workspace_id: str) -> Iterator[tuple[Scope, str]]:
-    """Yield the tables of a workspace that hold collections: whose, and the name."""
+    """Yield the owner and the table name of each collection in a workspace."""
     for folder in storage.folders(f"vectordb/{workspace_id}"):
         table, _, kind = folder.rpartition(".")
         agent_id, _, name = table.removeprefix("_").rpartition(".")
@@ -35,7 +35,7 @@ def table_name(scope: Scope, grain: Grain) -> str:
 
 
 def index_tables(storage: Storage, workspace_id: str) -> Iterable[tuple[Scope, str]]:
-    """Yield the index tables of a workspace: whose, and the name."""
+    """Yield the owner and name of each index table in a workspace."""
     for folder in storage.folders(f"vectordb/{workspace_id}"):
         name, _, kind = folder.rpartition(".")
         agent_id, _, grain = name.rpartition("__")
@@ -44,11 +44,11 @@ def index_tables(storage: Storage, workspace_id: str) -> Iterable[tuple[Scope, s
 
 
 def agent_of(path: str) -> str | None:
-    """Return the id of the agent that a table, or a file of it, is of, as far as its path tells."""
+    """Return the id of the agent that owns a table, or a file of it, or None if the path does not say."""
     known = _INDEX_TABLE.match(path)
     return known["collector"] or known["agent"] if known else None
 
 
 def owner_of(scope: Scope) -> str:
-    """Return the name of an agent's partition: no id holds a tilde, and no file system minds one."""
+    """Return the name of an agent's partition. No id contains a tilde, and every file system accepts one."""
     return f"{scope.workspace_id}~{scope.agent_id}"

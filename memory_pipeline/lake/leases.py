@@ -1,14 +1,14 @@
-"""Claims: of all threads and processes that would do the same (ask one question, make one table), one does.
+"""Leases: of all threads and processes that want to do the same work, one does it.
 
 ::
 
-    {folder}/{key}.json             who is at it, and until when
-    {folder}/{key}.{digest}.json    who may replace one particular stale claim
+    {folder}/{key}.json             the holder of a claim, and its expiry
+    {folder}/{key}.{digest}.json    the right to replace one particular stale claim
 
-A claim is a file that only one can create. It is stale when its time is over, or when the process that made it is gone.
-To delete a stale claim and create another would let two win: the second to delete may delete the first one's new claim.
-So the right to replace a claim is itself claimed, under a name that holds the digest of the stale one, and whoever wins
-it looks again before replacing.
+A claim is a file that only one process can create. It is stale once it has expired or its process is gone. Deleting a
+stale claim and creating another would let two processes win: the second to delete may delete the first one's new claim.
+So the right to replace a claim is itself claimed, under a name with the digest of the stale claim. The winner reads the
+claim again before replacing it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 _HOST = socket.gethostname()
-#: Tells this process from an earlier one that had its number: in a container, that is every one before it.
+#: Distinguishes this process from earlier ones with the same id, which in a container are all of them.
 _PROCESS = secrets.token_hex(8)
-#: Close to its end a claim is given back as if it were over: the clocks of two machines differ.
+#: A claim this close to its expiry is released as if it had expired: clocks of two machines differ.
 _SKEW = timedelta(seconds=5)
-#: How long it may take to give back a claim whose time is over.
+#: Time allowed to release an expired claim.
 _MOMENT = timedelta(minutes=1)
 
 
@@ -45,9 +45,9 @@ class _Claim:
     """A claim of this process.
 
     Attributes:
-        data: what its file holds; no two claims' are equal.
-        until: when it ends.
-        alone_until: until when nobody can have replaced it.
+        data: content of its file, unique per claim.
+        until: when it expires.
+        alone_until: it cannot have been replaced before this time.
     """
 
     data: bytes
@@ -68,24 +68,24 @@ class _Claim:
 
 
 class Leases:
-    """Takes keys upon this process and gives them back. Safe to use from many threads.
+    """Claims and releases keys for this process. Safe to use from many threads.
 
     Args:
         storage: the lake's files.
-        folder: where claims lie.
-        clock: tells the time, UTC.
+        folder: of the claims.
+        clock: returns the time, UTC.
     """
 
     def __init__(self, storage: Storage, folder: str, clock: Callable[[], datetime]) -> None:
         self._storage = storage
         self._folder = folder
         self._clock = clock
-        # Of one key there is more than one only if a thread went on beyond its claim's end.
+        # A key has more than one claim only if a thread went on after its claim expired.
         self._held: dict[str, list[_Claim]] = {}
         self._lock = threading.Lock()
 
     def claim(self, key: str, lease: timedelta) -> bool:
-        """Take a key; False if another thread or process has it."""
+        """Claim a key. Return False if another thread or process has it."""
         now = self._clock()
         mine = _Claim.make(now, lease)
         with self._lock:
@@ -102,12 +102,12 @@ class Leases:
         return won
 
     def is_taken(self, key: str) -> bool:
-        """Tell whether somebody has a key, be it this process, and the claim is not stale."""
+        """Return whether any process, including this one, holds a claim that is not stale."""
         present = self._storage.read(f"{self._folder}/{key}.json")
         return present is not None and not self._is_stale(present)
 
     def release(self, key: str) -> None:
-        """Give a key back; nothing happens if it is not this process's any more."""
+        """Release a key. Do nothing if this process no longer holds it."""
         with self._lock:
             held = self._held.get(key)
             mine = held[0] if held else None
@@ -131,22 +131,22 @@ class Leases:
                 self._held.pop(key, None)
 
     def _take(self, path: str, mine: _Claim) -> bool:
-        """Make `mine` the claim at `path`, if there is none or it is stale."""
+        """Write `mine` as the claim at `path`, if there is none or it is stale."""
         if self._storage.create(path, mine.data, durable=False):
             return True
         present = self._storage.read(path)
         if present == mine.data:
-            return True  # a request to S3 that was sent twice, because the first one's answer was lost
+            return True  # a request to S3 was sent twice because the first answer was lost
         if present is None or not self._is_stale(present):
             return False
         return self._replace(path, present, mine)
 
     def _replace(self, path: str, stale: bytes, mine: _Claim, *, delete: bool = False) -> bool:
-        """Put `mine` in the place of one particular claim, or delete it; False if another was first."""
+        """Replace or delete one particular claim. Return False if another process was faster."""
         right = f"{path.removesuffix('.json')}.{blake2b(stale, digest_size=8).hexdigest()}.json"
         if not self._take(right, mine):
             return False
-        # Another may have replaced it, and given up the right, after this one saw it.
+        # Another process may have replaced it and released the right after this one read it.
         is_there = self._storage.read(path) == stale
         if is_there and delete:
             self._storage.delete([path])

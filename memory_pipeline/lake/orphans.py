@@ -1,21 +1,21 @@
-"""Deletes the files of a lake that nothing needs any more: those of old versions, and what killed processes left.
+"""Deletes files that nothing needs any more: those of old versions, and remains of killed processes.
 
 ==============  =====================================================================================================
 kind            what it is
 ==============  =====================================================================================================
-replaced        data files that the newest version of a table or a mart no longer names
-logs            entries of tables' logs before a checkpoint, which says all that they say
-tables          data files of tables and marts that no version names
-versions        old versions of Lance tables, with the files that only they name
-index           files of Lance tables that no version names, and all of a table that was never finished
-partial         files on a disk that were being written, and what a look at a server of S3 leaves
-claims          claims whose time is over, of processes that are gone
-uploads         uploads to S3 in parts that were not finished
+replaced        data files that the newest version of a table or a mart does not list
+logs            entries of tables' logs before a checkpoint, which contains them
+tables          data files of tables and marts that no version lists
+versions        old versions of Lance tables, with the files that only they list
+index           files of Lance tables that no version lists, and all of a table that was never finished
+partial         unfinished writes on a disk, and remains of a probe of an S3 server
+claims          expired claims of processes that are gone
+uploads         unfinished multipart uploads to S3
 ==============  =====================================================================================================
 
-Readers that began before may still use `replaced` and `versions`, which stay for an age that the caller sets. Logs, and
-what was left behind, stay until they are an hour old, for writers at work.
-What models answered and no run has landed yet (``calls/pending``) is not left behind: the next run lands it.
+Running readers may still use `replaced` and `versions`, which are kept for an age that the caller sets. The other kinds
+are kept for an hour, for running writers.
+Model answers that are not in the tables yet (``calls/pending``) are not remains: the next run moves them there.
 """
 
 from __future__ import annotations
@@ -38,42 +38,42 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How long files of old versions stay, unless somebody says otherwise. What was left behind stays no shorter.
+#: How long files of old versions are kept by default, and remains of killed processes at least.
 AGE = LONGEST_WRITE
-#: What killed processes left behind; all other kinds are of old versions.
+#: Remains of killed processes; all other kinds belong to old versions.
 LEFT_BEHIND = ("tables", "index", "partial", "claims", "uploads")
 _KINDS = ("replaced", "logs", "tables", "versions", "index", "partial", "claims", "uploads")
-#: Before and after any file.
+#: Earlier and later than any file.
 _NEVER, _EVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-#: When the last vacuum was, and the time from which on a Lance table must have changed to be looked through again.
+#: Time of the last vacuum, and the time after which a Lance table must have changed to be searched again.
 _LOOKED = "state/vacuum.json"
 _CLAIMS = ("calls/claims", "state/turns", "vectordb/_claims")
-#: How long one may hold a claim that is taken away.
+#: Duration of the claims taken here.
 _MOMENT = timedelta(minutes=1)
-#: What a look leaves that is killed half-way: see :mod:`~memory_pipeline.lake.files.s3_probe`.
+#: Left by a probe that was killed: see :mod:`~memory_pipeline.lake.files.s3_probe`.
 _LOOKS = "state/created-twice-"
 
 
 def vacuum(
     storage: Storage, tables: Tables, now: datetime, *, age: timedelta = AGE, dry_run: bool = False
 ) -> dict[str, Purged]:
-    """Delete the files that nothing needs any more; return how many, and how many bytes, by kind.
+    """Delete unneeded files. Return their number and bytes, by kind.
 
     Safe to repeat, to interrupt and to run beside writers, readers and other calls.
 
     Args:
         storage: the lake's files.
-        tables: its tables.
+        tables: the lake's tables.
         now: the clock's time, UTC.
-        age: how long ago a file was replaced, so that no reader uses it any more. Readers of this package look again
-            when a file is gone; other programs that read the tables do not.
+        age: how long after its replacement a file is kept for readers. Readers of this package retry when a file is
+            missing; other programs that read the tables do not.
         dry_run: only count.
 
     Raises:
         InputError: `age` is negative.
     """
     if age < timedelta(0):
-        raise InputError(f"age {shown(str(age))} is not accepted; expected 0 or more")
+        raise InputError(f"age {shown(str(age))} is negative; expected 0 or more")
     before = now - age
     found = dict.fromkeys(_KINDS, Purged())
     found["versions"], found["index"] = _of_index(storage, before, now, dry_run=dry_run)
@@ -95,19 +95,19 @@ def vacuum(
 
 
 def last_vacuum(storage: Storage) -> datetime | None:
-    """Return when a lake was last vacuumed, UTC; None if it never was."""
+    """Return when a lake was last vacuumed, UTC, or None."""
     return _noted(storage, "at")
 
 
 def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[FileInfo]:
-    """Return the files of tables, marts and the index that no table holds, however young, and unfinished ones.
+    """Return files of any age that no table, mart or index version lists, and unfinished ones.
 
-    They are of processes that are at work, or were killed or overtaken; those go with :func:`vacuum`. Of a
-    table whose log cannot be read none are named.
+    They belong to running, killed or failed writers; :func:`vacuum` deletes those of the latter two. Tables with an
+    unreadable log are skipped.
 
     Args:
         storage: the lake's files.
-        workspace_id: whose index is looked through; everybody's if not given.
+        workspace_id: limits the search of the index; all workspaces if not given.
     """
     found = list(storage.partial())
     for folder in ("tables", "marts"):
@@ -116,10 +116,10 @@ def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[Fil
             files = [entry for entry in storage.list(path) if entry.path.endswith(".parquet")]
             try:
                 table = newest(storage, path) if files else None
-            except DamagedError:  # from a log that cannot be read nobody can tell
+            except DamagedError:  # an unreadable log lists nothing
                 continue
             if table is not None:
-                # What the log says was removed is not left behind: the next purge takes it.
+                # Files that the log lists as removed are not orphans: the next purge deletes them.
                 removed = table.vacuum(0, dry_run=True, enforce_retention_duration=False)
                 known = {unquote(name).rpartition(f"{path}/")[2] for name in (*table.file_uris(), *removed)}
                 files = [entry for entry in files if unquote(entry.path.removeprefix(f"{path}/")) not in known]
@@ -136,7 +136,7 @@ def _deleted(storage: Storage, entries: list[FileInfo], *, dry_run: bool) -> Pur
 
 
 def _of_index(storage: Storage, before: datetime, now: datetime, *, dry_run: bool) -> tuple[Purged, Purged]:
-    """Delete old versions of Lance tables, and files that no version names; return how much of either."""
+    """Delete old versions of Lance tables, and files that no version lists. Return the count of each."""
     looked = _noted(storage, "before")
     versions, unnamed = Purged(), Purged()
     for files in lance_tables(storage):
@@ -153,7 +153,7 @@ def _partial(storage: Storage, before: datetime) -> list[FileInfo]:
 
 
 def _claims(storage: Storage, now: datetime, *, dry_run: bool) -> Purged:
-    """Take claims that are stale, and give them back: whoever deletes one of another may delete a new one instead."""
+    """Claim and release stale claims: deleting another's claim directly may delete a new one."""
     found = Purged()
     for folder in _CLAIMS:
         claims = Leases(storage, folder, lambda: now)
@@ -170,7 +170,7 @@ def _claims(storage: Storage, now: datetime, *, dry_run: bool) -> Purged:
 
 
 def _noted(storage: Storage, name: str) -> datetime | None:
-    """Return a time that the last vacuum noted."""
+    """Return a time that the last vacuum stored."""
     try:
         return datetime.fromisoformat(json.loads(storage.read(_LOOKED) or b"")[name])
     except (ValueError, TypeError, KeyError):

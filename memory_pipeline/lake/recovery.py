@@ -1,7 +1,7 @@
-"""Recovers rows of tables whose log was damaged: the files that hold them are still there, and name their partitions.
+"""Recovers rows of tables with a damaged log: their files still exist, and their paths name the partitions.
 
-Of several files that hold a row the newest counts. Rows that were replaced since may come back with the others; so only
-records are recovered, which are added and seldom replaced, and what is derived is made again afterwards.
+If several files hold a row, the newest counts. Rows replaced since may come back, so only records are recovered, which
+are added and seldom replaced. Derived rows are recomputed afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def files_below(storage: Storage, spec: TableSpec) -> pa.Table:
-    """Return all data files below a table's folder, whatever its log says, as a log lists them; the oldest first."""
+    """Return all data files below a table's folder, in the form of its log, oldest first; the log is not read."""
     folder = f"tables/{spec.name}/"
     entries = [entry for entry in storage.list(folder.rstrip("/")) if entry.path.endswith(".parquet")]
     entries = [entry for entry in entries if "/_delta_log/" not in entry.path]
@@ -37,18 +37,18 @@ def files_below(storage: Storage, spec: TableSpec) -> pa.Table:
 
 
 def recover(storage: Storage, tables: Tables, spec: TableSpec, keys: Collection[str] | None = None) -> int:
-    """Put the rows of files that lie below a table into it again; return how many came back.
+    """Add the rows of all files below a table's folder to the table. Return how many rows came back.
 
     Args:
         storage: the lake's files.
-        tables: its tables.
-        spec: the table. Where its log cannot be read, it gets a new one.
+        tables: the lake's tables.
+        spec: the table. If its log cannot be read, it gets a new one.
         keys: the partitions to recover; all if not given.
     """
     try:
         tables.version(spec)
     except DamagedError:
-        # The files are not touched: who is interrupted here finds them again.
+        # The files are not touched: after an interruption they are found again.
         storage.remove(f"tables/{spec.name}/_delta_log")
     files = files_below(storage, spec)
     if keys is not None:
@@ -75,7 +75,7 @@ def recover(storage: Storage, tables: Tables, spec: TableSpec, keys: Collection[
 
 
 def _outer(files: pa.Table, spec: TableSpec) -> list[dict[str, str]]:
-    """Return the values of the partition columns before the last that files have."""
+    """Return the values of the partition columns before the last, of all files."""
     columns = spec.partition_by[:-1]
     values = zip(*(files[f"partition.{column}"].to_pylist() for column in columns), strict=True) if columns else [()]
     return [dict(zip(columns, own, strict=True)) for own in sorted(set(values))]

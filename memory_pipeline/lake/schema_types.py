@@ -17,28 +17,28 @@ TEXTS = pa.list_(pa.string())
 TIME = pa.timestamp("us", tz="UTC")
 SCORE = pa.float64()
 VECTOR = pa.list_(pa.float32())
-#: In a field's metadata until a table is made of it: it is not stored.
+#: Key in a field's metadata. Removed before a table is created, so it is not stored.
 _HOLDS = b"holds"
 
 
 class Holds(StrEnum):
-    """What the texts of a column are. Erasure goes by it, so every column with texts says it."""
+    """What a column's texts contain. Erasure depends on it, so every text column declares it."""
 
-    #: What people say, and how they and their things are called: a person is looked for in it.
+    #: Words of people, and names of people and things: searched for a person.
     WORDS = "words"
-    #: The same words once more: they go with the column that they were taken from.
+    #: A copy of such words: erased together with the column that it was copied from.
     COPY = "copy"
-    #: Who did something, and why: what was done may stay without it.
+    #: Who did something, and why: may be erased without the row.
     NOTE = "note"
-    #: The id of a person: it is one of the person's names, or it is not.
+    #: The id of a person: compared as a whole with a person's names.
     USER = "user"
-    #: Ids, digests, periods, kinds, methods and models: nobody's words.
+    #: Ids, digests, periods, kinds, methods and models: never personal.
     ID = "id"
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The type of a column with texts, and what these are."""
+    """The type of a text column, and what its texts contain."""
 
     kind: pa.DataType
     holds: Holds
@@ -53,19 +53,19 @@ def field(name: str, kind: pa.DataType | Texts, comment: str, *, nullable: bool 
     """Return a column with its comment.
 
     Raises:
-        TypeError: it has texts, and `kind` does not say whose words they are.
+        TypeError: `kind` has texts but does not declare what they contain.
     """
     metadata: dict[str | bytes, str] = {"comment": comment}
     if isinstance(kind, Texts):
         metadata[_HOLDS] = kind.holds.value
         kind = kind.kind
     elif has_texts(kind):
-        raise TypeError(f"column {name} has texts; say what they are: WORDS, COPY, NOTE, USER or ID")
+        raise TypeError(f"column {name} has texts; declare what they are: WORDS, COPY, NOTE, USER or ID")
     return pa.field(name, kind, nullable=nullable, metadata=metadata)
 
 
 def has_texts(kind: pa.DataType) -> bool:
-    """Tell whether values of a type are texts, or have texts in them."""
+    """Return whether a type is text or contains text."""
     if pa.types.is_struct(kind):
         return any(has_texts(part.type) for part in kind)
     return has_texts(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_string(kind))
@@ -73,13 +73,13 @@ def has_texts(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table: its name, its columns, and how it is partitioned.
+    """Name, columns and partitioning of a table.
 
     Attributes:
-        partition_by: the partition columns; all but the last are given one value in every read and write.
+        partition_by: the partition columns. Every read and write fixes all but the last to one value.
         order_by: the columns that sort the rows of a partition.
-        not_compared: columns left out when two partitions are compared, because others decide them.
-        texts: what the columns with texts hold; words, where a column does not say.
+        not_compared: columns ignored when two partitions are compared, because other columns determine them.
+        texts: what the text columns contain; WORDS unless declared.
     """
 
     name: str
@@ -101,7 +101,7 @@ class TableSpec:
         object.__setattr__(self, "schema", pa.schema(stored, metadata=self.schema.metadata))
 
     def holding(self, *holds: Holds) -> tuple[str, ...]:
-        """Return the columns whose texts are such."""
+        """Return the columns with such texts."""
         return tuple(name for name, own in self.texts.items() if own in holds)
 
 
@@ -109,13 +109,13 @@ SCOPE = (
     field("workspace_id", ID, "Workspace that the row belongs to."),
     field("agent_id", ID, "Agent that the row belongs to."),
 )
-#: Rows of one agent lie together, so that some agents of a large partition are read without the others.
+#: Keeps rows of one agent together, so that a few agents of a large partition can be read alone.
 BY_AGENT = ("workspace_id", "agent_id", "id")
 EMBEDDING = (
     field("vector", VECTOR, "Embedding of the content; unit length; none where the embedder failed?", nullable=True),
     field("embed_model", ID, "Embedder that made the vector, none without one?", nullable=True),
 )
-#: How a row was come by, where a model was asked or should have been.
+#: Origin of a row for which a model was asked or should have been.
 PROVENANCE = (
     field("model", ID, "Model that was asked?", nullable=True),
     field("prompt_version", ID, "Prompt that it was asked with?", nullable=True),

@@ -1,8 +1,8 @@
 """The columns of every table, as pyarrow schemas. All times are UTC, in microseconds; `?` in a comment: may be null.
 
-The type of a column with texts says whether these are people's words: erasure searches what it finds here.
+The type of a text column says whether it contains people's words: erasure searches those columns.
 
-A field's comment is its description in the Dagster UI too, so it is written for whoever reads a table.
+A field's comment is also its description in the Dagster UI, so it is written for readers of the table.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ GRAPH_FACTS = TableSpec(
 
 
 def _event(editor: Texts, reason: Texts) -> tuple[pa.Field, ...]:
-    """Return what tells one event of a durable memory, whoever made it, and what erasure makes of who and why."""
+    """Return the columns of an event of a durable memory, with the texts in `editor` and `reason` for erasure."""
     return (
         field("id", ID, "Hash of what it does, to what, and when."),
         *SCOPE,

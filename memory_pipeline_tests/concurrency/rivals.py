@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 AT = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
-#: Rivals wait for each other no longer.
+#: Longest wait of rivals for each other, in seconds.
 _PATIENCE = 300
 _barrier: Any = None
 
@@ -241,7 +241,7 @@ def keep_calls(root: str, number: int, rounds: int) -> Usage:
 
 
 def _ask(calls: Calls, name: str, number: int, use: Use) -> None:
-    """Ask a question unless somebody has the answer, as whoever asks models does."""
+    """Ask a question unless it is answered, like callers of models."""
     key, request = digest(name), digest(number, name)
     while calls.find(key, use.period) is None:
         if not calls.claim(key, timedelta(minutes=5)):
@@ -254,7 +254,7 @@ def _ask(calls: Calls, name: str, number: int, use: Use) -> None:
 
 
 def count_up(root: str, number: int, rounds: int) -> None:
-    """Add one to a number in a file, which only who has claimed it may touch."""
+    """Add one to a number in a file, which only the holder of its claim may touch."""
     storage = Storage(root)
     claims = Leases(storage, "claims", lambda: datetime.now(UTC))
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""The ledger says of a partition what it holds, however two runs of it that bring different things fall together."""
+"""The ledger matches each partition, however two runs with different rows interleave."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_was_entered_meanwhile_is_not_replaced(lake: Lake) -> None:
 def test_a_run_that_enters_last_has_seen_what_the_other_brought(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The other run is done when this one is about to enter what it has made, or has read the ledger for that."""
+    """The other run finishes when this one is about to record its result, or has read the ledger for that."""
     lake = Lake(root)
     write(lake, conversation("I moved to Porto."))
     overtaken: list[bool] = []

@@ -1,4 +1,4 @@
-"""Runs beside runs: what is made, forgotten, expired or kept at once comes out as if one had come after another."""
+"""Concurrent runs, erasures, expirations and consolidations have the same result as consecutive ones."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ LATE = [
 
 
 def make_all(root: str, now: datetime = NOW) -> None:
-    """Make everything that is pending."""
+    """Run everything that is pending."""
     run(Lake(root), default_models(), now)
 
 
 def write_and_make(root: str, number: int, now: datetime = NOW) -> None:
-    """Write a conversation of one's own, and make everything that is pending."""
+    """Write a conversation, and run everything that is pending."""
     lake = Lake(root)
     write(lake, LATE[number], now=SOON)
     lake.journal.append([event_of(number, each) for each in range(3)])
@@ -54,13 +54,13 @@ def write_and_make(root: str, number: int, now: datetime = NOW) -> None:
 
 
 def make_by_command(root: str) -> None:
-    """Make everything that is pending with the command, which materializes the assets in Dagster."""
+    """Run everything that is pending with the command, which materializes the assets in Dagster."""
     result = CliRunner().invoke(cli, ["run", "--root", root, "--now", NOW.isoformat()], catch_exceptions=False)
     assert result.exit_code == 0, result.output
 
 
 def keep_nights(root: str) -> None:
-    """Make the nights that are pending."""
+    """Consolidate the days that are pending."""
     lake = Lake(root)
     consolidate(lake, default_models(), pending_nights(lake, START, NOW), START)
 
@@ -71,12 +71,12 @@ def expire_soon(root: str) -> None:
 
 
 def forget_anna(root: str) -> None:
-    """Forget a person."""
+    """Erase a person."""
     forget(Lake(root), default_models(), ANNA, NOW)
 
 
 def settled(root: str) -> dict[str, str]:
-    """Return what a lake holds once all that is pending has been made."""
+    """Return the content of a lake after everything pending has run."""
     make_all(root)
     keep_nights(root)
     lake = Lake(root)
@@ -86,7 +86,7 @@ def settled(root: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def pending(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of which only the journal is written."""
+    """A lake with a journal only."""
     folder = tmp_path_factory.mktemp("runs") / "pending"
     written(Lake(str(folder)))
     return folder
@@ -94,7 +94,7 @@ def pending(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def once(pending: Path) -> dict[str, str]:
-    """What comes of it if one process makes it, once."""
+    """The result if one process runs it, once."""
     folder = pending.with_name("once")
     shutil.copytree(pending, folder)
     return settled(str(folder))

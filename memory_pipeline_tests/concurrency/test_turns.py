@@ -1,4 +1,4 @@
-"""Turns: whoever keeps losing against quicker writers gets through, and a turn ends with who has it."""
+"""Turns: a writer that keeps losing against faster ones gets through, and a turn ends with its holder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TURN = f"state/turns/tables.{LEDGER.name}.json"
 
 
 class Watched(Storage):
-    """Counts how often it is looked whose turn it is."""
+    """Counts the checks for another's turn."""
 
     looks = 0
 
@@ -52,7 +52,7 @@ def test_who_takes_long_gets_through_beside_those_who_are_quick(rivals: Rivals, 
     append(Tables(Storage(root)), "seed")
     rounds = 3 if IS_THOROUGH else 1
     quick = [partial(append_until, root, number, 0) for number in range(1, rivals.count)]
-    # Quick ones go on until this one is done: without turns it would lose every time, and give up.
+    # Fast writers go on until this one is done: without turns it would lose every time, and give up.
     most, *added = rivals.do([partial(append_slowly, root, 0, rounds, seconds=2.0 if IS_THOROUGH else 0.5), *quick])
     assert most <= 3 + rivals.count, "who is under way when the turn is taken may still come first, each once"
     wanted = [f"{number}-{each}" for number, count in enumerate(added, start=1) for each in range(count)]

@@ -1,1 +1,1 @@
-"""What networks and stores do wrong, done on purpose, and processes that are killed: nothing is lost or doubled."""
+"""Injected faults of networks and stores, and killed processes: nothing is lost or duplicated."""

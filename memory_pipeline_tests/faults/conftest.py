@@ -1,4 +1,4 @@
-"""A lake on S3 behind a proxy that does wrong what it is told to."""
+"""A lake on S3 behind a proxy that injects faults."""
 
 from __future__ import annotations
 

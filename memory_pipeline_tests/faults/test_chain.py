@@ -1,4 +1,4 @@
-"""The whole chain behind a bad network, and killed at its requests: the lake ends as one that nothing happened to."""
+"""The whole chain behind a bad network, and killed at its requests, ends with the same lake as without faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ AGAIN = 6
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The digest of the lake when nothing goes wrong, of a folder."""
+    """The digest of the lake without faults, in a folder."""
     from memory_pipeline.models.factory import default_models
 
     lake = Lake(str(tmp_path_factory.mktemp("chain") / "lake"))
@@ -57,7 +57,7 @@ def test_faults_by_chance_lose_and_double_nothing(
     done = 0
     for _ in range(AGAIN):
         try:
-            # Each time by somebody who knows nothing of the time before.
+            # Each time with a new process's knowledge.
             lake = Lake(far)
             if done == 0:
                 write(lake, *SAID)
@@ -123,7 +123,7 @@ def test_a_run_killed_at_a_request_is_finished_by_the_next(
     far: str, proxy: FaultProxyProcess, models: Models, expected: dict[str, str], kind: str, after: int
 ) -> None:
     write(Lake(far), *SAID)
-    # Before the request was done, or after it was done and before anybody was told.
+    # Before the request was done, or after it was done and before it was answered.
     proxy.faults = [Fault(kind, method="PUT|DELETE|POST", after=after)]
     with Watcher(far) as watcher:
         process = subprocess.Popen([sys.executable, "-c", MAKE, far], stderr=subprocess.PIPE)

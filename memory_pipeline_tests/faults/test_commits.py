@@ -41,7 +41,7 @@ def struck_by(*kinds: str) -> pytest.MarkDecorator:
 
 
 def held(uri: str) -> list[tuple[str, str]]:
-    """Return the ledger's rows, read by one who was not there."""
+    """Return the ledger's rows, read by a new process."""
     rows = Tables(Storage(uri)).read(LEDGER)
     return sorted(zip(rows["bucket"].to_pylist(), rows["period"].to_pylist(), strict=True))
 
@@ -62,7 +62,7 @@ def strike(proxy: FaultProxyProcess, kind: str, match: str = COMMIT) -> None:
 def test_rows_are_added_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     tables = made(far)
     strike(proxy, kind)
-    # What adds to what it finds would add twice, did it begin again on its own commit.
+    # A change that adds to its input would add twice if it started over on its own commit.
     done = tables.transform(LEDGER, ["a"], lambda old: pa.concat_tables([old, ledger("a", f"new {old.num_rows}")]))
 
     assert proxy.counts[kind] == 1

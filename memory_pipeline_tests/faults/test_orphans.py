@@ -1,4 +1,4 @@
-"""What killed processes leave behind is found, shown, and collected once it is an hour old; what lives stays."""
+"""Remains of killed processes are found, shown, and deleted once they are an hour old; live files stay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memory_pipeline_tests.faults.rows import indexed, ledger
 if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
-#: Files as killed writers leave them, and of what kind they are.
+#: Files as killed writers leave them, and their kinds.
 ORPHANS = {
     "tables/ledger/bucket=a/part-00000-dead-c000.zstd.parquet": "tables",
     "vectordb/acme/anna__daily.lance/data/dead.lance": "index",
@@ -47,7 +47,7 @@ ANNA = Scope("acme", "anna")
 
 @pytest.fixture
 def whole(root: str) -> Lake:
-    """A lake with tables and an index that have rows, deleted rows, indices and old versions."""
+    """A lake with rows in tables and index, deleted rows, indices and old versions."""
     lake = Lake(root)
     lake.ensure()
     lake.tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1", "2"), ledger("b", "3")]))
@@ -64,7 +64,7 @@ def files(storage: Storage) -> set[str]:
 
 
 def held(lake: Lake) -> tuple[list[str], list[str], int]:
-    """Return what those who read find, by rows, by words and by deleted rows."""
+    """Return what readers find, by rows, by words and by deleted rows."""
     fresh = Lake(lake.storage.uri)
     return (
         sorted(fresh.tables.read(LEDGER)["period"].to_pylist()),
@@ -177,7 +177,7 @@ def test_on_s3_orphans_and_unfinished_uploads_go(s3_root: str) -> None:
     bucket.store.files.call_s3("create_multipart_upload", Bucket=bucket.store.bucket, Key=key)
     before = files(lake.storage)
 
-    # A server's files cannot be made older; so the clock is put on.
+    # Files of a server cannot be made older, so the clock is moved forward.
     later = datetime.now(UTC) + 2 * AGE
     shown = vacuum(lake.storage, lake.tables, later, dry_run=True)
     assert {kind: shown[kind].files for kind in LEFT_BEHIND} == {

@@ -1,4 +1,4 @@
-"""Where the lakes of these tests lie: all in folders, and of the tests that are marked so (``on_s3``) on S3 as well."""
+"""Locations of the lakes of these tests: folders, and also S3 for tests marked ``on_s3``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retry policy: lost races are run again, failed requests a few times, all else never; and pauses grow."""
+"""The retry policy: lost commits are retried, failed requests a few times, other errors never; and pauses grow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_turn(attempt: Callable[[], int], policy: RetryPolicy) -> int:
 
 @pytest.fixture(params=[retry, in_turn], ids=["sync", "async"])
 def tried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Return what says how many attempts there were, of which the first ones fail."""
+    """Return a function that counts its attempts and fails the first ones."""
     monkeypatch.setattr(commit_retry, "_LONGEST_PAUSE", 0.0)
 
     def after(*errors: Exception) -> int:
@@ -66,7 +66,7 @@ def test_what_was_lost_or_failed_is_tried_again(tried: Callable[..., int]) -> No
     assert tried(BUSY, LOST, BUSY, LOST, BUSY) == 6
 
 
-def test_of_a_lost_commit_the_cause_is_judged(tried: Callable[..., int]) -> None:
+def test_the_cause_of_a_lost_commit_is_judged(tried: Callable[..., int]) -> None:
     lost = CommitLostError()
     lost.__cause__ = WRONG
     with pytest.raises(ValueError, match=r"^wrong$"):
@@ -76,7 +76,7 @@ def test_of_a_lost_commit_the_cause_is_judged(tried: Callable[..., int]) -> None
 
 
 @pytest.mark.parametrize(("errors", "last"), [([LOST] * 6, LOST), ([BUSY] * 4, BUSY), ([BUSY, LOST] * 3, LOST)])
-def test_who_gives_up_says_why(tried: Callable[..., int], errors: list[Exception], last: Exception) -> None:
+def test_the_last_error_says_why(tried: Callable[..., int], errors: list[Exception], last: Exception) -> None:
     with pytest.raises(OSError, match="given up") as caught:
         tried(*errors)
     assert caught.value.__cause__ is last

@@ -1,4 +1,4 @@
-"""Facts and their rows: nothing is lost on the way, and rows of older lakes are read."""
+"""Facts survive the conversion to rows and back, and rows of older lakes are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import said
 
 TEXT = "Hello! I live in Porto. Always quote prices with tax. We have 40 sacks of flour in stock."
-#: What lakes had no column for before there were durable memories.
+#: Columns that lakes did not have before durable memories.
 NEWER = {"durable", "is_point_in_time", "subject", "predicate", "object"}
 
 
@@ -39,7 +39,7 @@ def test_facts_come_back_as_they_were() -> None:
     assert events_of(back) == events_of(facts)
 
 
-def test_rows_of_an_older_lake_have_nothing_durable_and_get_the_columns_when_they_are_made_again(root: str) -> None:
+def test_older_rows_have_no_durable_columns_until_they_are_rebuilt(root: str) -> None:
     tables = Tables(Storage(root))
     facts = DeterministicExtractor().facts_of([said(TEXT)])
     rows = facts_to_rows(facts)

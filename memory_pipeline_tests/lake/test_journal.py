@@ -260,7 +260,7 @@ def test_an_event_that_cannot_be_read_costs_only_itself(
     assert rejection.where == f"{path}, line 3"
 
 
-def test_what_is_no_agents_is_not_taken(journal: Journal) -> None:
+def test_events_not_made_by_an_agent_are_refused(journal: Journal) -> None:
     tea = remember("Anna likes tea.")
     with pytest.raises(InputError, match=r"received_at of event:2024-01-15T12:\w+ is missing"):
         journal.append([do("COOL", tea, 0)])
@@ -271,8 +271,8 @@ def test_what_is_no_agents_is_not_taken(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("wrapped", ["{0}", "\n\n{0}\n", "> {0}", "{0}\n{0}"])
-def test_a_line_that_is_nothing_but_recalled_is_nothing(journal: Journal, tmp_path: Path, wrapped: str) -> None:
-    """Neither a message nor a fault: nobody has said it."""
+def test_a_line_of_only_recalled_memory_is_skipped(journal: Journal, tmp_path: Path, wrapped: str) -> None:
+    """Such a line is neither a message nor an error."""
     [path] = journal.append([message(id="m1")])
     record = message(id="m2").to_record() | {"content": wrapped.format(mark("Anna lives in Porto."))}
     with (tmp_path / "lake" / path).open("a", encoding="utf-8") as file:
@@ -283,7 +283,7 @@ def test_a_line_that_is_nothing_but_recalled_is_nothing(journal: Journal, tmp_pa
     assert journal.read(own) == Contents([], [], [], [])
 
 
-def test_what_stands_beside_recalled_memory_is_said(journal: Journal, tmp_path: Path) -> None:
+def test_text_beside_recalled_memory_is_kept(journal: Journal, tmp_path: Path) -> None:
     [path] = journal.append([message(id="m1")])
     record = message(id="m2").to_record() | {"content": f"{mark('Anna lives in Porto.')}\nI live in Rome."}
     (tmp_path / "lake" / path).write_text(json.dumps(record) + "\n")
@@ -311,13 +311,13 @@ def test_an_agent_sees_its_own_files(journal: Journal) -> None:
 def test_a_line_that_belongs_elsewhere_is_rejected(
     journal: Journal, tmp_path: Path, foreign: dict[str, object]
 ) -> None:
-    """Whoever can write into one agent's folder cannot speak in another's name."""
+    """Write access to one agent's folder does not allow writing in another agent's name."""
     [path] = journal.append([message(id="m1")])
     with (tmp_path / "lake" / path).open("a", encoding="utf-8") as file:
         file.write(json.dumps(message(id="m2").to_record() | foreign) + "\n")
     assert [each.source_id for each in all_messages(journal)] == ["m1"]
     [rejection] = all_rejections(journal)
-    assert "stands in a file of another" in rejection.reason
+    assert "is in a file of another" in rejection.reason
     assert rejection.where == f"{path}, line 2"
 
 
@@ -418,7 +418,7 @@ def test_lines_of_another_system_may_end_as_they_like(journal: Journal, tmp_path
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the lake, with files that are named as the journal's."""
+    """A folder beside the lake, with files named like the journal's."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "2024-01-15T08__01HK.jsonl").write_text("root:x:0:0\n" + json.dumps(message("theirs").to_record()))
@@ -464,7 +464,7 @@ def test_nothing_is_written_through_a_symbolic_link(journal: Journal, tmp_path: 
     work: Callable[[], object] = partial(journal.append, [message()])
     if link == "quarantine":
         work = partial(journal.set_aside, [Rejection("why", "here", {})])
-    with pytest.raises(LakeError, match=r"/lake/journal/.* is, or lies in, a symbolic link"):
+    with pytest.raises(LakeError, match=r"/lake/journal/.* is, or is in, a symbolic link"):
         work()
     assert len(list(outside.iterdir())) == 2
 
@@ -490,7 +490,7 @@ def test_what_is_acknowledged_is_gone(journal: Journal, tmp_path: Path) -> None:
 
 
 def spanning(journal: Journal, count: int = 4, first: int = 8) -> list[Message]:
-    """Write a message an hour, all at once; return them."""
+    """Write one message per hour, all at once; return them."""
     said = [message(f"{number}", at=f"2024-01-15T{first + number:02}:00:00+00:00") for number in range(count)]
     journal.append(said)
     return said
@@ -572,7 +572,7 @@ def test_acknowledging_twice_does_no_harm(journal: Journal) -> None:
 
 @pytest.mark.on_s3
 def test_a_file_that_vanished_since_it_was_listed_is_empty(journal: Journal) -> None:
-    """The pipeline acknowledges while a reader reads; what is gone is in the index."""
+    """The pipeline acknowledges while a reader reads; missing records are in the index."""
     journal.append([message()])
     [file] = journal.pending()
     journal.acknowledge([file])
@@ -601,7 +601,7 @@ def test_the_same_record_is_kept_once(journal: Journal) -> None:
 
 
 @pytest.mark.on_s3
-def test_what_was_accepted_after_all_is_released(journal: Journal) -> None:
+def test_accepted_records_leave_the_quarantine(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1}), Rejection("why", "here", {"a": 2})])
     journal.release(iter([digest({"a": 1}), digest({"never": "set aside"})]))
     assert [each.record for each in journal.quarantined()] == [{"a": 2}]

@@ -1,4 +1,4 @@
-"""What the lake knows of its libraries beyond their interfaces was looked up in the versions that are installed."""
+"""Knowledge of libraries beyond their APIs was verified for the installed versions."""
 
 from __future__ import annotations
 

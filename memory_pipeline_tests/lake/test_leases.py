@@ -1,4 +1,4 @@
-"""Claims: of all that would ask one question, one does, and a claim does not outlive its process or its time."""
+"""Leases: one of many threads and processes gets a claim, which ends with its process or its time."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def files(root: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def dead_pid() -> int:
-    """The number of a process that has ended."""
+    """The id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
 
 
 def left_behind(root: str, key: str = KEY, **fields: object) -> None:
-    """Write the claim of a process that runs on this host, and is not this one; or of `fields`."""
+    """Write the claim of another running process on this host, or of `fields`."""
     record: dict[str, object] = {
         "host": socket.gethostname(),
         "pid": 1,
@@ -99,7 +99,7 @@ def test_a_claim_does_not_wait_for_the_disk(root: str, clock: Clock, monkeypatch
 
 
 @pytest.mark.on_s3
-def test_what_is_not_ours_is_not_released(root: str, clock: Clock) -> None:
+def test_claims_of_others_are_not_released(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     mine.claim(KEY, LEASE)
     theirs.release(KEY)
@@ -117,7 +117,7 @@ def test_a_claim_ends_with_its_lease(root: str, clock: Clock) -> None:
 
 
 @pytest.mark.on_s3
-def test_whoever_was_overtaken_releases_nothing(root: str, clock: Clock) -> None:
+def test_a_replaced_claim_is_not_released(root: str, clock: Clock) -> None:
     mine, theirs, third = (claims(root, clock) for _ in range(3))
     mine.claim(KEY, LEASE)
     clock.now += LEASE
@@ -159,13 +159,13 @@ def test_a_claim_of_a_live_process_does_not_end_before_its_time(root: str, clock
     assert not claims(root, clock).claim(KEY, LEASE)
 
 
-def test_a_process_that_had_this_ones_number_is_gone(root: str, clock: Clock) -> None:
-    """In a container that is started again, every process has the number of the one before."""
+def test_a_claim_of_an_earlier_process_with_this_id_is_stale(root: str, clock: Clock) -> None:
+    """In a restarted container, every process has the id of the one before."""
     left_behind(root, pid=os.getpid(), process="another")
     assert claims(root, clock).claim(KEY, LEASE)
 
 
-def test_of_another_host_only_the_time_tells(root: str, clock: Clock, dead_pid: int) -> None:
+def test_claims_of_other_hosts_end_only_by_time(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, host="elsewhere", pid=dead_pid)
     assert not claims(root, clock).claim(KEY, LEASE)
     clock.now += LEASE
@@ -176,14 +176,14 @@ def test_of_another_host_only_the_time_tells(root: str, clock: Clock, dead_pid: 
     "content",
     [b"", b"\xff", b"[]", b"{}", b'{"until": "tomorrow"}', b'{"until": "2099-01-01T00:00:00", "host": "x", "pid": 1}'],
 )
-def test_a_claim_that_cannot_be_read_is_nobodys(root: str, clock: Clock, content: bytes) -> None:
+def test_an_unreadable_claim_is_stale(root: str, clock: Clock, content: bytes) -> None:
     """Claims are not flushed, so that a power cut may leave one empty."""
     Storage(root).write(f"calls/claims/{KEY}.json", content)
     assert claims(root, clock).claim(KEY, LEASE)
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**80, "x"])
-def test_a_number_that_no_process_has_is_nobodys(root: str, clock: Clock, pid: object) -> None:
+def test_a_claim_of_a_missing_process_is_stale(root: str, clock: Clock, pid: object) -> None:
     left_behind(root, pid=pid)
     assert claims(root, clock).claim(KEY, LEASE)
 
@@ -207,7 +207,7 @@ def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, cloc
     keys = [digest(number) for number in range(40)]
     for key in keys:
         left_behind(root, key, pid=dead_pid)
-    # Objects of their own: nothing in memory keeps them apart.
+    # Separate objects, so that they share no memory.
     each = [claims(root, clock) for _ in range(16)]
     gate = threading.Barrier(16)
 
@@ -221,7 +221,7 @@ def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, cloc
 
 
 @pytest.mark.on_s3
-def test_one_who_died_while_taking_over_is_overtaken(root: str, clock: Clock, dead_pid: int) -> None:
+def test_a_takeover_by_a_killed_process_is_taken_over(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
     stopped = Leases(_Dying(root), "calls/claims", clock)
     with pytest.raises(OSError, match="killed"):

@@ -1,4 +1,4 @@
-"""Folders of agents that are silent are left: what has been acknowledged costs no look any more."""
+"""Folders of inactive agents are removed, so that listings skip them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_writer_makes_the_folder_again_that_is_removed_under_it(
     assert storage.read("journal/agent/file") == b"said"
 
 
-def test_nothing_is_lost_between_those_who_write_and_those_who_leave(tmp_path: Path) -> None:
+def test_concurrent_writes_and_folder_removals_lose_nothing(tmp_path: Path) -> None:
     storage, done = Storage(str(tmp_path)), threading.Event()
 
     def leave() -> None:

@@ -1,4 +1,4 @@
-"""Vacuum: files that nothing needs go once they are old enough, whoever reads, writes, dies or vacuums meanwhile."""
+"""Vacuum deletes old unneeded files while others read, write, die or vacuum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CHANGES = 17
 
 
 def later(hours: float = 2) -> datetime:
-    """Return a time when what is written now is old enough."""
+    """Return a time at which files written now are old enough."""
     return datetime.now(UTC) + timedelta(hours=hours)
 
 
@@ -57,7 +57,7 @@ def made(root: str, changes: int = CHANGES) -> Lake:
 
 
 def held(root: str) -> tuple[list[str], list[str]]:
-    """Return what a process finds that has just begun."""
+    """Return what a new process reads."""
     lake = Lake(root)
     rows = lake.tables.read(LEDGER)["period"].to_pylist()
     return sorted(rows), lake.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist()
@@ -72,7 +72,7 @@ def gone(found: Mapping[str, Purged], kinds: Collection[str] = ("replaced", "log
 
 
 @pytest.mark.on_s3
-def test_what_is_old_goes_as_a_dry_run_says_and_nothing_else(root: str) -> None:
+def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     lake = made(root)
     before, rows = files(lake.storage), held(root)
     assert gone(vacuum(lake.storage, lake.tables, datetime.now(UTC))) == Purged()
@@ -144,7 +144,7 @@ def _change_for_ever(root: str) -> None:
         change(lake, f"text {number}")
 
 
-def test_what_a_killed_writer_left_goes_when_it_is_old_and_all_else_stays(root: str) -> None:
+def test_old_remains_of_killed_writers_are_deleted_and_nothing_else(root: str) -> None:
     lake = made(root, 2)
     writer = PROCESSES.Process(target=_change_for_ever, args=(root,))
     writer.start()
@@ -226,7 +226,7 @@ def test_a_table_whose_manifest_is_damaged_is_left_as_it_is_and_others_are_not(r
     assert {path for path in files(lake.storage) if path.startswith(TABLE)} == before
 
 
-def test_small_files_are_put_together_where_they_pile_up(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_merged_where_they_pile_up(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root, 1)
     monkeypatch.setattr(
         "memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000
@@ -263,5 +263,5 @@ def test_it_is_due_once_a_day(root: str) -> None:
 
 def test_a_negative_age_is_refused(root: str) -> None:
     lake = made(root, 1)
-    with pytest.raises(InputError, match=r"age '-1 day, 23:00:00' is not accepted; expected 0 or more"):
+    with pytest.raises(InputError, match=r"age '-1 day, 23:00:00' is negative; expected 0 or more"):
         vacuum(lake.storage, lake.tables, datetime.now(UTC), age=-AGE)

@@ -1,4 +1,4 @@
-"""Credentials, endpoints and regions of the AWS chain mean the same to all libraries, and are renewed for all."""
+"""Credentials, endpoints and regions of the AWS chain apply to all libraries, and are renewed for all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ invents_keys = pytest.mark.skipif(
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home in which nothing of AWS is set."""
+    """A home directory without AWS settings."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keys_program(home: Path, lasting: timedelta) -> str:
-    """Return a command that hands out keys, others at each call, and counts its calls."""
+    """Return a command that prints other keys at each call, and counts its calls."""
     program = home / "keys.py"
     until = (datetime.now(UTC) + lasting).strftime("%Y-%m-%dT%H:%M:%SZ")
     program.write_text(
@@ -60,7 +60,7 @@ def keys_program(home: Path, lasting: timedelta) -> str:
 def test_a_profile_with_an_endpoint_and_a_program_for_keys_is_enough(
     home: Path, s3_server: S3Server, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of the lake is written and read, by every library, with nothing but a profile."""
+    """Every library writes and reads the lake, with nothing but a profile."""
     (home / "config").write_text(
         f"[profile lakes]\nregion = eu-north-1\nendpoint_url = {s3_server.url}\n"
         f"credential_process = {keys_program(home, timedelta(hours=2))}\n"
@@ -107,7 +107,7 @@ def test_keys_that_end_soon_are_renewed_for_open_tables_too(
     assert len((home / "calls").read_text()) > number
 
 
-def test_a_program_for_keys_that_fails_is_told(home: Path, s3_server: S3Server) -> None:
+def test_a_failing_credential_process_is_reported(home: Path, s3_server: S3Server) -> None:
     (home / "config").write_text(f"[default]\nendpoint_url = {s3_server.url}\ncredential_process = /bin/false\n")
     with pytest.raises(ConfigurationError, match="custom-process"):
         Lake("s3://lakes/x").storage.read("y")

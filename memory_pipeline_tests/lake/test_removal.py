@@ -1,4 +1,4 @@
-"""Removing partitions and rows: what goes is what was named, in one commit, and nothing else is written."""
+"""Removals of partitions and rows affect only the given ones, in one commit."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_partitions_of_several_grains_with_one_name_are_told_apart(tables: Table
     assert (ids(tables)["a"], ids(tables, "weekly")["a"]) == ([2, 3], [2])
 
 
-def test_who_is_overtaken_looks_only_at_what_is_new_and_leaves_no_files_behind(root: str, tables: Tables) -> None:
+def test_a_retry_reads_only_new_files_and_leaves_none_behind(root: str, tables: Tables) -> None:
     other = Tables(Storage(root))
     seen: list[list[int]] = []
 
@@ -134,7 +134,7 @@ def test_who_is_overtaken_looks_only_at_what_is_new_and_leaves_no_files_behind(r
     assert len(parquet_files(root)) == 4, "one for each partition"
 
 
-def test_one_who_always_loses_says_so_and_removes_nothing(
+def test_a_removal_that_always_loses_raises_and_removes_nothing(
     root: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memory_pipeline.lake.tables.handles._ATTEMPTS", 2)
@@ -152,7 +152,7 @@ def test_one_who_always_loses_says_so_and_removes_nothing(
     assert len(parquet_files(root)) == 4
 
 
-def test_an_error_in_telling_what_goes_is_passed_on(tables: Tables) -> None:
+def test_an_error_while_selecting_rows_propagates(tables: Tables) -> None:
     def gone(rows: pa.Table) -> np.ndarray:
         raise ValueError("no idea")
 

@@ -1,4 +1,4 @@
-"""Columns say whether they hold people's words, and nothing that looks for a person passes over them."""
+"""Columns declare whether they hold people's words, and erasure skips none that do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STRUCT = pa.struct([pa.field("at", TIME), pa.field("names", TEXTS)])
 
 @pytest.mark.parametrize("kind", [TEXT, TEXTS, STRUCT, pa.list_(STRUCT)])
 def test_a_column_with_texts_that_does_not_say_what_they_are_is_refused(kind: pa.DataType) -> None:
-    with pytest.raises(TypeError, match="column mood has texts; say what they are"):
+    with pytest.raises(TypeError, match="column mood has texts; declare what they are"):
         field("mood", kind, "How it was said.")
     spec = TableSpec("things", pa.schema([pa.field("mood", kind)]), ())
     assert spec.holding(Holds.WORDS) == ("mood",)  # a schema from elsewhere is searched as a whole

@@ -230,7 +230,7 @@ def test_an_unknown_agent_remembers_nothing(root: str) -> None:
 
 def test_another_embedder_than_the_pipelines_is_refused(porto: Path) -> None:
     other = MemoryReader(Lake(str(porto)), ACME, HashingEmbedder(128))
-    with pytest.raises(ConfigurationError, match="with which they cannot be compared"):
+    with pytest.raises(ConfigurationError, match="cannot be compared with those of"):
         other.search_memory(query_text="Porto", now=datetime(2024, 3, 13, tzinfo=UTC))
 
 

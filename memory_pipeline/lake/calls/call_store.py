@@ -1,7 +1,7 @@
-"""Answers of models and what was spent on them: durable at once in small files, and for good in two tables.
+"""Model answers and their costs: first durable in small files, then in two tables.
 
-``answers`` is partitioned by the period that a question was asked for, so that making a partition opens its own answers
-alone; ``model_calls`` by the hour in which a request was sent. Why: docs/decisions/0006-answers-and-calls.md.
+``answers`` is partitioned by the period that a question was asked for, so that building a partition reads only its own
+answers; ``model_calls`` by the hour in which a request was sent. Reasons: docs/decisions/0006-answers-and-calls.md.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.tables import Tables
 
 
-# What was spent on models, by workspace and by kind of question.
+# Spending per workspace and per kind of question.
 #
-# It is what the ``model_calls`` table holds, and what has not landed there yet.
+# It adds up the ``model_calls`` table and the pending files.
 
 
-#: For what is added up: for each workspace by its id, and for each kind of question.
+#: Usage is added up per workspace (its id) and per kind of question.
 _Key: TypeAlias = str | Kind
 
 _KIND = ("purpose", "model", "prompt_version")
@@ -49,8 +49,8 @@ _SUMS = ("tokens_in", "tokens_out", "cost")
 class Spending:
     """Adds up calls by month, for each workspace and each kind of question. Safe to use from many threads.
 
-    A call of a file that is pending may stand in the table already, if whoever landed it has not deleted the file yet.
-    It is counted as pending, and left out where the table is added up.
+    A call of a pending file may already be in the table if the file has not been deleted yet. It counts as pending,
+    and is skipped when the table is added up.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -58,15 +58,15 @@ class Spending:
         self._files: dict[str, list[str]] = {}
         self._calls: dict[str, Call] = {}
         self._pending: dict[tuple[_Key, str], Usage] = {}
-        #: Of each hour of the table: its size when it was read, and what was spent in it.
+        #: By hour of the table: its size when it was read, and its spending.
         self._hours: dict[str, tuple[int, dict[_Key, Usage]]] = {}
         self._months: dict[str, dict[_Key, Usage]] = {}
-        # `_reading` is held while the table is read, and is taken before `_lock`.
+        # `_reading` is held while the table is read, and is acquired before `_lock`.
         self._reading = threading.Lock()
         self._lock = threading.Lock()
 
     def files(self) -> set[str]:
-        """Return the paths of the pending files that are counted."""
+        """Return the paths of the counted pending files."""
         with self._lock:
             return set(self._files)
 
@@ -76,30 +76,30 @@ class Spending:
             self._count(path, calls)
 
     def refresh(self, gone: Collection[str], found: Mapping[str, Sequence[Call]]) -> None:
-        """Count again: without files that are gone because their calls have landed, with files that were found.
+        """Remove files that are gone because their calls are in the table now, and add files that were found.
 
-        The table is read again when it is needed next, as far as it has grown.
+        The parts of the table that have grown are read again on the next query.
         """
         with self._reading, self._lock:
             for path in gone:
                 for identifier in self._files.pop(path, ()):
                     call = self._calls.pop(identifier, None)
                     if call is not None:
-                        self._hours.pop(_hour(call), None)  # it was left out there
+                        self._hours.pop(_hour(call), None)  # the table's sum left it out
             for path, calls in found.items():
                 for call in calls:
-                    self._hours.pop(_hour(call), None)  # it may stand there already
+                    self._hours.pop(_hour(call), None)  # it may already be in the table
                 self._count(path, calls)
             if gone:
                 self._pending = _by_month(self._calls.values())
             self._months.clear()
 
     def spent(self, key: _Key, month: str) -> Usage:
-        """Return what was spent in a month, named as ``2024-01``.
+        """Return the spending in a month.
 
         Args:
-            key: a workspace; or a kind of question, of which requests without an answer do not count.
-            month: which.
+            key: a workspace, or a kind of question; the latter counts answered requests only.
+            month: such as ``2024-01``.
         """
         while True:
             with self._lock:
@@ -120,7 +120,7 @@ class Spending:
             self._pending[key] = self._pending.get(key, Usage()) + usage
 
     def _read(self, month: str) -> None:
-        # Lines are only ever added, so an hour of the same size is the same.
+        # Rows are only ever added, so an hour of the same size is unchanged.
         sizes = {hour: size for hour, size in self._tables.sizes(MODEL_CALLS).items() if hour.startswith(f"{month}-")}
         grown = [hour for hour, size in sizes.items() if self._hours.get(hour, (0, {}))[0] != size]
         rows = self._tables.read(MODEL_CALLS, grown, columns=_COLUMNS) if grown else MODEL_CALLS.schema.empty_table()
@@ -150,7 +150,7 @@ def _by_month(calls: Iterable[Call]) -> dict[tuple[_Key, str], Usage]:
 
 
 def _by_hour(rows: pa.Table) -> dict[str, dict[_Key, Usage]]:
-    """Add up lines of the table by hour, as :meth:`Usage.of` does; the shares of a request share all that is asked."""
+    """Add up rows of the table by hour, as :meth:`Usage.of` does; the shares of one request count as one request."""
     unpriced = pc.and_(pc.is_null(rows["cost"]), pc.greater(rows["tokens_in"], 0))
     rows = rows.append_column("unpriced", pc.if_else(unpriced, rows["request_id"], pa.scalar(None, pa.string())))
     spent: dict[str, dict[_Key, Usage]] = defaultdict(dict)
@@ -178,13 +178,13 @@ def _usage(row: Mapping[str, Any]) -> Usage:
     )
 
 
-#: Vectors that no run has come back for are dropped after this long.
+#: Vectors are dropped after this time if no run has used them.
 _KEEP_VECTORS = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """A pending file of vectors whose calls have landed."""
+    """A pending file of vectors that has been settled."""
 
     tag: str
     key: str
@@ -193,15 +193,15 @@ class _Vectors:
 
 
 class Calls:
-    """Remembers answers and calls; implements :class:`memory_pipeline.domain.model_calls.CallStore`.
+    """Stores answers and calls; implements :class:`memory_pipeline.domain.model_calls.CallStore`.
 
-    Safe to use from many threads and processes. Answers and calls that :meth:`keep` took survive the process, and stay
-    in files of their own until :meth:`settle` moves them into the tables.
+    Safe to use from many threads and processes. Answers and calls passed to :meth:`keep` are durable, and stay in
+    files of their own until :meth:`settle` moves them into the tables.
 
     Args:
-        storage: where files lie.
+        storage: the lake's files.
         tables: the lake's tables.
-        clock: tells the time, UTC.
+        clock: returns the time, UTC.
     """
 
     def __init__(
@@ -214,12 +214,12 @@ class Calls:
         self._spending = Spending(tables)
         self._answers: dict[str, Answer] = {}
         self._lock = threading.Lock()
-        # Of the partitions whose answers are in memory: their sizes, and the table's version at which they were read.
+        # Partitions with answers in memory: their sizes, and the table's version when they were read.
         self._sizes: dict[Period, int] = {}
         self._read_at = -1
         self._reading = threading.Lock()
         self._landed = _Latest(lambda: self._tables.version(ANSWERS))
-        # Keys of vectors that this process has made rows from, and files of vectors that settle() need not read again.
+        # Keys of vectors that this process has used in rows, and files of vectors that settle() need not read again.
         self._used: set[str] = set()
         self._vectors: dict[str, _Vectors] = {}
         self._has_looked = False
@@ -227,7 +227,7 @@ class Calls:
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def load(self, periods: Collection[Period]) -> None:
-        """Read the answers of partitions into memory, in place of what was loaded before."""
+        """Read the answers of partitions into memory, replacing those loaded before."""
         wanted = frozenset(periods)
         with self._reading:
             with self._lock:
@@ -238,19 +238,19 @@ class Calls:
         self._look(wanted)
 
     def find(self, key: str, period: Period) -> Answer | None:
-        """Return the answer to a question that was asked for `period`, by whatever process; None if there is none.
+        """Return the answer to a question asked for `period` by any process, or None.
 
-        Of a question whose answer is in memory this is a look into a dictionary; of another, it reads one file and asks
-        for the table's version, and a partition only if it has grown.
+        If the answer is in memory, this is a dictionary look-up. Otherwise it reads one file and the table's version,
+        and a partition only if it has grown.
         """
-        # Files first: what is deleted between the two looks has landed before.
+        # Files first: a file deleted between the two reads was moved into the table before.
         answer = self._answers.get(key) or self._find_pending(key) or self._find_landed(key, period)
         if answer is not None and answer.purpose is Purpose.EMBEDDING:
             self._used.add(key)
         return answer
 
     def keep(self, calls: Sequence[Call], answer: Answer | None = None) -> None:
-        """Remember requests of one question, and its answer if they led to one; durable when it returns.
+        """Store requests of one question, and its answer, if any. Durable when this returns.
 
         Raises:
             InputError: the answer's key is not a digest.
@@ -258,7 +258,7 @@ class Calls:
         if not calls and answer is None:
             return
         if answer is not None:
-            # JSON may hold halves of characters, which neither files nor tables do.
+            # JSON may contain lone surrogates, which neither files nor tables can store.
             answer = replace(answer, text=answer.text.encode("utf-8", "replace").decode())
         path = self._pending.write(PendingCall(tuple(calls), answer, self._clock()))
         self._spending.add(path, calls)
@@ -301,35 +301,35 @@ class Calls:
     # --- claims ------------------------------------------------------------------------------------------------------
 
     def claim(self, key: str, lease: timedelta) -> bool:
-        """Take a question upon oneself; False if another thread or process is at it.
+        """Claim a question; return False if another thread or process has it.
 
-        Whoever has been given a claim looks for the answer once more: the one before may have had it.
+        After claiming, look for the answer again: the previous holder may have stored it.
         """
         return self._claims.claim(key, lease)
 
     def release(self, key: str) -> None:
-        """Give a claim back, with or without an answer."""
+        """Release a claim, with or without an answer."""
         self._claims.release(key)
 
     # --- spending ----------------------------------------------------------------------------------------------------
 
     def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
-        """Return what a workspace has spent in a calendar month (UTC), named as ``2024-01``.
+        """Return a workspace's spending in a calendar month (UTC) such as ``2024-01``.
 
-        What other processes have spent since the last :meth:`load` is counted only with `look`.
+        Spending of other processes since the last :meth:`load` is included only with `look`.
         """
         if look or not self._has_looked:
             self._look(frozenset())
         return self._spending.spent(workspace_id, month)
 
     def answered(self, kind: Kind, month: str) -> Usage:
-        """Return what requests of one kind that were answered took in a month, as far as :meth:`spent` counts."""
+        """Return the usage of answered requests of one kind in a month, as complete as :meth:`spent`."""
         if not self._has_looked:
             self._look(frozenset())
         return self._spending.spent(kind, month)
 
     def _look(self, periods: frozenset[Period]) -> None:
-        """Read the pending files that are not known yet: their calls, and their answers for `periods`."""
+        """Read new pending files: their calls, and their answers for `periods`."""
         known = self._spending.files()
         listed = {entry.path: entry for entry in self._pending.list()}
         found = self._pending.read(entry for path, entry in listed.items() if path not in known)
@@ -340,17 +340,17 @@ class Calls:
     # --- settling ----------------------------------------------------------------------------------------------------
 
     def settle(self, written: Collection[Period] = ()) -> dict[Period, Usage]:
-        """Move what is pending, of all processes, into the tables, and delete its files.
+        """Move the pending files of all processes into the tables and delete them.
 
-        Safe to repeat, to interrupt and to run twice at a time. Vectors do not land, because rows hold them; their
-        files stay, so that a run that is killed need not pay for them again, until those rows are committed.
+        Safe to repeat, to interrupt and to run concurrently. Vectors are not moved, because rows hold them. Their files
+        stay until those rows are committed, so that a killed run need not pay for them again.
 
         Args:
-            written: partitions whose rows have been committed since vectors were asked for them. The vectors that this
-                process has found or kept for them are deleted.
+            written: partitions with rows committed after vectors were requested for them. The vectors that this process
+                has found or stored for them are deleted.
 
         Returns:
-            What was spent on each partition, of the calls that this has landed and no other process.
+            The spending on each partition, of the calls that this process moved.
         """
         entries = self._pending.list()
         if not entries:
@@ -382,7 +382,7 @@ class Calls:
         return self._clock() - vectors.kept_at > _KEEP_VECTORS
 
     def _land(self, kept: Sequence[PendingCall]) -> dict[Period, Usage]:
-        # Answers first: if this is killed in between, the files are still there for both.
+        # Answers first: if the process is killed in between, the files still hold both.
         answers = [each.answer for each in kept if each.answer is not None and each.vectors is None]
         answers.sort(key=lambda answer: answer.use.period.grain)
         for grain, group in groupby(answers, key=lambda answer: answer.use.period.grain.value):
@@ -392,7 +392,7 @@ class Calls:
         by_period: dict[Period, list[Call]] = {}
         for identifier in landed:
             by_period.setdefault(calls[identifier].use.period, []).append(calls[identifier])
-        # A request that served several partitions is counted for the first, so that sums over partitions are right.
+        # A request that served several partitions counts for the first, so that sums over partitions are right.
         counted: set[str] = set()
         usage = {}
         for period, own in by_period.items():
@@ -404,19 +404,19 @@ class Calls:
 
 
 class _Latest:
-    """Asks for a table's version once for all threads that wait for it."""
+    """Asks for a table's version once for all waiting threads."""
 
     def __init__(self, ask: Callable[[], int]) -> None:
         self._ask = ask
         self._version = -1
-        self._asked = 0  # how often asking has begun
+        self._asked = 0  # number of requests begun
         self._lock = threading.Lock()
 
     def version(self) -> int:
         """Return the version that the table had when this was called, or a later one."""
         before = self._asked
         with self._lock:
-            if self._asked == before:  # else another thread has begun to ask since, and is done
+            if self._asked == before:  # otherwise another thread has asked since, and finished
                 self._asked += 1
                 self._version = self._ask()
             return self._version
@@ -427,7 +427,7 @@ def _grain(period: Period) -> str:
 
 
 def _add(tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], **fixed: str) -> list[str]:
-    """Add rows that are not there yet, in one commit; return their ids. A row that is there already stays."""
+    """Add missing rows in one commit and return their ids. Existing rows stay."""
     if not rows:
         return []
     partition, identifier = spec.partition_by[-1], spec.order_by[0]

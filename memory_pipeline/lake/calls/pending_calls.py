@@ -1,11 +1,11 @@
-"""Calls and answers that do not stand in the tables yet: a small file for each question that was asked.
+"""Calls and answers that are not in the tables yet: a small file for each question that was asked.
 
 ::
 
     calls/pending/answers/{key}.json    an answer, and the requests that it took
-    calls/pending/calls/{ulid}.json     requests that led to no answer, or to one that another process had first
+    calls/pending/calls/{ulid}.json     requests without an answer, or after another process had stored one
 
-An answer's file is named by its question, so that looking for it is one read.
+The name of an answer's file is the key of its question, so finding it takes one read.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _ANSWERS = f"{_PENDING}/answers"
 _CALLS = f"{_PENDING}/calls"
 _KEY = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(rf"{_PENDING}/(?:answers/(?P<key>{_KEY.pattern})|calls/[0-9A-HJKMNP-TV-Z]{{26}})\.json")
-#: How many files are read or deleted at a time where each takes a request over the network.
+#: Number of concurrent reads or deletes over the network.
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """What one pending file holds: requests of one question, its answer if they led to one, and when it was kept."""
+    """Content of a pending file: requests of one question, its answer, if any, and when it was stored."""
 
     calls: tuple[Call, ...]
     answer: Answer | None
@@ -54,7 +54,7 @@ class PendingCall:
 
     @property
     def vectors(self) -> Answer | None:
-        """The answer, if it is one of an embedder."""
+        """The answer, if it comes from an embedder."""
         return self.answer if self.answer is not None and self.answer.purpose is Purpose.EMBEDDING else None
 
 
@@ -66,7 +66,7 @@ class PendingCalls:
         self._unreadable: dict[str, str] = {}
 
     def write(self, kept: PendingCall) -> str:
-        """Write a file durably; return its path.
+        """Write a file durably and return its path.
 
         Raises:
             InputError: the answer's key is not a digest.
@@ -78,25 +78,25 @@ class PendingCalls:
             path = f"{_ANSWERS}/{kept.answer.key}.json"
             if self._storage.create(path, data):
                 return path
-            # The answer that is there stays. What was spent on this one must not be lost, nor the other's calls.
+            # The existing answer stays. Neither this one's cost nor the other's calls may be lost.
         path = f"{_CALLS}/{ULID()}.json"
         self._storage.write(path, data)
         return path
 
     def find(self, key: str) -> PendingCall | None:
-        """Return what is kept of the answer to a question, in one read; None if there is none."""
+        """Return the stored answer to a question, or None, in one read."""
         path = f"{_ANSWERS}/{key}.json"
         data = self._storage.read(path)
         return None if data is None else self._parsed(path, data, "")
 
     def list(self) -> list[FileInfo]:
-        """Return the files; those whose place or name this package did not choose are left alone."""
+        """Return the pending files. Files with a foreign place or name are ignored."""
         return [entry for entry in self._storage.list(_PENDING) if _NAME.fullmatch(entry.path)]
 
     def read(self, entries: Iterable[FileInfo]) -> dict[FileInfo, PendingCall]:
-        """Return what files hold. Those that have vanished, and those that cannot be read, are left out.
+        """Return the contents of files. Missing and unreadable ones are omitted.
 
-        What cannot be read is read again only when it has changed.
+        An unreadable file is read again only after it has changed.
         """
         wanted = [entry for entry in entries if self._unreadable.get(entry.path) != entry.tag]
         held = {}
@@ -107,7 +107,7 @@ class PendingCalls:
         return held
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete files; those that are gone already are passed over."""
+        """Delete files. Missing ones are ignored."""
         self._each(lambda path: self._storage.delete([path]), paths)
 
     def _each(self, do: Callable[[_Item], _Result], items: Sequence[_Item]) -> Sequence[_Result]:
@@ -121,7 +121,7 @@ class PendingCalls:
             return _from_bytes(path, data)
         except InputError as error:
             if path not in self._unreadable:
-                _log.warning("%s cannot be read and is left alone: %s", self._storage.locate(path), error)
+                _log.warning("%s cannot be read and is ignored: %s", self._storage.locate(path), error)
             self._unreadable[path] = tag or self._unreadable.get(path, "")
             return None
 
@@ -148,7 +148,7 @@ def _from_bytes(path: str, data: bytes) -> PendingCall:
     name = _NAME.fullmatch(path)
     key = name and name["key"]
     if key and (kept.answer is None or kept.answer.key != key):
-        raise InputError("it does not hold the answer that it is named after")
+        raise InputError("the answer in it belongs to another name")
     return kept
 
 

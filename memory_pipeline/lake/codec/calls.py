@@ -1,6 +1,6 @@
-"""Calls and answers as rows, which stand in tables and, for a while, in files.
+"""Calls and answers as rows, of tables and, temporarily, of files.
 
-Files lie in a bucket that others may write to, so what is read back is checked.
+Others may write to the bucket that holds the files, so values read from them are validated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _use(workspace_id: str, agent_id: str, grain: str, period: str) -> Use:
 
 def _purpose(value: object) -> Purpose:
     try:
-        return Purpose(value)  # type: ignore[arg-type]  # whatever is no member raises ValueError
+        return Purpose(value)  # type: ignore[arg-type]  # raises ValueError unless it is a member
     except ValueError:
         raise _problem("purpose", value, ", ".join(Purpose)) from None
 
@@ -70,10 +70,10 @@ def call_to_row(call: Call) -> dict[str, Any]:
 
 
 def row_to_call(row: Mapping[str, object]) -> Call:
-    """Return a row of the ``model_calls`` table as a call; `called_at` may be a text.
+    """Return a row of the ``model_calls`` table as a call. `called_at` may be a text.
 
     Raises:
-        InputError: a value is missing or not acceptable; the message names it.
+        InputError: a value is missing or invalid; the message names it.
     """
     return _CALLS.to_record(row, _checked)
 
@@ -87,16 +87,16 @@ def row_to_answer(row: Mapping[str, object]) -> Answer:
     """Return a row of the ``answers`` table as an answer.
 
     Raises:
-        InputError: a value is missing or not acceptable; the message names it.
+        InputError: a value is missing or invalid; the message names it.
     """
     return _ANSWERS.to_record(row, _checked)
 
 
 def time_of(row: Mapping[str, object], name: str) -> datetime:
-    """Return a row's time, which may be a text; UTC.
+    """Return a row's time, which may be a text, in UTC.
 
     Raises:
-        InputError: it is missing, has no zone, or lies outside the years that periods are kept for.
+        InputError: the time is missing, has no zone, or is outside the supported years.
     """
     value = row.get(name)
     try:
@@ -105,12 +105,12 @@ def time_of(row: Mapping[str, object], name: str) -> datetime:
         instant = None
     if not isinstance(instant, datetime):
         raise _problem(name, value, "a time with a zone")
-    Calendar().hour(instant)  # has a zone, and lies in a year that has partitions
+    Calendar().hour(instant)  # raises outside the supported years
     return instant.astimezone(UTC)
 
 
 def _checked(column: pa.Field, value: object) -> object:
-    """Return the value of a column, which must be of its type."""
+    """Return a column's value after checking its type."""
     if pa.types.is_timestamp(column.type):
         return time_of({column.name: value}, column.name)
     if value is None and column.nullable:
@@ -122,7 +122,7 @@ def _checked(column: pa.Field, value: object) -> object:
     is_whole = pa.types.is_integer(column.type)
     if value is None and not is_whole:
         return 0.0
-    # A number below zero would let a budget be overspent.
+    # A negative number would let a budget be overspent.
     if not isinstance(value, int if is_whole else int | float) or isinstance(value, bool) or not 0 <= value < _MOST:
         raise _problem(column.name, value, "a count" if is_whole else "a number from 0 on")
     return value if is_whole else float(value)

@@ -1,8 +1,8 @@
-"""Between records and the rows of a table, from one declaration of what differs.
+"""Convert records to table rows and back.
 
-A column is read from the attribute of its name, and put back as it; lists come back as tuples. Only what is otherwise
-is declared: columns that are worked out, columns that the caller gives, and attributes of another name or form. A
-column, or a field of the record, of which nothing is known is refused when the codec is made.
+A column maps to the attribute of the same name; lists come back as tuples. Only exceptions are declared: computed
+columns, columns that the caller supplies, and attributes with another name or form. Creating a codec fails if a column
+or a field of the record is unaccounted for.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 R = TypeVar("R")
-#: Rows of which lists are sooner read one by one.
+#: Below this many rows, lists are faster to convert one by one.
 _FEW = 30
 
 
 def hour_key(moment: datetime) -> str:
-    """Return the key of the hour that a moment lies in."""
+    """Return the key of the hour that contains a moment."""
     return Calendar().hour(moment).key
 
 
@@ -43,37 +43,37 @@ class Attribute:
     """An attribute of a record that is not simply the value of the column of its name.
 
     Attributes:
-        columns: those that it is made of.
-        make: makes it of their values, lists as tuples and what is nested as tuples of its parts; the value itself
-            if not given.
+        columns: the columns that it is built from.
+        make: builds it from their values (lists as tuples, structs as tuples of their fields); by default the value
+            itself.
     """
 
     columns: tuple[str, ...]
     make: Callable[..., Any] | None = None
 
     def of(self, row: Mapping[str, Any]) -> Any:
-        """Return the attribute of one row, a mapping as Arrow gives it."""
+        """Return the attribute of one row, a mapping as Arrow returns it."""
         if self.make is None:
             return _frozen(row[self.columns[0]])
         return self.make(*[_frozen(row[name]) for name in self.columns])
 
 
-#: Of rows of one agent there are many, and a scope is checked whenever it is made.
+#: Cached: many rows share an agent, and creating a scope validates it.
 SCOPE = Attribute(("workspace_id", "agent_id"), lru_cache(maxsize=4_096)(Scope))
 _SCOPE_COLUMNS = {"workspace_id": attrgetter("scope.workspace_id"), "agent_id": attrgetter("scope.agent_id")}
 
 
 class Codec(Generic[R]):
-    """Turns records of one sort into rows of a table, and back.
+    """Converts records of one class to rows of a table, and back.
 
     Args:
         spec: the table.
         record: the dataclass.
-        columns: how columns are worked out that are no attributes of a record.
-        given: columns that the caller of :meth:`to_rows` gives; one that may be null is null if it does not.
-        attributes: of a record, by name, those that are not the value of a column; a function stands for the form of
-            the column of that name.
-        unstored: the last fields of a record, which no column holds; they come back as their defaults.
+        columns: functions that compute the columns that are not attributes of a record.
+        given: columns that the caller of :meth:`to_rows` supplies; a nullable one defaults to null.
+        attributes: attributes that are not the value of a column, by name; a function converts the value of the column
+            of that name.
+        unstored: the last fields of a record, which have no column; they come back as their defaults.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Codec(Generic[R]):
             for form in [forms.get(name)]
         }
         self._check(unstored)
-        # What is taken as it is, and what is not: of one row that is quicker than asking each attribute.
+        # Split once: for a single row, that is faster than asking each attribute.
         listed = list(self._attributes.values())
         self._firsts = [one.columns[0] for one in listed]
         is_plain = [one.make is None and not _is_list(spec.schema.field(one.columns[0]).type) for one in listed]
@@ -142,7 +142,7 @@ class Codec(Generic[R]):
         return pa.table(columns, schema=self.spec.schema)
 
     def to_records(self, rows: pa.Table) -> list[R]:
-        """Return rows as records, in their order. Rows were checked before they were written, and are not again."""
+        """Return rows as records, in their order. Rows were validated when written and are not validated again."""
         own = {name: to_values(rows[name]) for name in {n for one in self._attributes.values() for n in one.columns}}
         columns = []
         for one in self._attributes.values():
@@ -151,16 +151,16 @@ class Codec(Generic[R]):
         return [self._record(*values) for values in zip(*columns, strict=True)]
 
     def to_row(self, record: R) -> dict[str, Any]:
-        """Return a record as one row, without the columns that the caller has to give."""
+        """Return a record as one row, without the columns that the caller supplies."""
         return {name: read(record) for name, read in self._columns.items()}
 
     def to_record(self, row: Mapping[str, Any], check: Callable[[pa.Field, object], object] | None = None) -> R:
         """Return one row, a mapping with at least the columns of the record, as a record.
 
         Args:
-            row: as Arrow gives it.
-            check: checks the values that are taken as they are, each with its column; without it they are believed, and
-                none may be missing.
+            row: as Arrow returns it.
+            check: validates each value that is used unchanged, with its column. Without it, values are trusted and none
+                may be missing.
         """
         if check is None:
             values = [row[name] for name in self._firsts]
@@ -178,7 +178,7 @@ class Codec(Generic[R]):
 
 
 def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as a column; of lists of records, their attributes as columns."""
+    """Return values as a column; lists of records become lists of structs."""
     if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
         return pa.array(values, kind)
     flat = [one for own in values for one in own]
@@ -188,9 +188,9 @@ def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def to_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Return a column's values: lists as tuples, a missing one as an empty one, and what is nested as tuples of parts.
+    """Return a column's values: lists as tuples, a missing list as an empty tuple, structs as tuples of their fields.
 
-    Several times faster than to_pylist(), which makes a list of each list and a mapping of each part.
+    Several times faster than to_pylist(), which builds a list for each list and a mapping for each struct.
     """
     if pa.types.is_struct(column.type):
         return list(zip(*(to_values(pc.struct_field(column, part.name)) for part in column.type), strict=True))
@@ -209,10 +209,9 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def ids_digest(ids: Sequence[str]) -> str:
-    """Return a digest of different ids, whatever their order.
+    """Return a digest of distinct ids that does not depend on their order.
 
-    They end in hashes, so the sums of these will do, as four numbers of 64 bits each; a sort of a million takes a
-    second.
+    Ids end in hashes, so summing these as four 64-bit numbers is enough. Sorting a million ids would take a second.
     """
     width = 32
     whole = np.frombuffer("".join(own[-width:] for own in ids).encode(), np.uint64).reshape(-1, width // 8)

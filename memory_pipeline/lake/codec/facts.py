@@ -1,4 +1,4 @@
-"""Messages, facts and summaries as rows of their tables, and back. Vectors are put beside facts and summaries later."""
+"""Convert messages, facts and summaries to table rows and back. Vectors of facts and summaries are added later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-#: What is put beside rows when their contents have been embedded.
+#: Columns added to rows once their contents are embedded.
 _EMBEDDING = ("vector", "embed_model")
 
 
@@ -39,7 +39,7 @@ def _operations(
     )
 
 
-#: Operations rest on the messages that their fact rests on.
+#: Operations rest on the same messages as their fact.
 _OPERATIONS = Attribute(("operations", "message_ids", "event_at", "conversation_id", "turn"), _operations)
 _MESSAGES = Codec(MESSAGES, Message, columns={"period": attrgetter("hour.key")}, attributes={"role": Role})
 _FACTS = Codec(
@@ -49,9 +49,9 @@ _FACTS = Codec(
     given=_EMBEDDING,
     attributes={
         "kind": FactKind,
-        "role": lambda role: Role(role) if role else Role.USER,  # older rows have none
+        "role": lambda role: Role(role) if role else Role.USER,  # older rows have no role
         "operations": _OPERATIONS,
-        # Of rows that were written before there were durable memories there are none of these.
+        # Null in rows older than durable memories.
         "durable": lambda kind: None if kind is None else MemoryKind(kind),
         "is_point_in_time": bool,
     },
@@ -78,13 +78,13 @@ summaries_to_rows, rows_to_summaries = _SUMMARIES.to_rows, _SUMMARIES.to_records
 
 
 def message_digest(message: Message) -> str:
-    """Return a digest of what was said; the time at which it was received does not count."""
+    """Return a digest of a message, regardless of when it was received."""
     record = message.to_record()
     del record["received_at"]
     return digest(record)
 
 
 def row_operations(row: dict[str, Any]) -> tuple[Operation, ...]:
-    """Return the operations of a row of the ``facts`` table; they rest on the messages that the fact rests on."""
+    """Return the operations of a row of the ``facts`` table; they rest on the messages of the fact."""
     operations: tuple[Operation, ...] = _OPERATIONS.of(row)
     return operations

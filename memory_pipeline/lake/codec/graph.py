@@ -1,4 +1,4 @@
-"""Operations and facts of the graph as rows of their tables, and back."""
+"""Convert operations and facts of the graph to table rows and back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPERATIONS = Codec(
 _TRIPLES = Codec(
     GRAPH_FACTS,
     Triple,
-    columns={"source_hour": lambda triple: triple.id.split(":", 2)[1]},  # an id names its hour
+    columns={"source_hour": lambda triple: triple.id.split(":", 2)[1]},  # an id contains its hour
     given=(*_SCOPE, "source_digest"),
 )
 
@@ -45,8 +45,8 @@ def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_e
     """Return the operations of agents as rows of ``graph_operations``, each once.
 
     Args:
-        operations: of each agent.
-        are_edits: whether agents made them themselves.
+        operations: by agent.
+        are_edits: whether the agents themselves made them.
     """
     found = {}
     for scope, own in operations.items():
@@ -67,12 +67,12 @@ def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_e
 
 
 def operations_digest(rows: pa.Table) -> str:
-    """Return a digest of rows of ``graph_operations``, whatever their order."""
+    """Return a digest of rows of ``graph_operations`` that does not depend on their order."""
     return ids_digest(rows["id"].to_pylist())
 
 
 def triples_to_rows(scope: Scope, triples: Sequence[Triple], source_digest: str) -> pa.Table:
-    """Return an agent's triples as rows of ``graph_facts``; `source_digest` tells what they were made from."""
+    """Return an agent's triples as rows of ``graph_facts``; `source_digest` identifies their source."""
     return _TRIPLES.to_rows(
         triples,
         owner=owner_of(scope),

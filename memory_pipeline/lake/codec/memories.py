@@ -1,4 +1,4 @@
-"""Durable memories, and the events that make them, as rows of their tables, and back."""
+"""Convert durable memories and their events to table rows and back."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ _MEMORIES = Codec(
 )
 
 
-#: Rows of ``memory_events`` or ``upkeep_events`` as events: they were checked before, and are not checked again.
+#: Rows of ``memory_events`` or ``upkeep_events`` as events. They were validated when written.
 rows_to_events = _EVENTS.to_records
-#: A row of ``memories``, as a mapping with all columns of the record, as a version of a memory.
+#: A row of ``memories``, a mapping with all columns of the record, as a version of a memory.
 row_to_memory = _MEMORIES.to_record
-#: A digest of ids of events, whatever their order.
+#: A digest of event ids that does not depend on their order.
 events_digest = ids_digest
 
 
@@ -82,18 +82,18 @@ def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Tabl
     """Return events of any agents as rows of ``memory_events``, each once.
 
     Args:
-        events: of agents, or derived from conversations; none of the upkeep's.
-        are_edits: whether agents made them themselves.
+        events: made by agents or derived from conversations; none from consolidation.
+        are_edits: whether the agents themselves made them.
     """
     return _EVENTS.to_rows(list({event.id: event for event in events}.values()), is_edit=are_edits)
 
 
 def upkeep_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
-    """Return the upkeep's events of any agents as rows of ``upkeep_events``, each once.
+    """Return consolidation events of any agents as rows of ``upkeep_events``, each once.
 
     Args:
-        events: of the upkeep.
-        nights: the day at the end of which events happened, by that instant.
+        events: from consolidation.
+        nights: the day at whose end events happened, by their time.
     """
     own = list({event.id: event for event in events}.values())
     return _UPKEEP_EVENTS.to_rows(own, night=[nights[event.event_at].key for event in own])
@@ -106,15 +106,15 @@ def memories_to_rows(
     vectors: Mapping[str, NDArray[np.float32]],
     embed_model: str | None = None,
 ) -> pa.Table:
-    """Return all that an agent keeps as rows of ``memories``: each version of each memory.
+    """Return all versions of all durable memories of an agent as rows of ``memories``.
 
     Args:
         scope: the agent.
-        memories: what it keeps.
-        source_digest: of the events that it was folded from; see :func:`events_digest`.
-        vectors: of contents, by content. A newest version whose content has none has no embedder either; versions
-            before it are history, which is not searched, and have none.
-        embed_model: what made the vectors.
+        memories: its memories.
+        source_digest: of the events that they were folded from; see :func:`events_digest`.
+        vectors: by content. Older versions are history, which is not searched, and have no vector. A newest version
+            without a vector has no embedder either.
+        embed_model: the embedder that made the vectors.
     """
     versions = [version for own in memories.newest for version in memories.history(own)]
     versions.sort(key=lambda version: (version.id, version.version))
@@ -134,7 +134,7 @@ def memories_to_rows(
 
 
 def vectors_to_lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
-    """Return vectors as a column of lists; one that is None is null."""
+    """Return vectors as a column of lists; None becomes null."""
     missing = np.array([vector is None for vector in vectors], np.bool_)
     lengths = [0 if vector is None else len(vector) for vector in vectors]
     numbers = np.concatenate([np.empty(0, np.float32), *(vector for vector in vectors if vector is not None)])
@@ -143,9 +143,9 @@ def vectors_to_lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListAr
 
 
 def rows_to_memories(rows: pa.Table) -> Memories:
-    """Return all rows of ``memories`` of one agent as what it keeps.
+    """Return all rows of ``memories`` of one agent as memories.
 
-    :attr:`Memories.last` and what events had no effect are not among the rows.
+    The rows do not include :attr:`Memories.last` and the events without effect.
     """
     memories = Memories()
     for version in sorted(_MEMORIES.to_records(rows), key=lambda version: (version.id, version.version)):

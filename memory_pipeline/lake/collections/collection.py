@@ -1,4 +1,4 @@
-"""Collections: vectors that an agent brings itself, of documents, tools or images; no pipeline makes them.
+"""Collections: vectors of documents, tools or images that an agent supplies itself. No pipeline builds them.
 
 ::
 
@@ -7,7 +7,7 @@
     for match in vectors.search(query_vector, top_k=10, threshold=0.3):
         print(match.similarity, match.id, match.content)
 
-A collection is a table of its own in the workspace's database, beside the agents' index tables.
+A collection is a table of its own in the workspace's database, next to the agents' index tables.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-#: How many items are written in one commit, and how many are deleted in one.
+#: Number of items per commit, when writing and when deleting.
 BATCH, _DELETED_AT_ONCE = 100, 1_000
-#: Most numbers in a vector, and most matches of a search.
+#: Limits of a vector's dimension and of a search's matches.
 MAX_DIMENSION, MAX_TOP_K = 65_536, 1_000
 #: The columns that a search returns.
 _FOUND = ("id", "content", "metadata")
-#: Similarities are told apart to so many decimals: float32 knows no more.
+#: Decimals of a similarity; float32 has no more precision.
 _DECIMALS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class VectorMatch:
-    """What a search found: an item, and the cosine between its vector and the query, -1 to 1, to six decimals."""
+    """An item that a search found, and its cosine similarity to the query, -1 to 1, rounded to six decimals."""
 
     id: str
     similarity: float
@@ -59,13 +59,13 @@ class VectorMatch:
 
 @dataclass(frozen=True, slots=True)
 class CollectionStats:
-    """What a collection holds.
+    """Size of a collection.
 
     Attributes:
-        items: how many.
-        dimension: numbers in each vector.
-        bytes: size of the data, without versions that are kept for readers.
-        versions: commits since it was made: its making, writes, deletions, and now and then a compaction.
+        items: the number of items.
+        dimension: of the vectors.
+        bytes: size of the data, without older versions that are kept for readers.
+        versions: commits so far: creation, writes, deletions and occasional compactions.
     """
 
     items: int
@@ -77,22 +77,22 @@ class CollectionStats:
 class VectorCollection:
     """One agent's collection of vectors, compared by cosine. Safe to use from several threads and processes.
 
-    It is made by the first upsert. A search compares all vectors, exactly, and sees every write that was finished
-    before it began.
+    The first upsert creates it. A search compares all vectors exactly, and sees every write that finished before it
+    began.
 
     Args:
-        lake: where.
-        scope: whose; another agent's collections cannot be reached.
-        dimension: numbers in each vector, 1 to 65,536.
-        name: which of the agent's collections; 1 to 100 letters, digits, ``_``, ``-``.
+        lake: where the collection is stored.
+        scope: the owner. Collections of other agents cannot be reached.
+        dimension: of the vectors, 1 to 65,536.
+        name: 1 to 100 letters, digits, ``_``, ``-``.
 
     Raises:
-        InputError: the dimension or the name is not accepted.
-        ConfigurationError: the collection was made with another dimension.
+        InputError: the dimension or the name is invalid.
+        ConfigurationError: the collection has another dimension.
     """
 
     def __init__(self, lake: Lake, scope: Scope, dimension: int, name: str = "default") -> None:
-        # A heavy import, which those who use no collection do without.
+        # A heavy import that most callers do not need.
         from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 
         if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
@@ -101,8 +101,8 @@ class VectorCollection:
                 "with a letter or digit"
             )
         self._dimension = _count("dimension", dimension, MAX_DIMENSION)
-        # No agent's id begins with "_", so this is no index table; no collection's name holds a ".", so it is no other
-        # agent's.
+        # An agent's id cannot begin with "_", so this is not an index table. A collection's name cannot contain ".", so
+        # it is not another agent's.
         self._where = (scope.workspace_id, f"_{scope.agent_id}.{name}")
         self._called = f"{shown(name)} of agent {shown(scope.agent_id)}"
         self._loop = EventLoop()
@@ -114,48 +114,48 @@ class VectorCollection:
     def open(
         cls, uri: str, *, workspace_id: str, agent_id: str, dimension: int, name: str = "default"
     ) -> VectorCollection:
-        """Open a collection in the lake at `uri`, which is made on the first upsert.
+        """Open a collection in the lake at `uri`. The first upsert creates it.
 
         Args:
             uri: a folder or ``s3://bucket/prefix``.
-            workspace_id: whose; 1 to 100 letters, digits, ``.``, ``_``, ``-``.
-            agent_id: likewise.
-            dimension: numbers in each vector, 1 to 65,536.
-            name: which of the agent's collections; 1 to 100 letters, digits, ``_``, ``-``.
+            workspace_id: 1 to 100 letters, digits, ``.``, ``_``, ``-``.
+            agent_id: the owner; same characters.
+            dimension: of the vectors, 1 to 65,536.
+            name: of the collection; 1 to 100 letters, digits, ``_``, ``-``.
 
         Raises:
-            InputError: an id, the dimension or the name is not accepted.
-            ConfigurationError: the address is not accepted, or the collection was made with another dimension.
+            InputError: an id, the dimension or the name is invalid.
+            ConfigurationError: the address is invalid, or the collection has another dimension.
         """
         return cls(Lake(uri), Scope(workspace_id, agent_id), dimension, name)
 
     def upsert(self, items: Iterable[VectorItem]) -> int:
-        """Write items, in the place of those with the same ids; of two with one id the last counts.
+        """Insert items, replacing those with the same ids. If an id is given twice, the last item counts.
 
-        All items are checked before any is written.
+        All items are validated before any is written.
 
         Returns:
             The number of commits, one for each 100 items.
 
         Raises:
-            InputError: an item is not accepted; the message names it and the field, and nothing was written.
-            ConfigurationError: the collection has been made with another dimension in the meantime.
-            CommitConflictError: other writers kept winning; batches before were written. Safe to try again.
+            InputError: an item is invalid; the message names it and the field. Nothing was written.
+            ConfigurationError: the collection was created with another dimension in the meantime.
+            CommitConflictError: other writers kept winning. Earlier batches were written. Safe to retry.
         """
         rows = (row_of(name, item, self._dimension) for name, item in numbered("items", items))
         return self._loop.run(self._upsert(list({row.id: row for row in rows}.values())))
 
     def search(self, vector: Vector, top_k: int = 10, threshold: float | None = None) -> list[VectorMatch]:
-        """Return the items most similar to `vector`, best first; those that are equally similar by id.
+        """Return the items most similar to `vector`, best first; ties are sorted by id.
 
         Args:
-            vector: as many finite numbers as the collection's dimension, not all zero.
-            top_k: how many at most, 1 to 1,000.
-            threshold: the least similarity wanted, -1 to 1; of it six decimals count.
+            vector: finite numbers, as many as the collection's dimension, not all zero.
+            top_k: the maximum number of items, 1 to 1,000.
+            threshold: the minimum similarity, -1 to 1, compared at six decimals.
 
         Raises:
-            InputError: an argument is not accepted; the message names it.
-            ConfigurationError: the collection has been made with another dimension in the meantime.
+            InputError: an argument is invalid; the message names it.
+            ConfigurationError: the collection was created with another dimension in the meantime.
         """
         query = unit_vector("vector", vector, self._dimension)
         _count("top_k", top_k, MAX_TOP_K)
@@ -169,31 +169,31 @@ class VectorCollection:
         return sorted(matches, key=lambda match: (-match.similarity, match.id))[:top_k]
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Delete the items with these ids; return how many there were.
+        """Delete the items with these ids. Return how many existed.
 
         Raises:
-            InputError: an id is not accepted; the message names it, and nothing was deleted.
-            ConfigurationError: the collection has been made with another dimension in the meantime.
-            CommitConflictError: other writers kept winning. Safe to try again.
+            InputError: an id is invalid; the message names it. Nothing was deleted.
+            ConfigurationError: the collection was created with another dimension in the meantime.
+            CommitConflictError: other writers kept winning. Safe to retry.
         """
         unique = dict.fromkeys(id_of(name, value) for name, value in numbered("ids", ids))
         return self._loop.run(self._delete(list(unique)))
 
     def stats(self) -> CollectionStats:
-        """Return how much the collection holds; one that was never written to holds nothing.
+        """Return the size of the collection; a missing one is empty.
 
         Raises:
-            ConfigurationError: the collection has been made with another dimension in the meantime.
+            ConfigurationError: the collection was created with another dimension in the meantime.
         """
         return self._loop.run(self._stats())
 
     async def _table(self) -> Any | None:
-        """Return the collection's table; None where nothing was ever written."""
+        """Return the collection's table, or None if it does not exist."""
         table = await self._databases.table(*self._where)
         return None if table is None else await self._fitting(table)
 
     async def _made_table(self) -> Any:
-        """Return the collection's table, made if there is none."""
+        """Return the collection's table, creating it if necessary."""
         return await self._fitting(await self._databases.create(*self._where, _schema(self._dimension)))
 
     async def _fitting(self, table: Any) -> Any:
@@ -203,14 +203,14 @@ class VectorCollection:
         made_with = (await table.schema()).field("vector").type.list_size
         if made_with != self._dimension:
             raise ConfigurationError(
-                f"dimension {self._dimension:,} does not fit collection {self._called}, which was made with dimension "
-                f"{made_with:,}; open it with that, or give the collection another name"
+                f"dimension {self._dimension:,} does not fit collection {self._called}, which has dimension "
+                f"{made_with:,}; open it with that, or choose another name for the collection"
             )
         self._fits = table
         return table
 
     async def _read(self, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
-        """Return what `read` makes of the collection's table."""
+        """Return the result of `read` on the collection's table."""
 
         async def fitting(table: Any) -> _Result:
             return await read(await self._fitting(table))
@@ -230,7 +230,7 @@ class VectorCollection:
         deleted = 0
         for start in range(0, len(ids), _DELETED_AT_ONCE):
             if await self._read(_is_there, nothing=False):
-                listed = ", ".join(f"'{id_}'" for id_ in ids[start : start + _DELETED_AT_ONCE])  # ids hold no quotes
+                listed = ", ".join(f"'{id_}'" for id_ in ids[start : start + _DELETED_AT_ONCE])  # ids contain no quotes
                 result = await self._databases.commit(
                     *self._where, self._made_table, partial(_delete, f"id IN ({listed})"), SAME_ITEM
                 )
@@ -238,7 +238,7 @@ class VectorCollection:
         return deleted
 
     async def _nearest(self, query: NDArray[np.float32], top_k: int) -> list[dict[str, Any]]:
-        """Return the nearest rows, and all that are as near as the last of them: which of those count, ids decide."""
+        """Return the nearest rows, including all that tie with the last: ties are resolved by id."""
 
         async def nearest(table: Any) -> tuple[pa.Table, NDArray[np.float64]]:
             near = table.query().nearest_to(query).distance_type("cosine").select([*_FOUND, "_distance"])
@@ -246,7 +246,7 @@ class VectorCollection:
             while True:
                 rows = await near.limit(limit).to_arrow()
                 distances = rows["_distance"].to_numpy().astype(np.float64)
-                similarities = np.clip(np.round(1 - distances, _DECIMALS), -1, 1) + 0.0  # which makes 0 of -0
+                similarities = np.clip(np.round(1 - distances, _DECIMALS), -1, 1) + 0.0  # turns -0 into 0
                 if len(similarities) < limit or similarities[-1] < similarities[top_k - 1]:
                     return rows, similarities
                 limit *= 4
@@ -266,7 +266,7 @@ class VectorCollection:
 
 
 async def _is_there(table: Any) -> bool:
-    """Tell of a table that it is there: it has a version."""
+    """Return whether a table exists: it has a version."""
     return bool(await table.version())
 
 
@@ -281,7 +281,7 @@ async def _delete(where: str, table: Any) -> Any:
 def _schema(dimension: int) -> pa.Schema:
     return pa.schema(
         [
-            # As in index_schema: without a declared key, merges that run at the same time double rows.
+            # As in index_schema: without a declared key, concurrent merges duplicate rows.
             pa.field("id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "1"}),
             pa.field("content", pa.string()),
             pa.field("metadata", pa.string()),  # a JSON object

@@ -1,4 +1,4 @@
-"""What a collection takes in: checks of ids, vectors, contents and metadata, before anything is written."""
+"""Validation of a collection's items (ids, vectors, contents, metadata) before anything is written."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    #: A vector as callers have it.
+    #: A vector, as callers pass it.
     Vector = Sequence[float] | NDArray[np.floating | np.integer]
 
-#: What metadata holds of a key.
+#: A value in metadata.
 Value = str | int | float | bool | None
 
-#: Longest metadata of one item, in bytes of JSON.
+#: Maximum size of an item's metadata, in bytes of JSON.
 MAX_METADATA = 65_536
-#: Paths, addresses and hashes pass; what ends a text in SQL, or a line, does not.
+#: Accepts paths, addresses and hashes; refuses quotes and line ends, which would end a text in SQL.
 _ID = re.compile(rf"(?!.*\.\.)[\w.:/#@+=~&?,%-]{{1,{MAX_ID}}}")
 _ID_FORMAT = f"1 to {MAX_ID} letters, digits and . _ - : / # @ + = ~ & ? , % without '..'"
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # two arrays are not equal or unequal, but each of their numbers is
+@dataclass(frozen=True, slots=True, eq=False)  # comparing arrays yields an array
 class VectorItem:
-    """What is put into a collection; checked when it is.
+    """An item of a collection, validated when it is written.
 
     Attributes:
         id: 1 to 256 letters, digits and ``. _ - : / # @ + = ~ & ? , %`` without ``..``, such as a path or an address.
-        vector: as many finite numbers as the collection's dimension, not all zero; its length does not matter.
+        vector: finite numbers, as many as the collection's dimension, not all zero; its length does not matter.
         content: any text, up to 1,000,000 characters.
-        metadata: names of 1 to 256 characters, and for each a text, a number, a truth value or None; up to 64 KiB as
-            JSON.
+        metadata: names of 1 to 256 characters, each with a text, a number, a boolean or None; up to 64 KiB as JSON.
     """
 
     id: str
@@ -51,7 +50,7 @@ class VectorItem:
 
 
 class Row(NamedTuple):
-    """An item as it is kept: its metadata are a JSON object, its vector has unit length."""
+    """An item as it is stored: metadata as a JSON object, the vector with unit length."""
 
     id: str
     content: str
@@ -60,15 +59,15 @@ class Row(NamedTuple):
 
 
 def row_of(name: str, item: object, dimension: int) -> Row:
-    """Return an item as it is kept.
+    """Return an item as it is stored.
 
     Args:
-        name: what to call it in messages.
-        item: whatever was given for one.
+        name: of the item, for error messages.
+        item: the unvalidated item.
         dimension: the collection's.
 
     Raises:
-        InputError: it is no item, or one of its fields is not accepted; the message names it.
+        InputError: it is not an item, or a field is invalid; the message names it.
     """
     if not isinstance(item, VectorItem):
         raise InputError(f"{name} {shown(item)} is not accepted; expected a VectorItem")
@@ -81,10 +80,10 @@ def row_of(name: str, item: object, dimension: int) -> Row:
 
 
 def id_of(name: str, value: object) -> str:
-    """Return an id. It can stand between quotes in SQL.
+    """Return a valid id, which is safe between quotes in SQL.
 
     Raises:
-        InputError: it is none; the message calls it `name`.
+        InputError: the id is invalid; the message names it `name`.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise InputError(f"{name} {shown(value)} is not accepted; expected {_ID_FORMAT}")
@@ -92,10 +91,10 @@ def id_of(name: str, value: object) -> str:
 
 
 def unit_vector(name: str, value: object, dimension: int) -> NDArray[np.float32]:
-    """Return a vector with unit length.
+    """Return a vector scaled to unit length.
 
     Raises:
-        InputError: it is not of `dimension` finite numbers, or all zero; the message calls it `name`.
+        InputError: it does not have `dimension` finite numbers, or all are zero; the message names it `name`.
     """
     numbers = _numbers(value)
     if numbers is None:
@@ -107,17 +106,17 @@ def unit_vector(name: str, value: object, dimension: int) -> NDArray[np.float32]
     elif not numbers.any():
         fault = " is all zero"
     else:
-        scaled = numbers / np.abs(numbers).max()  # else squares of large numbers are infinite, and of small ones zero
+        scaled = numbers / np.abs(numbers).max()  # avoids overflow and underflow of squares
         unit: NDArray[np.float32] = (scaled / np.linalg.norm(scaled)).astype(np.float32)
         return unit
     raise InputError(f"{name}{fault}; expected a list or an array of {dimension:,} finite numbers, not all zero")
 
 
 def numbered(name: str, values: object) -> Iterable[tuple[str, Any]]:
-    """Return each of a list's members with what to call it in messages.
+    """Return each member of a list with its name for error messages.
 
     Raises:
-        InputError: it is no list; the message calls it `name`.
+        InputError: it is not a list; the message names it `name`.
     """
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InputError(f"{name} {shown(values)} is not accepted; expected a list")
@@ -125,7 +124,7 @@ def numbered(name: str, values: object) -> Iterable[tuple[str, Any]]:
 
 
 def _numbers(value: object) -> NDArray[np.float64] | None:
-    """Return what a list or an array holds; None if it is neither, or holds anything but numbers."""
+    """Return the numbers of a list or an array, or None if it is neither or holds anything else."""
     if isinstance(value, np.ndarray):
         held: Any = value if value.ndim == 1 and value.dtype.kind in "iuf" else None
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview):
@@ -133,10 +132,10 @@ def _numbers(value: object) -> NDArray[np.float64] | None:
     else:
         held = None
     try:
-        with np.errstate(over="ignore"):  # what no float64 holds is infinite
+        with np.errstate(over="ignore"):  # numbers too large for float64 become infinite
             return None if held is None else np.asarray(held, np.float64)
     except OverflowError:
-        return None  # a whole number of hundreds of digits
+        return None  # an integer with hundreds of digits
 
 
 def _is_number(kind: type) -> bool:

@@ -1,4 +1,4 @@
-"""What a disk refuses, in words: the path, the reason, and what to do about it."""
+"""Errors of a disk, as messages: the path, the reason, and what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from memory_pipeline.errors import LakeError, shown
 
 _ELSEWHERE = "or use another lake (--root, MEMORY_PIPELINE_ROOT)"
-_FULL = "free some space and do the same again; what was acknowledged is safe"
+_FULL = "free some space and try again; acknowledged data is safe"
 _REMEDIES = {
     errno.EACCES: f"let this user read and write it, {_ELSEWHERE}",
     errno.EPERM: f"let this user read and write it, {_ELSEWHERE}",
@@ -17,21 +17,21 @@ _REMEDIES = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: f"raise the limit of the size of files (ulimit -f), {_ELSEWHERE}",
-    errno.EIO: f"see that the disk works, {_ELSEWHERE}",
+    errno.EIO: f"check that the disk works, {_ELSEWHERE}",
 }
-_OTHER = f"see that a folder can be made there, {_ELSEWHERE}"
-#: How libraries of Rust end what the system said: "Permission denied (os error 13)".
+_OTHER = f"check that a folder can be created there, {_ELSEWHERE}"
+#: How Rust libraries quote errors of the system: "Permission denied (os error 13)".
 _OS_ERROR = re.compile(r"\(os error (\d{1,3})\)")
 _PATH = re.compile(r"(?<![\w:/])/[^\s'\":,;()\[\]]+")
 
 
 def disk_error(error: BaseException, path: str | None = None, default: str = "the lake") -> LakeError | None:
-    """Return what the disk said as an error of one line; None where an error is not of the disk.
+    """Return a disk's error as a one-line message, or None for other errors.
 
     Args:
-        error: of Python, or of a library that tells the system's error in its text.
-        path: what was read or written; what the error names if not given.
-        default: what was read or written, if the error names nothing.
+        error: of Python, or of a library that quotes the system's error in its text.
+        path: was read or written; by default the path in the error.
+        default: was read or written, if the error names no path.
     """
     text = str(error)
     code = error.errno if isinstance(error, OSError) else None
@@ -49,11 +49,11 @@ def disk_error(error: BaseException, path: str | None = None, default: str = "th
 
 
 def raise_of_disk(error: BaseException, default: str) -> None:
-    """Raise what the disk said as a LakeError; do nothing where an error is not of the disk.
+    """Raise a disk's error as a LakeError; do nothing for other errors.
 
     Args:
         error: of a library.
-        default: what was read or written, if the error names nothing.
+        default: was read or written, if the error names no path.
     """
     refused = disk_error(error, default=default)
     if refused is not None:

@@ -1,6 +1,6 @@
-"""What a server of S3 refuses, or nobody answers, in words: what was asked, what came back, and what to do about it.
+"""Errors of an S3 server, as messages: what was requested, what came back, and what to do.
 
-No message holds a key: servers repeat what they were sent, so that of their own words the code alone is shown.
+No message contains a key: servers repeat what they were sent, so only their error code is shown.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from memory_pipeline.errors import ConfigurationError, LakeError, MemoryPipeline
 if TYPE_CHECKING:
     from memory_pipeline.lake.files.s3_options import ObjectStore
 
-#: What S3 calls a file that is not there; and a bucket.
+#: S3's codes for a missing file and a missing bucket.
 MISSING, NO_BUCKET = "NoSuchKey", "NoSuchBucket"
-#: What it says of a file that may only be created, and is there; and when others are creating it right now.
+#: Codes for a conditional write to an existing file, and while others are creating the same file.
 PRESENT, BUSY = ("PreconditionFailed", "412"), ("ConditionalRequestConflict", "409", "OperationAborted")
 
 _KEYS = "see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
 _WHERE = "set AWS_ENDPOINT_URL to the address of the server that holds the bucket (unset it for Amazon's)"
-#: What servers say that know no condition.
+#: Codes of servers that do not support conditional writes.
 UNCONDITIONAL = ("NotImplemented", "501", "InvalidArgument", "InvalidRequest", "BadRequest", "400")
-#: What to do, by what S3 calls it.
+#: Remedies, by S3's error code.
 _REMEDIES = {
     "AccessDenied": "let these keys list the bucket, and read, write and delete files in it: docs/s3.md has a policy",
     "AllAccessDisabled": "the bucket's owner has to open it again",
@@ -43,12 +43,12 @@ _REMEDIES = {
     "ExpiredToken": "the session token has expired: fetch a new one, or name a profile or role that is renewed",
     "InvalidToken": "the session token does not belong to the keys: unset AWS_SESSION_TOKEN, or set that of these keys",
     "RequestTimeTooSkewed": "this machine's clock and the server's differ by more than 15 minutes: set it right",
-    "PermanentRedirect": "the bucket lies in another region: set AWS_REGION to that",
+    "PermanentRedirect": "the bucket is in another region: set AWS_REGION to that",
     "InvalidBucketName": "the server accepts no bucket of that name",
-    "MethodNotAllowed": f"there is no S3 there that can be written: {_WHERE}",
-    "NotImplemented": "the server cannot do this: docs/s3.md says what it has to",
-    "BadRequest": f"http and https may have been mixed up, or it speaks no S3: {_WHERE}",
-    "NotS3": f"what answers there is no S3: {_WHERE}",
+    "MethodNotAllowed": f"no writable S3 server answers there: {_WHERE}",
+    "NotImplemented": "the server does not support this: docs/s3.md lists the requirements",
+    "BadRequest": f"http and https may be mixed up, or it is not an S3 server: {_WHERE}",
+    "NotS3": f"the server that answers there is not S3: {_WHERE}",
 }
 _OTHER_NAMES = {
     "403": "AccessDenied",
@@ -70,10 +70,10 @@ _OTHER_NAMES = {
 
 
 class NoConditionError(ConfigurationError):
-    """A server does not know how to create a file only if it is new.
+    """A server does not support creating a file only if it is absent.
 
     Attributes:
-        code: what it answered.
+        code: its error code.
     """
 
     def __init__(self, error: Exception, code: str) -> None:
@@ -82,17 +82,17 @@ class NoConditionError(ConfigurationError):
 
 
 def code_of(error: BaseException | None) -> str:
-    """Return what S3 calls an error; nothing where it did not come from a server of S3."""
+    """Return S3's code for an error, or an empty text if it does not come from an S3 server."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def explained(error: Exception, store: ObjectStore, what: str) -> MemoryPipelineError:
-    """Return an error that says of another what it means.
+    """Return an error that explains another.
 
     Args:
         error: of botocore or aiohttp, which s3fs uses.
-        store: whom was asked.
-        what: was asked for, as ``read s3://bucket/lake.json``.
+        store: the server.
+        what: the request, such as ``read s3://bucket/lake.json``.
     """
     if isinstance(error, ClientError):
         return _refused(error, store, what)
@@ -107,7 +107,7 @@ def explained(error: Exception, store: ObjectStore, what: str) -> MemoryPipeline
     if isinstance(error, ResponseParserError):
         return ConfigurationError(f"{store.address} does not {what}; {_REMEDIES['NotS3']}")
     if isinstance(error, (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)):
-        return LakeError(f"nobody answers at {store.address} to {what}; start the server, or {_WHERE}")
+        return LakeError(f"no server answers at {store.address} to {what}; start the server, or {_WHERE}")
     return _failed(error, store, what)
 
 
@@ -115,7 +115,7 @@ def _refused(error: ClientError, store: ObjectStore, what: str) -> MemoryPipelin
     code = code_of(error)
     if code == NO_BUCKET:
         return ConfigurationError(
-            f"there is no bucket {shown(store.bucket)} at {store.address}; make it, name another with "
+            f"there is no bucket {shown(store.bucket)} at {store.address}; create it, name another with "
             f"MEMORY_PIPELINE_ROOT or --root, or {_WHERE}"
         )
     code = _OTHER_NAMES.get(code, code)
@@ -123,15 +123,14 @@ def _refused(error: ClientError, store: ObjectStore, what: str) -> MemoryPipelin
         return ConfigurationError(f"{store.address} does not {what} ({code}); {_REMEDIES[code]}")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
     return LakeError(
-        f"{store.address} does not {what}: it answers {shown(code)} ({status}), time and again; it is safe to try it "
-        "again"
+        f"{store.address} does not {what}: it answers {shown(code)} ({status}), repeatedly; it is safe to try again"
     )
 
 
 def _failed(error: Exception, store: ObjectStore, what: str) -> MemoryPipelineError:
     if isinstance(error, (HTTPClientError, IncompleteReadError, BrokenOffError)):
         return LakeError(
-            f"{store.address} broke off time and again when asked to {what} ({type(error).__name__}); it is safe to "
-            "try it again"
+            f"{store.address} broke off repeatedly when asked to {what} ({type(error).__name__}); it is safe to try "
+            "again"
         )
     return ConfigurationError(f"{store.address} cannot be asked to {what}: {shown(str(error), 200)}; {_KEYS}")

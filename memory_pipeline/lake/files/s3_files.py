@@ -1,7 +1,7 @@
-"""Files of a bucket: the door to S3 for what is read and written whole, and for the Parquet files that pyarrow reads.
+"""Files of a bucket: whole reads and writes, and the Parquet files that pyarrow reads.
 
-Each request is sent again, a few times, where it failed for a reason that passes; then the error says what was asked,
-what came back, and what to do (:mod:`memory_pipeline.lake.files.s3_errors`).
+Temporary failures are retried a few times. After that, the error says what was requested, what came back, and what to
+do (:mod:`memory_pipeline.lake.files.s3_errors`).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-#: How many files one request lists, and how many one deletes: as many as servers take.
+#: Files per list and per delete request: the maximum of servers.
 _PAGE = _BULK = 1_000
-#: What servers answer that cannot delete many files by one request.
+#: Codes of servers that cannot delete many files by one request.
 _NO_BULK = ("NotImplemented", "MethodNotAllowed", "MalformedXML", "InvalidRequest", "501", "405", "400")
-#: A file that is opened is fetched whole by one request if it has no more bytes; of larger ones, what is read.
+#: Up to this size in bytes, an opened file is fetched whole by one request; of larger ones, only the parts read.
 _WHOLE = 4 * 2**20
 
 
 class BucketFile(NamedTuple):
-    """A file of the bucket: its key, bytes, tag, and when it was written, UTC."""
+    """A file of the bucket: key, size in bytes, tag, and modification time in UTC."""
 
     key: str
     size: int
@@ -55,11 +55,10 @@ class BucketFile(NamedTuple):
 class Bucket:
     """Reads, writes, lists and deletes files by key. Safe to use from many threads.
 
-    Attributes:
-        store: how the bucket is reached.
+    Every method raises ConfigurationError if the server refuses a request, and LakeError if it failed several times.
 
-    Every method raises ConfigurationError where the server refuses what it is asked, and LakeError where it failed
-    several times.
+    Attributes:
+        store: the bucket's address and credentials.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -67,19 +66,19 @@ class Bucket:
         self._has_bulk = True
 
     def read(self, key: str) -> bytes | None:
-        """Return a file's bytes; None where there is none."""
+        """Return a file's bytes, or None."""
         found = self.head(key, None)
         return None if found is None else found[0]
 
     def head(self, key: str, count: int | None) -> tuple[bytes, int] | None:
-        """Return the first `count` bytes of a file, or all, and how many it has; None where there is none."""
+        """Return the first `count` bytes of a file (all if None) and its size, or None if there is no file."""
         return self._part(key, None if count is None else f"bytes=0-{count - 1}")
 
     def part(self, key: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from `start` up to, and without, `end`.
+        """Return the bytes of a file from `start` up to, but not including, `end`.
 
         Raises:
-            FileNotFoundError: there is no such file (any more).
+            FileNotFoundError: there is no such file.
         """
         found = self._part(key, f"bytes={start}-{end - 1}")
         if found is None:
@@ -101,7 +100,7 @@ class Bucket:
         except _Refused as refused:
             if refused.code == MISSING:
                 return None
-            if refused.code == "InvalidRange":  # nothing stands there: it is an empty file
+            if refused.code == "InvalidRange":  # the file is empty
                 return b"", 0
             raise refused.error from None
 
@@ -110,11 +109,11 @@ class Bucket:
         self._do(f"write {self._located(key)}", "put_object", Key=key, Body=data)
 
     def create(self, key: str, data: bytes) -> None:
-        """Write a file, unless there is one.
+        """Write a file unless it exists.
 
         Raises:
-            FileExistsError: there is one; it may come of this very call, if a first answer was lost.
-            NoConditionError: the server does not know how to do that.
+            FileExistsError: it exists; this very call may have created it, if a first answer was lost.
+            NoConditionError: the server does not support this.
         """
 
         def attempt() -> None:
@@ -137,29 +136,29 @@ class Bucket:
                 yield BucketFile(each["Key"], each["Size"], each["ETag"], each["LastModified"])
 
     def folders(self, prefix: str) -> list[str]:
-        """Return what stands in keys between `prefix` and the next slash, sorted."""
+        """Return the distinct parts of keys between `prefix` and the next slash, sorted."""
         cut = len(prefix)
         pages = self._pages(prefix, Delimiter="/")
         return [each["Prefix"][cut:-1] for page in pages for each in page.get("CommonPrefixes", ())]
 
     def is_there(self, key: str) -> bool:
-        """Tell whether there is a file."""
+        """Return whether a file exists."""
         try:
             with self._asked(f"look for {self._located(key)}"):
                 self._call("head_object", Key=key)
         except _Refused as refused:
-            if refused.code in (MISSING, "404"):  # such an answer has no words
+            if refused.code in (MISSING, "404"):  # answers to HEAD have no error code
                 return False
             raise refused.error from None
         return True
 
     def has(self, prefix: str) -> bool:
-        """Tell whether there is a file whose key begins with `prefix`."""
+        """Return whether there is a file with a key that begins with `prefix`."""
         answer = self._do(f"list {self._located(prefix)}", "list_objects_v2", Prefix=prefix, MaxKeys=1)
         return bool(answer.get("Contents"))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete files; those that are gone already are passed over."""
+        """Delete files. Missing ones are ignored."""
         if len(keys) > 1 and self._has_bulk:
             pieces = [keys[start : start + _BULK] for start in range(0, len(keys), _BULK)]
             keys = [key for piece in pieces for key in self._delete_together(piece)]
@@ -172,7 +171,7 @@ class Bucket:
                 pass
 
     def uploads(self, prefix: str, before: datetime, *, abort: bool) -> list[str]:
-        """Return the keys of uploads in parts that were begun before a time and not finished; drop them on demand."""
+        """Return the keys of unfinished multipart uploads that started before a time; `abort` drops them."""
         found, arguments = [], dict[str, Any]()
         while True:
             page = self._do(
@@ -189,7 +188,7 @@ class Bucket:
             arguments = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
     def is_versioned(self) -> bool | None:
-        """Tell whether the bucket keeps what is deleted or overwritten; None where one may not know."""
+        """Return whether the bucket keeps deleted and overwritten versions, or None if it may not be asked."""
         try:
             with self._asked(f"say whether {self.store.bucket} keeps old versions"):
                 answer = self._call("get_bucket_versioning")
@@ -197,10 +196,10 @@ class Bucket:
             if isinstance(refused.error, LakeError):
                 raise refused.error from None
             return None
-        return bool(answer.get("Status"))  # one that is suspended keeps what it kept before
+        return bool(answer.get("Status"))  # a suspended one keeps earlier versions
 
     def filesystem(self) -> PyFileSystem:
-        """Return the pyarrow filesystem that reads and writes whole files of the bucket, by its name and the key."""
+        """Return the pyarrow filesystem for whole files of the bucket; paths are bucket name and key."""
         return PyFileSystem(_Files(self, self.store.bucket))
 
     def _delete_one(self, key: str) -> None:
@@ -212,7 +211,7 @@ class Bucket:
                 raise refused.error from None
 
     def _delete_together(self, keys: Sequence[str]) -> Sequence[str]:
-        """Delete files by one request; return those that are still to be deleted, one by one."""
+        """Delete files by one request. Return those that must be deleted one by one."""
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         try:
             with self._asked(f"delete {len(keys)} files of {self._located('')}"):
@@ -246,11 +245,13 @@ class Bucket:
         try:
             yield
         except (OSError, BotoCoreError, ResponseParserError, BrokenOffError, KeyError) as error:
-            # Of what a server refuses s3fs makes an error of the system, and a KeyError of one without words.
+            # s3fs turns refusals into OSError, and into KeyError if they have no text.
             cause = error.__cause__ if isinstance(error.__cause__, ClientError) else error
             raise _Refused(cause, explained(cause, self.store, what)) from error
-        except RecursionError as error:  # botocore follows a server that always sends it elsewhere
-            text = f"{self.store.address} does not {what}, and sends on and on; set AWS_REGION to the bucket's region"
+        except RecursionError as error:  # botocore follows endless redirects
+            text = (
+                f"{self.store.address} does not {what}, and redirects endlessly; set AWS_REGION to the bucket's region"
+            )
             raise _Refused(error, ConfigurationError(text)) from None
 
     def _call(self, method: str, **arguments: Any) -> dict[str, Any]:
@@ -262,7 +263,7 @@ class Bucket:
 
 
 class _Refused(Exception):  # noqa: N818  # it does not leave this module
-    """What was raised, and what is raised in its place unless somebody knows better."""
+    """The original error, and the one to raise unless the caller handles it."""
 
     def __init__(self, cause: Exception, error: Exception) -> None:
         super().__init__(str(error))
@@ -278,14 +279,14 @@ def _policy(attempts: int, first_pause: float, is_again: Callable[[_Refused], bo
     return RetryPolicy(attempts, (_Refused,), judge, lambda error: error, first_pause=first_pause)
 
 
-#: A request is sent again by itself, but not if its answer breaks off half-way.
+#: s3fs retries a request, but not an answer that breaks off.
 _READING = _policy(ATTEMPTS, 0.1, lambda error: error.broke_off)
-#: S3 says that it is busy when another request for the same name is under way, whatever becomes of it.
+#: S3 reports a conflict while another request for the same key is running.
 _CREATING = _policy(6, 0.05, lambda error: error.code in BUSY)
 
 
 class _Opened(io.RawIOBase):
-    """A large file of which the first bytes are here, and others are fetched as they are read."""
+    """A large file: the first bytes are in memory, others are fetched on demand."""
 
     def __init__(self, bucket: Bucket, key: str, head: bytes, size: int) -> None:
         super().__init__()
@@ -317,7 +318,7 @@ class _Opened(io.RawIOBase):
 
 
 class _Growing(io.BytesIO):
-    """A file that is being written, here; it is sent when it is closed."""
+    """A file that is buffered in memory and sent when it is closed."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -331,7 +332,7 @@ class _Growing(io.BytesIO):
 
 
 class _Files(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
-    """What pyarrow asks of a filesystem to read and write files of a bucket; it has no folders and deletes nothing."""
+    """The pyarrow filesystem of a bucket's files, without folders and deletion."""
 
     def __init__(self, bucket: Bucket, name: str) -> None:
         self._bucket, self._name = bucket, name
@@ -370,7 +371,7 @@ class _Files(FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
         return pa.PythonFile(_Growing(lambda data: self._bucket.write(key, data)), "w")
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        """There are none."""
+        """Do nothing: a bucket has no folders."""
 
     def get_file_info_selector(self, selector: object) -> Any:
         raise NotImplementedError("folders of a bucket are listed by Storage")

@@ -1,10 +1,10 @@
-"""How a bucket is reached: endpoint, region and credentials of the standard AWS chain, the same for every library.
+"""Endpoint, region and credentials of a bucket, from the standard AWS chain, the same for every library.
 
-The chain is that of s3fs: ``AWS_*`` variables, ``~/.aws/config`` and ``~/.aws/credentials`` with ``AWS_PROFILE``, roles
-that are assumed, programs that hand out keys, web identities, and the roles of containers and machines. Deltalake and
-lancedb have chains of their own, which find less and read variables differently; so they are given what s3fs found.
+The chain is that of s3fs: ``AWS_*`` variables, ``~/.aws/config`` and ``~/.aws/credentials`` with ``AWS_PROFILE``,
+assumed roles, credential processes, web identities, and the roles of containers and machines. The chains of deltalake
+and lancedb find less and read variables differently, so these libraries receive what s3fs found.
 
-Credentials that are renewed are asked for again whenever somebody opens a table: see :attr:`ObjectStore.for_rust`.
+Renewable credentials are requested again whenever a table is opened: see :attr:`ObjectStore.for_rust`.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from memory_pipeline.settings import bucket_region, has_single_writer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Where nobody names a region.
+#: The default region.
 _REGION = "us-east-1"
 _AMAZON = (".amazonaws.com", ".amazonaws.com.cn")
-#: As botocore, which would say so much later; servers that are not Amazon's allow more than Amazon.
+#: botocore checks this too, but much later. Other servers allow more than Amazon.
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
-#: Seconds until a connection is given up, and until an answer is that has stopped to come.
+#: Timeouts in seconds, for connecting and for an answer that stops.
 CONNECT_TIMEOUT, READ_TIMEOUT = 5, 20
-#: How often a request is sent that fails for a reason that passes, and how many of them are under way at a time.
+#: Number of attempts of a request that fails temporarily, and number of concurrent requests.
 ATTEMPTS, AT_ONCE = 4, 16
-#: For so many seconds keys that are renewed are not asked for again: asking may run a program.
+#: For this many seconds, renewable credentials are not requested again: that may run a program.
 _ASKED_EVERY = 10.0
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """Where a bucket's server is, and who asks.
+    """Address of a bucket's server, and credentials.
 
     Attributes:
         bucket: its name.
-        endpoint: the server's address; None for Amazon's own.
+        endpoint: the server's address; None for Amazon's.
         region: the bucket's.
         is_virtual: whether the bucket's name is part of the server's, as in ``bucket.s3.amazonaws.com``.
         is_single_writer: whether no two processes ever write to the lake at a time.
@@ -65,10 +65,10 @@ class ObjectStore:
 
     @classmethod
     def from_chain(cls, bucket: str) -> ObjectStore:
-        """Ask the standard chain.
+        """Return the settings of the standard chain.
 
         Raises:
-            ConfigurationError: the bucket's name, or something in variables or files of AWS, is not accepted.
+            ConfigurationError: the bucket's name, or a variable or file of AWS, is invalid.
         """
         if not _BUCKET.fullmatch(bucket):
             raise ConfigurationError(
@@ -84,17 +84,17 @@ class ObjectStore:
             "read_timeout": READ_TIMEOUT,
             "max_pool_connections": 2 * AT_ONCE,
             "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
-            # Not all servers know the checksums that Amazon's has had since 2025.
+            # Not all servers support the checksums that Amazon's has had since 2025.
             "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
         }
         try:
             session = AioSession()
             session.register_component("data_loader", _loader())
-            # botocore alone of all AWS libraries does not know AWS_REGION.
+            # Of all AWS libraries, only botocore ignores AWS_REGION.
             region = bucket_region() or session.get_config_variable("region") or _REGION
-            # One of its own: what was found for another root may not do for this one. No listing is kept, for it would
-            # hide files that another process wrote.
+            # Not cached: an instance of another root may not fit this one. Listings are not cached either, because that
+            # would hide files written by other processes.
             files = S3FileSystem(
                 session=session,
                 config_kwargs=config,
@@ -102,13 +102,13 @@ class ObjectStore:
                 use_listings_cache=False,
                 skip_instance_cache=True,
             )
-            files.retries = 1  # those of the configuration are enough
+            files.retries = 1  # the configuration already retries
             client = files.s3
             styles = session.get_scoped_config().get("s3")
             found = sync(files.loop, session.get_credentials)
-        except (BotoCoreError, ValueError) as error:  # an address that is none is a ValueError
+        except (BotoCoreError, ValueError) as error:  # an invalid address is a ValueError
             raise ConfigurationError(
-                f"what is set for AWS is not accepted: {error}; see the variables AWS_…, ~/.aws/config and "
+                f"the settings for AWS are not accepted: {error}; check the variables AWS_…, ~/.aws/config and "
                 "~/.aws/credentials"
             ) from None
         client.meta.events.register("before-sign.s3.DeleteObjects", _with_digest)
@@ -133,9 +133,9 @@ class ObjectStore:
 
     @property
     def for_rust(self) -> dict[str, str]:
-        """``storage_options`` of deltalake and lancedb, which use one library underneath.
+        """``storage_options`` of deltalake and lancedb, which share a library.
 
-        They change when credentials were renewed: a handle with others than these is to be opened anew.
+        They change when credentials are renewed; handles with older ones must be reopened.
         """
         options = LIMITS | {"aws_region": self.region, "aws_virtual_hosted_style_request": str(self.is_virtual).lower()}
         if self.endpoint is not None:
@@ -148,18 +148,18 @@ class ObjectStore:
 
 @cache
 def _loader() -> Any:
-    """Return what reads botocore's descriptions of services, once for all sessions: they are large."""
+    """Return botocore's loader of service descriptions, shared by all sessions because these are large."""
     from botocore.loaders import create_loader
 
     return create_loader()
 
 
 class _Credentials:
-    """Keys as they are now. Safe to use from many threads.
+    """The current credentials. Safe to use from many threads.
 
     Args:
-        found: credentials of s3fs; None where its chain found none.
-        loop: in which they are asked.
+        found: credentials of s3fs; None if its chain found none.
+        loop: the event loop in which they are requested.
     """
 
     def __init__(self, found: Any | None, loop: Any) -> None:
@@ -170,9 +170,9 @@ class _Credentials:
         self._ask_at = 0.0
 
     def now(self) -> dict[str, str]:
-        """Return the keys by the names of ``storage_options``; none where the chain found none.
+        """Return the credentials by the names of ``storage_options``; empty if the chain found none.
 
-        Those of a role are renewed by botocore ten minutes before they end, or earlier.
+        botocore renews those of a role ten minutes before they expire, or earlier.
         """
         with self._lock:
             is_renewed = hasattr(self._found, "refresh_needed")
@@ -190,7 +190,7 @@ class _Credentials:
             keys = sync(self._loop, self._found.get_frozen_credentials)
         except (BotoCoreError, RuntimeError) as error:
             raise ConfigurationError(
-                f"keys for S3 cannot be had from {self._found.method}: {error}; mend that, or name other credentials "
+                f"keys for S3 cannot be obtained from {self._found.method}: {error}; fix that, or name others "
                 "(AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             ) from None
         for name, key in zip(_KEYS, (keys.access_key, keys.secret_key, keys.token), strict=True):
@@ -199,6 +199,6 @@ class _Credentials:
 
 
 def _with_digest(request: Any, **_: object) -> None:
-    """Add to a request the digest of its body: some servers delete nothing without it, and know no newer checksum."""
+    """Add the digest of its body to a request: some servers need it for deletes, and know no newer checksum."""
     if "Content-MD5" not in request.headers:
         request.headers["Content-MD5"] = b64encode(md5(request.data, usedforsecurity=False).digest()).decode()

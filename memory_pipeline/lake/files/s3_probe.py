@@ -1,8 +1,8 @@
-"""Whether a server creates a file only if it is new: without that, one writer's commit takes the place of another's.
+"""Probes whether a server can create a file only if it is absent. Otherwise commits could overwrite each other.
 
-Some servers of S3 ignore the condition (``If-None-Match``), and say that they wrote what they overwrote: those are for
-lakes with a single writer. Others refuse every request that has one: those keep no lake, for deltalake and lancedb
-commit by such requests alone. Both are found out before the first write of a process, by creating one file twice.
+Some S3 servers ignore the condition (``If-None-Match``) and report success when they overwrite: they suit lakes with a
+single writer. Others refuse every conditional request: they cannot hold a lake, because deltalake and lancedb commit by
+such requests only. Creating one file twice, before a process's first write, detects both.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from memory_pipeline.lake.files.s3_errors import NoConditionError
 if TYPE_CHECKING:
     from memory_pipeline.lake.files.s3_files import Bucket
 
-#: Where this process has looked: addresses, buckets, prefixes, and whether for a single writer.
+#: Probes of this process: address, bucket, prefix, and whether for a single writer.
 _SEEN: set[tuple[str, str, str, bool]] = set()
 _LOCK = threading.Lock()
 
 
 def require_creating(bucket: Bucket, prefix: str, manifest: str) -> None:
-    """Refuse a server that does not create a file only if it is new; look once for each root in a process.
+    """Refuse a server that does not create a file only if it is absent. Probe each root once per process.
 
-    Nothing is left behind: a lake's manifest is there already, and where there is none, a file of another name is
-    created, twice, and deleted.
+    Nothing is left behind: the probe uses the lake's manifest if it exists. Otherwise it creates another file twice,
+    and deletes it.
 
     Args:
-        bucket: where the lake lies.
-        prefix: below which, with a slash at its end unless it is empty.
-        manifest: the name of a file that every lake has, and that nobody changes.
+        bucket: of the lake.
+        prefix: of the lake, with a trailing slash unless it is empty.
+        manifest: the name of a file that every lake has, and that never changes.
 
     Raises:
-        ConfigurationError: the server did it twice, or refused to do it at all.
+        ConfigurationError: the server overwrote the file, or refused the condition.
     """
     store = bucket.store
     root = (store.address, store.bucket, prefix, store.is_single_writer)
@@ -68,14 +68,14 @@ def _create_twice(bucket: Bucket, key: str, data: bytes, *, is_new: bool) -> Non
     except NoConditionError as error:
         raise ConfigurationError(
             f"{bucket.store.address} cannot keep a lake: {_asked(bucket)}, and answered {error.code}; tables and index "
-            "commit by such requests alone. Use a server that knows them: docs/s3.md names some"
+            "need such requests to commit. Use a server that supports them: docs/s3.md names some"
         ) from None
     if not bucket.store.is_single_writer:
         raise ConfigurationError(
             f"{bucket.store.address} cannot keep a lake that several processes write to: {_asked(bucket)}, and did so "
-            "although it was there; one writer's commit would take the place of another's, and what was acknowledged "
-            "would be lost. Use a server that heeds the condition (docs/s3.md names some); or, if no two processes "
-            "ever write at a time, set MEMORY_PIPELINE_SINGLE_WRITER=1"
+            "although it existed; one writer's commit would overwrite another's, and acknowledged data would be lost. "
+            "Use a server that supports the condition (docs/s3.md names some); or, if no two processes ever write at "
+            "a time, set MEMORY_PIPELINE_SINGLE_WRITER=1"
         )
 
 

@@ -1,7 +1,7 @@
-"""Files under the lake's root, a local folder (through fsspec, whose only door this is) or ``s3://bucket/prefix``.
+"""Files under the lake's root: a local folder or ``s3://bucket/prefix``. fsspec is used here only.
 
-For S3, credentials, region and endpoint come from the standard chain (:mod:`memory_pipeline.lake.files.s3_options`),
-and :mod:`memory_pipeline.lake.files.s3_files` sends the requests.
+Credentials, region and endpoint of S3 come from the standard chain (:mod:`memory_pipeline.lake.files.s3_options`);
+:mod:`memory_pipeline.lake.files.s3_files` sends the requests.
 """
 
 from __future__ import annotations
@@ -30,22 +30,25 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.s3_files import Bucket
     from memory_pipeline.lake.files.s3_options import ObjectStore
 
-#: What files are called while they are written: here, and by the libraries of tables.
+#: Names of files that are being written, by this module and by the table libraries.
 _PARTIAL = re.compile(r"\..+\.[0-9A-HJKMNP-TV-Z]{26}|.+#\d+")
-#: Modes of what this package writes: for its own user, or for a group, whose folders pass it on to what is in them.
+#: Modes of new files and folders: for their own user, or for a group, which folders pass on to their contents.
 _OWN_FILE, _OWN_FOLDER, _GROUPS_FILE, _GROUPS_FOLDER = 0o600, 0o700, 0o660, 0o2770
-#: How often a folder is made that others remove at once.
+#: How often to create a folder that others keep removing.
 _LOOKS = 100
-#: The file that every lake has.
+#: The manifest, present in every lake.
 MANIFEST = "lake.json"
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file: its path below the root, its size in bytes, and a tag that changes when its content does.
+    """A file.
 
     Attributes:
-        modified_at: when it was last written, UTC.
+        path: relative to the root.
+        size: in bytes.
+        tag: changes with the content.
+        modified_at: UTC.
     """
 
     path: str
@@ -79,26 +82,26 @@ class Storage:
 
     @property
     def is_local(self) -> bool:
-        """Tell whether the root is a folder."""
+        """Return whether the root is a local folder."""
         return self._bucket is None
 
     @property
     def options(self) -> dict[str, str] | None:
-        """What deltalake and lancedb need to know to reach the root. It changes when credentials are renewed."""
+        """The storage options of deltalake and lancedb. They change when credentials are renewed."""
         return None if self._store is None else self._store.for_rust
 
     @property
     def uri(self) -> str:
-        """The root, as other libraries take it."""
+        """The root, as other libraries expect it."""
         return self.locate("")
 
     def locate(self, path: str) -> str:
-        """Return the full address of `path`, as other libraries take it."""
+        """Return the full address of `path`, as other libraries expect it."""
         full = f"{self._base}/{path}".rstrip("/")
         return full if self.is_local else f"s3://{full}"
 
     def file_path(self, path: str) -> str:
-        """Return the address of `path` as :meth:`arrow_filesystem` takes it: without a scheme."""
+        """Return the address of `path` without a scheme, as :meth:`arrow_filesystem` expects it."""
         return f"{self._base}/{path}"
 
     def arrow_filesystem(self) -> Any:
@@ -106,7 +109,7 @@ class Storage:
         return LocalFileSystem() if self._bucket is None else self._bucket.filesystem()
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file so that it is whole and durable when this returns, and never seen in part."""
+        """Write a file atomically. It is durable when this returns."""
         if self._bucket is not None:
             self._bucket.write(self._key(path), data)
             return
@@ -114,12 +117,12 @@ class Storage:
             self._write_local(path, data, lambda partial, target: partial.replace(target))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-        """Write a file as :meth:`write` does, unless there is one; return whether it was written.
+        """Write a file as :meth:`write` does, unless it exists. Return whether it was written.
 
         Args:
-            path: where.
-            data: what.
-            durable: False spares the disk a flush, for a file whose loss in a power cut does no harm.
+            path: relative to the root.
+            data: its content.
+            durable: False skips the flush, for a file that may be lost in a power cut.
         """
         try:
             if self._bucket is None:
@@ -128,7 +131,7 @@ class Storage:
             else:
                 self.require_creating()
                 if self._bucket.store.is_single_writer and self._bucket.is_there(self._key(path)):
-                    return False  # the server may not say so
+                    return False  # some servers do not refuse
                 self._bucket.create(self._key(path), data)
         except FileExistsError:
             return False
@@ -151,8 +154,8 @@ class Storage:
             partial.unlink(missing_ok=True)
         if not durable:
             return
-        for named in {target, *new}:  # without it a power cut may forget the new names
-            with suppress(FileNotFoundError):  # others have read it, deleted it and removed the folder
+        for named in {target, *new}:  # otherwise a power cut may lose the new names
+            with suppress(FileNotFoundError):  # others have read and deleted it, and removed the folder
                 folder = os.open(named.parent, os.O_RDONLY)
                 try:
                     os.fsync(folder)
@@ -160,7 +163,7 @@ class Storage:
                     os.close(folder)
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's bytes; None where there is no such file."""
+        """Return a file's bytes, or None if there is no such file."""
         if self._bucket is not None:
             return self._bucket.read(self._key(path))
         try:
@@ -171,9 +174,9 @@ class Storage:
         return data
 
     def list(self, prefix: str) -> list[FileInfo]:
-        """Return all files below the folder `prefix`, sorted by path; none where it does not exist.
+        """Return all files below the folder `prefix`, sorted by path; none if it does not exist.
 
-        Files whose names begin with a dot are writes in progress and are left out, and so are symbolic links.
+        Symbolic links are left out, and so are names with a leading dot, which are writes in progress.
         """
         entries = self._list_local(prefix) if self._bucket is None else self._list_remote(prefix)
         found = [entry for entry in entries if not entry.path.rpartition("/")[2].startswith(".")]
@@ -192,7 +195,7 @@ class Storage:
             yield FileInfo(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
 
     def links(self, folder: str) -> Sequence[str]:
-        """Return the paths of the symbolic links in a folder and below it, sorted; an object store has none."""
+        """Return the paths of all symbolic links below a folder, sorted; always none in an object store."""
         found = []
         for path, folders, names in os.walk(Path(self._base, folder)) if self.is_local else ():
             links = (Path(path, name) for name in (*folders, *names) if Path(path, name).is_symlink())
@@ -200,7 +203,7 @@ class Storage:
         return sorted(found)
 
     def leads_elsewhere(self, path: str, top: str) -> bool:
-        """Tell whether `path`, or a folder on the way to it below the folder `top`, is a symbolic link."""
+        """Return whether `path`, or one of its folders below `top`, is a symbolic link."""
         if not self.is_local:
             return False
         parts = path.removeprefix(f"{top}/").split("/")
@@ -210,12 +213,12 @@ class Storage:
         assert self._bucket is not None  # noqa: S101 - it is asked before
         cut = len(self._key(""))
         for file in self._bucket.files(self._folder(prefix)):
-            # Programs that show buckets as folders put files there whose names end with a slash.
+            # Some bucket browsers create files with a trailing slash as folders.
             if not file.key.endswith("/"):
                 yield FileInfo(file.key[cut:], file.size, file.tag, file.modified_at.astimezone(UTC))
 
     def sizes(self, paths: Collection[str], folder: str) -> dict[str, int]:
-        """Return the bytes of those of the files at `paths`, all below `folder`, that exist."""
+        """Return the sizes in bytes of the files at `paths` that exist, all below `folder`."""
         if not self.is_local:
             wanted = set(paths)
             return {entry.path: entry.size for entry in self.list(folder) if entry.path in wanted} if wanted else {}
@@ -226,17 +229,17 @@ class Storage:
         return found
 
     def _opened(self, path: Path, new: set[Path]) -> BinaryIO:
-        """Open a new file for writing, in a folder that others may remove as long as it is empty.
+        """Open a new file for writing, in a folder that others may remove while it is empty.
 
-        Other users of the machine get no access to the file, and none to the root if that is made here. So they cannot
-        read what the libraries of tables write below it either, which take no mode.
+        Other users of the machine get no access to the file, nor to the root if it is created here. The latter also
+        protects files of the table libraries, which accept no mode.
 
         Args:
             path: of the file.
-            new: gets the folders that were made for it.
+            new: receives the folders that were created.
 
         Raises:
-            LakeError: the folder cannot be made, or others kept removing it.
+            LakeError: the folder cannot be created, or others kept removing it.
         """
         for look in range(_LOOKS):
             try:
@@ -244,7 +247,7 @@ class Storage:
                     self._make_folder(folder)
                     new.add(folder)
                 descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN_FILE)
-            except FileExistsError as error:  # of a folder: a file is in its place
+            except FileExistsError as error:  # a file is in the folder's place
                 raise disk_error(error, str(path.parent)) or error from error
             except FileNotFoundError as error:
                 if look == _LOOKS - 1:
@@ -263,7 +266,7 @@ class Storage:
             self._open_to_group(folder, _GROUPS_FOLDER)
 
     def _open_to_group(self, path: Path, mode: int) -> None:
-        """Let the group of the lake use a file or folder that this process has made.
+        """Give the lake's group access to a file or folder that this process created.
 
         Raises:
             ConfigurationError: this process may not give it to that group.
@@ -274,18 +277,18 @@ class Storage:
             path.chmod(mode)
         except PermissionError:
             raise ConfigurationError(
-                f"MEMORY_PIPELINE_GROUP {grp.getgrgid(self._group).gr_name} cannot be given files of the lake: this "
-                "process's user is not a member of it"
+                f"MEMORY_PIPELINE_GROUP {grp.getgrgid(self._group).gr_name} cannot own files of the lake: this "
+                "process's user is not a member of it; add the user to the group, or set another group"
             ) from None
 
     def is_open_to_all(self) -> bool:
-        """Tell whether every user of this machine may read the root."""
+        """Return whether every user of this machine may read the root."""
         return self.is_local and bool(Path(self._base).stat().st_mode & stat.S_IROTH)
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Replace a file by a shorter one without its name ever being absent from a listing.
+        """Replace a file by a shorter one. Its name is never absent from a listing.
 
-        Who reads it meanwhile may find `data` before the rest of what it held.
+        A concurrent reader may find `data` followed by the rest of the old content.
         """
         if self._bucket is not None:
             self._bucket.write(self._key(path), data)
@@ -295,13 +298,13 @@ class Storage:
             file.truncate()
 
     def has(self, folder: str) -> bool:
-        """Tell whether there is a folder, be it empty; on an object store, whether there are files below it."""
+        """Return whether a folder exists; in an object store, whether there are files below it."""
         if self._bucket is not None:
             return self._bucket.has(self._folder(folder))
         return bool(self._fs.exists(f"{self._base}/{folder}"))
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Return the names of the folders in a folder, sorted; none where it does not exist."""
+        """Return the names of the folders in a folder, sorted; none if it does not exist."""
         if self._bucket is not None:
             return self._bucket.folders(self._folder(folder))
         try:
@@ -312,20 +315,20 @@ class Storage:
         return sorted(info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == "directory")
 
     def remove(self, folder: str) -> None:
-        """Delete a folder and all that is below it, as far as it is there."""
+        """Delete a folder and everything below it, if it exists."""
         if self._bucket is not None:
             self._bucket.delete([file.key for file in self._bucket.files(self._folder(folder))])
             return
-        with suppress(OSError):  # others may put files into it while it is emptied
+        with suppress(OSError):  # others may add files meanwhile
             self._fs.rm(f"{self._base}/{folder}", recursive=True)
 
     def partial(self) -> Sequence[FileInfo]:
-        """Return the files on a disk that somebody is writing, or was when he was killed; on S3 none is ever seen."""
+        """Return the local files of unfinished writes, running or killed. On S3 these are never visible."""
         found = []
         for path, _, names in os.walk(self._base) if self.is_local else ():
             for name in names:
                 if _PARTIAL.fullmatch(name):
-                    with suppress(FileNotFoundError):  # it has been written
+                    with suppress(FileNotFoundError):  # the write has finished
                         file = Path(path, name)
                         info = file.stat()
                         where = file.relative_to(self._base).as_posix()
@@ -333,11 +336,11 @@ class Storage:
         return found
 
     def abandoned_uploads(self, before: datetime, *, abort: bool) -> Sequence[str]:
-        """Return the paths of files whose upload in parts was begun before a time and not finished; on S3 alone.
+        """Return the paths of unfinished multipart uploads that started before a time. Always none on a disk.
 
         Args:
-            before: when, UTC.
-            abort: drop the parts, which are paid for until then.
+            before: UTC.
+            abort: delete the uploaded parts, which cost money until then.
         """
         if self._bucket is None:
             return []
@@ -345,29 +348,29 @@ class Storage:
         return [key[cut:] for key in self._bucket.uploads(self._key(""), before, abort=abort)]
 
     def prune(self, folder: str) -> None:
-        """Remove folders below `folder` that hold nothing: where partitions were, their names would stay.
+        """Remove empty folders below `folder`, so that names of deleted partitions disappear.
 
-        A writer that has just made one makes it again. Object stores know no folders.
+        A concurrent writer that needs such a folder creates it again. Object stores have no folders.
         """
         if self.is_local:
             top = str(Path(self._base, folder))
             for path, _, files in os.walk(top, topdown=False):
                 if path != top and not files:
-                    with suppress(OSError):  # something is in it
-                        os.rmdir(path)  # noqa: PTH106  # there may be many thousands, of which paths are made slowly
+                    with suppress(OSError):  # not empty
+                        os.rmdir(path)  # noqa: PTH106  # there may be many thousands, and Path objects are slow
 
     def leave(self, folders: Iterable[str]) -> None:
-        """Remove those of the folders that hold nothing. Who lists the folder above need not look into them any more.
+        """Remove the empty ones of the given folders, to make listings of their parent faster.
 
-        A writer that has just made one makes it again. Object stores know no folders.
+        A concurrent writer that needs such a folder creates it again. Object stores have no folders.
         """
         if self.is_local:
             for folder in folders:
-                with suppress(OSError):  # something is in it, or it is gone
+                with suppress(OSError):  # not empty, or already removed
                     Path(self._base, folder).rmdir()
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; those that are gone already are passed over."""
+        """Delete files. Missing ones are ignored."""
         if self._bucket is not None:
             self._bucket.delete([self._key(path) for path in paths])
             return
@@ -376,20 +379,20 @@ class Storage:
                 self._fs.rm_file(f"{self._base}/{path}")
 
     def is_there(self, path: str) -> bool:
-        """Tell whether there is a file at `path`, by the cheapest look."""
+        """Return whether there is a file at `path`, by the cheapest request."""
         if self._bucket is not None:
             return self._bucket.is_there(self._key(path))
         return Path(self._base, path).is_file()
 
     def is_versioned(self) -> bool | None:
-        """Tell whether the place itself keeps what is deleted or overwritten; None where it does not say."""
+        """Return whether the storage keeps deleted and overwritten versions, or None if it does not say."""
         return False if self._bucket is None else self._bucket.is_versioned()
 
     def require_creating(self) -> None:
-        """Refuse, before the first write of a process, a place that does not create a file only if it is new.
+        """Refuse, before a process's first write, storage that cannot create a file only if it is absent.
 
         Raises:
-            ConfigurationError: it does not; see :mod:`memory_pipeline.lake.files.s3_probe`.
+            ConfigurationError: see :mod:`memory_pipeline.lake.files.s3_probe`.
         """
         if self._bucket is not None:
             from memory_pipeline.lake.files.s3_probe import require_creating
@@ -398,7 +401,7 @@ class Storage:
 
     @contextmanager
     def _reaching(self, path: str) -> Iterator[None]:
-        """Say what the disk refuses as a LakeError; that a file is there, or is not, is left to the caller."""
+        """Raise a LakeError for what the disk refuses. The caller handles files that exist or are missing."""
         try:
             yield
         except (FileNotFoundError, FileExistsError):
@@ -410,12 +413,12 @@ class Storage:
         return f"{self._prefix}/{path}" if self._prefix else path
 
     def _folder(self, path: str) -> str:
-        """Return how the keys below a folder begin."""
+        """Return the prefix of the keys below a folder."""
         key = self._key(path).rstrip("/")
         return f"{key}/" if key else ""
 
 
 def _unless_gone(error: Exception) -> None:
-    """Let a folder be passed over that others have removed, or that is none; a folder that cannot be read is not."""
+    """Ignore a folder that others have removed or that is not one; raise if a folder cannot be read."""
     if not isinstance(error, FileNotFoundError):
         raise error

@@ -1,8 +1,8 @@
-"""What deltalake and lancedb raise when the object store below them fails, in words.
+"""Errors of deltalake and lancedb when the object store below them fails, as messages.
 
-Both reach S3 through one library of Rust, whose errors are long, coloured, and of types that say little. It sends reads
-again by itself, within the limits of :data:`LIMITS`; a write whose answer was lost it does not, for it may have been
-done. Whoever writes looks whether it was, and else tries again.
+Both reach S3 through the same Rust library. Its errors are long, coloured, and of uninformative types. It retries reads
+by itself, within :data:`LIMITS`, but not writes with a lost answer, which may have succeeded. Writers check whether
+they did, and retry otherwise.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from memory_pipeline.lake.files.disk import raise_of_disk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Options of both libraries, under the names of each: the seconds that one request, connecting, and a request with all
-#: its repetitions may take, and how often it is sent again.
+#: Options of both libraries, under the names of each: timeouts in seconds (one request, connecting, a request with all
+#: retries), and the number of retries.
 LIMITS = {
     "timeout": "30s",
     "connect_timeout": "5s",
@@ -35,15 +35,15 @@ _OF_STORE = re.compile(r"Generic S3 error|Error performing (GET|PUT|POST|HEAD|DE
 _REQUEST = re.compile(r"Error performing (GET|PUT|POST|HEAD|DELETE) (?:https?://)?([^\s?]+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})|\b([345]\d\d) [A-Z][a-z]+")
-#: Not changed, not there, there already: what somebody wanted to know.
+#: Not modified, not found, exists already: answers that a caller asked for.
 _ANSWERS = ("304", "404", "409", "412")
 _REPEATED = re.compile(r"after [1-9]\d* retries")
-#: The last thing that a chain of errors says of a connection.
+#: How the last error of a chain describes a lost connection.
 _CAUSES = ("timed out", "refused", "reset by peer", "closed", "dns error", "unexpected EOF", "decoding response body")
 
 
 def is_of_store(error: BaseException) -> bool:
-    """Tell whether an error says that a request to the object store failed, and not what the store knows of a file."""
+    """Return whether a request to the object store failed. An answer about a file's existence is not a failure."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or not _OF_STORE.search(text):
         return False
@@ -51,7 +51,7 @@ def is_of_store(error: BaseException) -> bool:
 
 
 def is_final(error: BaseException) -> bool:
-    """Tell whether it is of no use to ask again at once: the store refuses, or was asked as often as it may be."""
+    """Return whether an immediate retry is useless: the store refuses, or retries are used up."""
     text = str(error)
     return _status(text).startswith("4") or bool(_REPEATED.search(text))
 
@@ -65,15 +65,15 @@ def store_policy(
     is_lost: Callable[[Exception], bool] = lambda _: True,
     place: str | None = None,
 ) -> RetryPolicy:
-    """Return how often something is tried that reaches the object store, or a disk, through a library.
+    """Return the retry policy for operations on the object store, or a disk, through a library.
 
     Args:
-        what: is read or written, for the message where requests failed.
-        attempts: how many there are at most.
+        what: is read or written, for the message about failed requests.
+        attempts: the maximum number.
         errors: of the library.
-        give_up: returns what is raised in the place of the last of them, unless a request failed.
-        is_lost: tells whether an error says that others were first.
-        place: what the message names where a disk refuses, and the error does not.
+        give_up: returns the error to raise in place of the last one, unless a request failed.
+        is_lost: returns whether an error means that other writers were faster.
+        place: named in the message if a disk refuses, and the error names no path.
     """
 
     def judge(error: Exception) -> FailureKind:
@@ -89,11 +89,11 @@ def store_policy(
 
 
 def in_words(error: BaseException, what: str) -> LakeError:
-    """Return an error that says of one of the store what failed, how, and what to do.
+    """Return an error that says what failed, how, and what to do.
 
     Args:
         error: of deltalake or lancedb.
-        what: what was read or written, as ``table facts``.
+        what: is read or written, such as ``table facts``.
     """
     text = _COLOURS.sub("", str(error))
     request, code, status = _REQUEST.search(text), _CODE.search(text), _status(text)
@@ -103,7 +103,7 @@ def in_words(error: BaseException, what: str) -> LakeError:
         answer = next((cause for cause in _CAUSES if cause in text), shown(text, 200))
     asked = f"{request[1]} {shown(request[2], 300)[1:-1]}" if request else "a request"
     return LakeError(
-        f"{what}: the object store failed time and again: {asked} ({answer}); nothing is lost, it "
+        f"{what}: the object store failed repeatedly: {asked} ({answer}); nothing is lost, it "
         "is safe to run again once the store answers"
     )
 
@@ -113,5 +113,5 @@ def _status(text: str) -> str:
     return "" if found is None else found[1] or found[2]
 
 
-#: What to do about damage, at the end of a message.
-REMEDY = "`memory-pipeline repair` rebuilds what can be made again, and names what is lost"
+#: Remedy for damage, at the end of messages.
+REMEDY = "`memory-pipeline repair` rebuilds what can be recomputed, and names what is lost"

@@ -1,16 +1,16 @@
-"""JSON read strictly: no repeated keys, no numbers that JSON has not, a bounded depth."""
+"""Strict JSON: no repeated keys, no numbers outside the standard, limited depth."""
 
 from __future__ import annotations
 
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.errors import InputError, shown
 
-#: Deepest nesting of a record; far more than a conversation has, far less than what JSON libraries choke on.
+#: Maximum nesting of a record; far more than conversations need, far less than JSON libraries choke on.
 MAX_DEPTH = 100
 
 
 def depth_of(value: object) -> int:
-    """Return how deep lists and objects are nested in a JSON value; without recursion, which has a limit."""
+    """Return the nesting depth of a JSON value. Not recursive, because recursion has a limit."""
     depth, level = 0, [value]
     while level := [item for value in level for item in _items(value)]:
         depth += 1
@@ -24,10 +24,10 @@ def _items(value: object) -> list[object]:
 
 
 def parse_json(line: bytes) -> dict[str, object]:
-    """Read one JSON object.
+    """Parse one JSON object.
 
     Raises:
-        InputError: it is not UTF-8, not JSON, nested too deep, has a key twice, or is not an object.
+        InputError: it is not UTF-8, not JSON, nested too deep, repeats a key, or is not an object.
     """
     try:
         value = read_json(line.decode())

@@ -1,4 +1,4 @@
-"""Which rows of an index to look at: typed terms, all of which must hold, for rows in memory and as LanceDB's SQL."""
+"""Filters on index rows: typed terms, combined with AND, for rows in memory and as LanceDB's SQL."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TIME = pa.timestamp("us", tz="UTC")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What rows must fulfil, all of it; None leaves a term open.
+    """Conditions on rows, combined with AND; None leaves a term open.
 
     Attributes:
-        since, until: some of the row's time lies in [since, until]: of a fact the instant, of a summary its period.
-        ends_since, ends_until: `ends_at` lies in [ends_since, ends_until].
+        since, until: the row's time overlaps [since, until]: the instant of a fact, the period of a summary.
+        ends_since, ends_until: `ends_at` is in [ends_since, ends_until].
         kind: the fact's kind.
-        person: who said it, or who is named in it; case and accents do not matter, and one word of the name is enough.
+        person: the speaker, or a person named in it. Ignores case and accents; one word of the name is enough.
         conversation_id: the conversation that a fact comes from.
         tag: a tag of that conversation.
         minimum_importance: 0 to 1.
@@ -49,9 +49,9 @@ class Filter:
     minimum_importance: float | None = None
 
     def covers(self, starts: int, first: int, last: int) -> bool:
-        """Tell whether all rows pass that start at `starts` or later and end between `first` and `last`.
+        """Return whether all rows match that start at `starts` or later and end between `first` and `last`.
 
-        The times are in microseconds since 1970.
+        Times are in microseconds since 1970.
         """
         others = (self.kind, self.person, self.conversation_id, self.tag, self.minimum_importance)
         return (
@@ -63,7 +63,7 @@ class Filter:
         )
 
     def mask(self, rows: pa.Table) -> NDArray[np.bool_]:
-        """Tell of each row of an index whether it passes."""
+        """Return for each row of an index whether it matches."""
         kept = np.ones(rows.num_rows, np.bool_)
         if self.since is not None:
             # A period ends before its `ends_at`, a fact at it.
@@ -94,15 +94,15 @@ class Filter:
         return kept
 
     def sql(self, names: Iterable[str] = ()) -> str | None:
-        """Return it as LanceDB takes it; None if it lets everything pass.
+        """Return the filter as SQL for LanceDB, or None if it matches everything.
 
         Args:
-            names: of all who speak and are named in the rows; among these a person is looked for.
+            names: all speakers and entities in the rows; a person is looked up among these.
         """
         terms = []
         if self.since is not None:
             since = _timestamp(self.since)
-            # The first term says nothing new, but `ends_at` has an index.
+            # The first term is redundant, but `ends_at` has an index.
             terms.append(f"ends_at >= {since} AND (ends_at > {since} OR starts_at >= {since})")
         if self.until is not None:
             terms.append(f"starts_at <= {_timestamp(self.until)}")
@@ -126,17 +126,17 @@ class Filter:
 
 
 def folded(text: str) -> str:
-    """Return a text without case and accents, its blanks single."""
+    """Return a text in lower case, without accents, with single spaces."""
     return " ".join(plain(text).split())
 
 
 def _is_called(full: str | None, name: str) -> bool:
-    """Tell whether somebody's full name is `name`, folded, or holds it as whole words."""
+    """Return whether a folded `name` equals a full name or consists of whole words of it."""
     return full is not None and f" {name} " in f" {folded(full)} "
 
 
 def _holds(lists: pa.ChunkedArray, accepts: Callable[[str], bool]) -> NDArray[np.bool_]:
-    """Tell of each list whether it holds an accepted text."""
+    """Return for each list whether it contains an accepted text."""
     column = lists.combine_chunks()
     parents = pc.list_parent_indices(column).to_numpy(zero_copy_only=False)
     values = column.flatten().dictionary_encode()
@@ -163,18 +163,18 @@ def _timestamp(instant: datetime) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a literal of SQL: a quote in it is doubled, nothing else has a meaning there."""
+    """Return a text as an SQL literal. Only quotes need escaping; they are doubled."""
     doubled = text.replace("'", "''")
     return f"'{doubled}'"
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFilter:
-    """Rows of an agent's table that go.
+    """Rows of an agent's table to delete.
 
     Attributes:
-        through: key of the last period of which they are.
-        kinds: of a working table, the kinds of facts that they are; all if None.
+        through: key of the last period to delete.
+        kinds: kinds of facts to delete from a working table; all if None.
     """
 
     through: str
@@ -182,7 +182,7 @@ class DeleteFilter:
 
 
 def condition(cuts: Sequence[DeleteFilter]) -> str:
-    """Return the SQL condition that selects what goes; of no cuts, nothing."""
+    """Return the SQL condition that selects the rows to delete; without filters, none."""
     return " OR ".join(map(_sql, cuts)) or "false"
 
 

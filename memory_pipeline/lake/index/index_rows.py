@@ -1,4 +1,4 @@
-"""Rows of the search index: their schema, how facts and summaries become rows, and the roster of tables."""
+"""Rows of the search index: their schema, conversion of facts and summaries, and the roster of tables."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
-#: The indices that every table has. That of the content is made last: where it is, the others are.
+#: The indices that every table has. The content's is created last: if it exists, so do the others.
 INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
-#: Holds an empty file for each index table.
+#: A folder with an empty file for each index table.
 _ROSTER = "state/index"
 
 
 def roster_path(workspace_id: str, name: str) -> str:
-    """Return where it is noted that an index table was made: apart from it, so that its loss is seen."""
+    """Return the path of a table's roster entry. It is stored apart from the table, so that a lost table is noticed."""
     return f"{_ROSTER}/{workspace_id}/{name}"
 
 
 def noted_tables(storage: Storage) -> set[tuple[Scope, Grain]]:
-    """Return the index tables that were made and not dropped since, whether they are there or not."""
+    """Return the index tables in the roster: created, not dropped, and possibly lost."""
     found = set()
     for entry in storage.list(_ROSTER):
         _, workspace_id, name = entry.path.rsplit("/", 2)
@@ -42,11 +42,11 @@ def noted_tables(storage: Storage) -> set[tuple[Scope, Grain]]:
 
 
 def index_schema(dimension: int) -> pa.Schema:
-    """Return the columns of an index table: the same for facts and summaries of any grain."""
+    """Return the columns of an index table, for facts and for summaries of any grain."""
     return pa.schema(
         [
-            # Without a declared key, merges that run at the same time double rows. It is declared in the schema, so
-            # that no table is ever without it.
+            # Without a declared key, concurrent merges duplicate rows. It is declared in the schema, so that no table
+            # is ever without it.
             pa.field("id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "1"}),
             pa.field("period", pa.string()),
             pa.field("kind", pa.string()),  # a fact's kind, or "summary"
@@ -54,11 +54,11 @@ def index_schema(dimension: int) -> pa.Schema:
             pa.field("terms", pa.list_(pa.string())),  # the words that it is compared by, with its speaker and date
             pa.field("starts_at", pa.timestamp("us", tz="UTC")),
             pa.field("ends_at", pa.timestamp("us", tz="UTC")),  # of a fact: when it was said, as starts_at
-            pa.field("mentioned_at", pa.timestamp("us", tz="UTC")),  # of a fact: the day that it speaks about
+            pa.field("mentioned_at", pa.timestamp("us", tz="UTC")),  # of a fact: the day that it is about
             pa.field("entities", pa.list_(pa.string())),
             pa.field("importance", pa.float64()),
             pa.field("conversation_id", pa.string()),
-            pa.field("speaker", pa.string()),  # of a fact, and so are role, turn, position and tags
+            pa.field("speaker", pa.string()),  # of a fact, like role, turn, position and tags
             pa.field("role", pa.string()),
             pa.field("turn", pa.int32()),
             pa.field("position", pa.int32()),
@@ -72,7 +72,7 @@ def index_schema(dimension: int) -> pa.Schema:
 
 
 def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
-    """Return rows of the ``facts`` table as rows of an index of vectors of `dimension` numbers."""
+    """Return rows of the ``facts`` table as index rows with vectors of `dimension` numbers."""
     columns = {
         "starts_at": rows["event_at"],
         "ends_at": rows["event_at"],
@@ -88,7 +88,7 @@ def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
 
 
 def fact_terms(content: str, event_at: datetime, mentioned_at: datetime | None) -> list[str]:
-    """Return the words by which a fact is found: its own, and those of the days of and in it."""
+    """Return the words by which a fact is found: its own, and those of its days (said at, and mentioned)."""
     days = dict.fromkeys(date_terms(event_at))
     if mentioned_at is not None:
         days |= dict.fromkeys(date_terms(mentioned_at))
@@ -96,7 +96,7 @@ def fact_terms(content: str, event_at: datetime, mentioned_at: datetime | None) 
 
 
 def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
-    """Return rows of the ``summaries`` table as rows of an index of vectors of `dimension` numbers."""
+    """Return rows of the ``summaries`` table as index rows with vectors of `dimension` numbers."""
     columns = {
         "kind": pa.repeat("summary", rows.num_rows),
         "starts_at": rows["period_start"],
@@ -108,7 +108,7 @@ def summaries_to_index(rows: pa.Table, dimension: int) -> pa.Table:
 
 
 def vectors_of(rows: pa.Table, dimension: int) -> NDArray[np.float32]:
-    """Return the vectors of rows of an index, shape (rows, dimension), float32; NaN where a row has none."""
+    """Return the vectors of index rows, shape (rows, dimension), float32; NaN where a row has none."""
     column = rows["vector"].combine_chunks()
     if not column.null_count and rows.num_rows:
         whole: NDArray[np.float32] = column.flatten().to_numpy().reshape(-1, dimension)

@@ -1,9 +1,9 @@
-"""What this package knows of Lance tables beyond lancedb's interface: names of files, manifests, row ids, and errors.
+"""Knowledge of Lance tables beyond lancedb's API: file names, manifests, row ids and errors.
 
-A version of a table is a manifest, which names its files. This module reads manifests as bytes and never opens a table.
-So it tells which files no reader needs any more. ``AsyncTable.optimize(cleanup_older_than=…)`` deletes such files, too,
-but writes nearly the whole table anew before, counts the age of a version from when it was made and not from when
-another took its place, and neither lists files nor deletes those of killed writers before they are a week old.
+A version of a table is a manifest, which lists its files. This module reads manifests as bytes, without opening a
+table, to find files that no reader needs. ``AsyncTable.optimize(cleanup_older_than=…)`` deletes such files too, but
+first rewrites nearly the whole table, measures a version's age from its creation instead of its replacement, does not
+list files, and keeps files of killed writers for a week.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake.files.storage import FileInfo, Storage
 
-#: The versions of lancedb of which this was found to hold.
+#: The versions of lancedb for which this was verified.
 LANCEDB = ("0.40.0",)
-#: A file that is younger than this may belong to a write that has not committed yet.
+#: A younger file may belong to a write that has not committed yet.
 LONGEST_WRITE = timedelta(hours=1)
-#: How many manifests are read at once.
+#: Number of manifests read concurrently.
 _THREADS = 8
 _TABLE = re.compile(r"(vectordb/[^/]+/[^/]+\.lance)/(.+)")
 _MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
 _NAMED = re.compile(r"data/(?P<data>[^/]+)|_transactions/(?P<transaction>[^/]+)|_indices/(?P<index>[^/]+)/.+")
 _DELETIONS = re.compile(r"_deletions/\d+-(\d+)-(\d+)\.\w+")
-#: What holds rows, of a table or of an index of it.
+#: Files with rows, of a table or of its indices.
 _ROWS = re.compile(r"data/[^/]+\.lance|_indices/[^/]+/.*")
-#: What lancedb says of a file that is cut short or was written by something else.
+#: LanceDB's errors for a file that is truncated or was written by another program.
 _DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
-#: How a manifest ends that is whole.
+#: The last bytes of a complete manifest.
 _END = b"LANC"
-#: Manifests of today's format count down from here, so that the newest one is listed first.
+#: Names of manifests count down from here, so that the newest is listed first.
 _COUNTED_DOWN, _DIGITS = 2**64 - 1, 20
 
 
 @dataclass(frozen=True, slots=True)
 class LanceFiles:
-    """What lies in the folder of one table.
+    """The files in the folder of one table.
 
     Attributes:
         path: of the folder, below the lake's root.
@@ -66,28 +66,28 @@ class LanceFiles:
 
     @property
     def data_files(self) -> int:
-        """How many files hold rows, of whatever version."""
+        """The number of files with rows, of any version."""
         return sum(entry.path.startswith(f"{self.path}/data/") for entry in self.others)
 
     def superseded(self, before: datetime) -> list[FileInfo]:
-        """Return the manifests of versions that were no longer the newest one at `before`."""
+        """Return the manifests of versions that were superseded before a time."""
         return [old for old, new in pairwise(self.manifests) if new.modified_at < before]
 
     def unneeded(self, storage: Storage, before: datetime, now: datetime) -> tuple[list[FileInfo], list[FileInfo]]:
-        """Return what can be deleted: old versions with the files that only they name, and files that none names.
+        """Return the files to delete: old versions with the files that only they list, and files that no version lists.
 
-        The manifests come first: a process that is killed while it deletes leaves files that no version names.
+        The manifests come first: if a process is killed while deleting, it leaves files that no version lists.
 
         Args:
             storage: the lake's files.
-            before: versions that were superseded before this time are not needed.
-            now: the time. Files that no version names count from :data:`LONGEST_WRITE` before it on.
+            before: versions superseded before this time are not needed.
+            now: the time. Files that no version lists must be :data:`LONGEST_WRITE` older.
         """
         superseded = self.superseded(before)
         with ThreadPoolExecutor(_THREADS) as pool:
             paths = [entry.path for entry in self.manifests]
             read = dict(zip(paths, pool.map(storage.read, paths), strict=True))
-        # Another process deletes versions right now, or one is damaged: then nobody can tell what it names.
+        # Another process is deleting versions, or one is damaged: its files are unknown.
         if not all(data is not None and data.endswith(_END) for data in read.values()):
             return [], []
         kept = b"".join(read[entry.path] or b"" for entry in self.manifests[len(superseded) :])
@@ -112,7 +112,7 @@ def lance_tables(storage: Storage, workspace_id: str | None = None) -> Iterator[
 
 
 def lance_table(storage: Storage, path: str) -> LanceFiles | None:
-    """Return the files of the table in the folder `path`; None where there is none."""
+    """Return the files of the table in the folder `path`, or None."""
     return next(_tables_in(storage, path), None)
 
 
@@ -132,7 +132,7 @@ def _tables_in(storage: Storage, folder: str) -> Iterator[LanceFiles]:
 
 
 def _version_of(name: str) -> int | None:
-    """Return the number of the version whose manifest has a name; None of other files."""
+    """Return the version number in the name of a manifest, or None for other files."""
     found = _MANIFEST.fullmatch(name)
     if found is None:
         return None
@@ -140,55 +140,55 @@ def _version_of(name: str) -> int | None:
 
 
 def table_of(path: str) -> str | None:
-    """Return the folder of the table that a file is of; None of other files."""
+    """Return the folder of the table that a file belongs to, or None for other files."""
     found = _TABLE.fullmatch(path)
     return None if found is None else found[1]
 
 
 def holds_rows(name: str) -> bool:
-    """Tell whether a file of a table holds rows, as its name in the table's folder says."""
+    """Return whether a file of a table holds rows, by its name in the table's folder."""
     return _ROWS.fullmatch(name) is not None
 
 
 def is_manifest(name: str) -> bool:
-    """Tell whether a file of a table is the manifest of a version, as its name in the table's folder says."""
+    """Return whether a file of a table is a manifest, by its name in the table's folder."""
     return name.startswith("_versions/") and name.endswith(".manifest")
 
 
 def files_of(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the numbers of the files that rows are in, by the rows' ids."""
+    """Return the numbers of the files that contain rows, by the rows' ids."""
     return ids >> np.uint64(32)
 
 
 def places_of(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the places that rows have in their files, by the rows' ids."""
+    """Return the positions of rows in their files, by the rows' ids."""
     return ids & np.uint64(0xFFFFFFFF)
 
 
 def files_with_deletions(storage: Storage, path: str) -> set[int]:
-    """Return the numbers of the files that have deleted rows, of the table in the folder `path`."""
+    """Return the numbers of the files with deleted rows, of the table in the folder `path`."""
     return {int(entry.path.rpartition("/")[2].partition("-")[0]) for entry in storage.list(f"{path}/_deletions")}
 
 
 def has_vanished(error: Exception) -> bool:
-    """Tell whether an error says that a table, or a file of one of its versions, is not there (any more)."""
+    """Return whether an error says that a table, or a file of one of its versions, is missing."""
     text = str(error).lower()
     return "not found" in text or "no such file" in text
 
 
 def is_conflict(error: Exception) -> bool:
-    """Tell whether an error says that another process committed first."""
+    """Return whether an error says that another process committed first."""
     text = str(error)
     return "commit conflict" in text or "concurrent writers" in text
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether an error says that a file is missing or damaged."""
+    """Return whether an error says that a file is missing or damaged."""
     return has_vanished(error) or _DAMAGED.search(str(error)) is not None
 
 
 def is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
-    """Tell whether versions may name a file; one that is of no known kind belongs to the table, if it is one.
+    """Return whether versions may list a file. An unknown kind of file counts as listed if there is a table.
 
     Args:
         name: of the file in the table's folder.
@@ -197,7 +197,7 @@ def is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
     """
     deletions = _DELETIONS.fullmatch(name)
     if deletions is not None:
-        # A version says of them what their names say, in numbers: fields 2 and 3 of a message.
+        # Versions store the numbers of such a name, as fields 2 and 3 of a protobuf message.
         return b"\x10" + _varint(int(deletions[1])) + b"\x18" + _varint(int(deletions[2])) in versions
     found = _NAMED.fullmatch(name)
     if found is None:
@@ -212,9 +212,9 @@ def is_named(name: str, versions: bytes, *, is_table: bool) -> bool:
 
 
 def _varint(number: int) -> bytes:
-    """Return a number as protocol buffers write it."""
+    """Return a number as a protobuf varint."""
     written = bytearray()
-    while number > 0x7F:  # seven bits a byte
+    while number > 0x7F:  # seven bits per byte
         written.append(number & 0x7F | 0x80)
         number >>= 7
     written.append(number)

@@ -1,10 +1,10 @@
-"""The only door to lancedb: opens, makes and drops tables, and reads and commits beside other processes.
+"""The only module that imports lancedb: opens, creates, drops, reads and commits to tables beside other processes.
 
-One database for each workspace, ``vectordb/{workspace}`` under the lake's root. Whose tables lie in it, and what is in
-them, :mod:`~memory_pipeline.lake.index.vector_index` and :mod:`~memory_pipeline.lake.collections.collection` know.
+Each workspace has a database, ``vectordb/{workspace}`` under the lake's root. The contents of its tables belong to
+:mod:`~memory_pipeline.lake.index.vector_index` and :mod:`~memory_pipeline.lake.collections.collection`.
 
-Tables are purged and dropped while others use them. Who finds that files have vanished looks again; and who wrote,
-whether the table still stands. A table that is made again counts its versions anew, so that each has a mark of its own.
+Tables are purged and dropped while others use them. A reader that finds files missing reads again; a writer checks that
+its version still exists. A recreated table counts its versions from 1 again, so each table records when it was created.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ __all__ = [
 
 _Result = TypeVar("_Result")
 
-#: A writer looks for small files to put together when a table's version is a multiple of this.
+#: A writer looks for small files to merge when a table's version is a multiple of this.
 COMPACT_EVERY = 32
-#: Where it is claimed to make a table. LanceDB lets two make the same one, and the later may empty the earlier.
+#: Claims for creating tables: LanceDB lets two processes create the same table, and the later may empty it.
 _CLAIMS = "vectordb/_claims"
-#: How long one may take to make an empty table, and how many seconds others wait at most before they look again.
+#: Time to create an empty table, and the longest pause in seconds before others look again.
 _LEASE, _PAUSE = timedelta(minutes=1), 0.02
-#: How often a write that lost against another process is tried, and a read whose files vanished.
+#: Attempts of a write that lost against another process, and of a read that found files missing.
 _ATTEMPTS, _LOOKS = 20, 8
-#: How often it is tried to delete a table's folder, into which others may still write.
+#: Attempts to delete a table's folder while others may write to it.
 _DROPS = 10
-#: In a table's metadata: when it was made, in milliseconds since 1970.
+#: Key in a table's metadata: when it was created, in milliseconds since 1970.
 _MADE = b"memory_pipeline.made"
-#: More versions than a table has.
+#: More versions than any table has.
 _VERSIONS = 2**20
-#: For so many seconds a table of the same version is taken for the same table.
+#: For this many seconds, a table with the same version is assumed to be the same table.
 _TRUSTED = 1.0
-#: As what lancedb raises what goes wrong.
+#: The exceptions that lancedb raises.
 FAILURES = (RuntimeError, ValueError, OSError)
-#: Of what messages speak.
+#: Subject of error messages.
 _FAILED = "a table of vectors"
 
 
@@ -86,9 +86,9 @@ class VanishedError(RuntimeError):
 
 
 class EventLoop:
-    """A thread that runs coroutines for callers that have no event loop; the async API halves latency.
+    """A thread that runs coroutines for callers without an event loop. The async API halves latency.
 
-    It ends when the object is no longer used.
+    It ends when the object is garbage-collected.
     """
 
     def __init__(self) -> None:
@@ -97,14 +97,14 @@ class EventLoop:
         weakref.finalize(self, loop.call_soon_threadsafe, loop.stop).atexit = False
 
     def run(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-        """Wait for a coroutine, and return or raise what it does."""
+        """Wait for a coroutine. Return or raise its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
 class Databases:
-    """Opens and makes the tables of a lake's databases, for coroutines of one event loop.
+    """Opens and creates the tables of a lake's databases, for coroutines of one event loop.
 
-    A read through a table sees every write that was finished before it began.
+    A read sees every write that finished before it began.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -112,14 +112,14 @@ class Databases:
         self._options = storage.options
         self._connections: dict[str, Any] = {}
         self._tables: dict[tuple[str, str], Any] = {}
-        # Of tables the version, when they were made, and until when that is trusted to be of the same table.
+        # By table: version, when it was created, and until when both are trusted to be of the same table.
         self._known: dict[tuple[str, str], tuple[int, int, float]] = {}
         self._claims = Leases(storage, _CLAIMS, lambda: datetime.now(UTC))
 
     async def table(self, workspace_id: str, name: str) -> Any | None:
-        """Return a table of a workspace; None where there is none."""
+        """Return a table of a workspace, or None."""
         options = self._storage.options
-        if options != self._options:  # keys were renewed, and whatever is open has the old ones
+        if options != self._options:  # credentials were renewed, and open tables have the old ones
             self._options = options
             for opened in (self._connections, self._tables, self._known):
                 opened.clear()
@@ -137,9 +137,9 @@ class Databases:
         return self._tables[workspace_id, name]
 
     def let_go(self, most: int) -> None:
-        """Close all tables if more than `most` are open: what lancedb remembers of each stays until its last is closed.
+        """Close all tables if more than `most` are open: lancedb frees its memory when the last reference is closed.
 
-        Whoever is at one of them keeps it.
+        Running operations keep their tables open.
         """
         if len(self._tables) > most:
             self._tables.clear()
@@ -147,14 +147,14 @@ class Databases:
             self._connections.clear()
 
     def forget(self, workspace_id: str, name: str) -> None:
-        """Open a table anew when it is next asked for."""
+        """Reopen a table on next use."""
         self._tables.pop((workspace_id, name), None)
         self._known.pop((workspace_id, name), None)
 
     async def read(
         self, workspace_id: str, name: str, read: Callable[[Any], Awaitable[_Result]], nothing: _Result
     ) -> _Result:
-        """Return what `read` makes of a table, read again where files vanished; `nothing` where there is no table."""
+        """Return the result of `read`, repeated if files vanish; `nothing` if there is no table."""
 
         async def attempt() -> _Result:
             table = await self.table(workspace_id, name)
@@ -171,7 +171,7 @@ class Databases:
     async def edit(
         self, workspace_id: str, name: str, write: Callable[[Any], Awaitable[_Result]], nothing: _Result
     ) -> _Result:
-        """Return what a write of a table does, as :func:`retry_lance_commit`; `nothing` where there is no table."""
+        """Return the result of a write, retried as by :func:`retry_lance_commit`; `nothing` if there is no table."""
 
         async def attempt() -> _Result:
             table = await self.table(workspace_id, name)
@@ -180,11 +180,11 @@ class Databases:
         return await retry_lance_commit(attempt, lambda: self.forget(workspace_id, name))
 
     async def create(self, workspace_id: str, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
-        """Return a table of a workspace, made where there is none, whoever else is making it: empty, or with `rows`."""
+        """Return a table of a workspace. Create it if necessary, empty or with `rows`; safe under concurrency."""
         connection = await self._connection(workspace_id)
         while (table := await self.table(workspace_id, name)) is None:
             async with self._claimed(workspace_id, name):
-                if await self.table(workspace_id, name) is None:  # it may have been made since it was looked for
+                if await self.table(workspace_id, name) is None:  # it may have been created in the meantime
                     made = str(int(datetime.now(UTC).timestamp() * 1000)).encode()
                     schema = schema.with_metadata({_MADE: made})
                     data = None if rows is None else rows.replace_schema_metadata(schema.metadata)
@@ -193,15 +193,15 @@ class Databases:
         return table
 
     async def drop(self, workspace_id: str, name: str, *, only_if_empty: bool = False) -> bool:
-        """Delete a table with all its versions; return whether there was one.
+        """Delete a table with all its versions. Return whether it existed.
 
         Args:
-            workspace_id: where.
+            workspace_id: of the database.
             name: of the table.
-            only_if_empty: leave one that has rows. A write of which :meth:`stands` says that it stands is never lost.
+            only_if_empty: keep a table with rows. A write confirmed by :meth:`version_exists` is never lost.
 
         Raises:
-            CommitConflictError: others kept writing into it.
+            CommitConflictError: others kept writing to it.
         """
         folder = f"vectordb/{workspace_id}/{name}.lance"
         connection = await self._connection(workspace_id)
@@ -217,7 +217,7 @@ class Databases:
                 with suppress(*FAILURES):
                     await connection.drop_table(name, ignore_missing=True)
                 await asyncio.to_thread(self._storage.remove, folder)
-                if await asyncio.to_thread(self._storage.has, folder):  # who writes right now puts files back
+                if await asyncio.to_thread(self._storage.has, folder):  # concurrent writers put files back
                     raise CommitLostError
 
             lost = f"{folder} cannot be deleted while others keep writing into it; try again"
@@ -227,24 +227,24 @@ class Databases:
             return there
 
     async def version_exists(self, workspace_id: str, name: str, version: int) -> bool:
-        """Tell whether a version that was committed is still there: the table may have been dropped as an empty one."""
+        """Return whether a committed version still exists: the table may have been dropped as empty."""
         if await asyncio.to_thread(self._storage.read, f"{_CLAIMS}/{digest(workspace_id, name)}.json") is not None:
-            async with self._claimed(workspace_id, name):  # when this is had, it has been dropped, or will not be
+            async with self._claimed(workspace_id, name):  # under the claim, a drop is either done or will not happen
                 pass
         return await self.read(workspace_id, name, lambda table: table.version(), 0) >= version
 
     async def version(self, workspace_id: str, name: str) -> int | None:
-        """Return a number that grows with each commit to a table, and when it is made again; None where there is none.
+        """Return a number that grows with each commit to a table, and when it is recreated; None if there is no table.
 
-        A table that is dropped and made again within a second may have the same one for the rest of that second. To
-        lancedb the number means nothing.
+        A table dropped and recreated within a second may have the same number for the rest of that second. LanceDB does
+        not know this number.
         """
 
         async def read(table: Any) -> int:
             version = int(await table.version())
             known = self._known.get((workspace_id, name))
             if known is None or known[0] != version or monotonic() >= known[2]:
-                # To ask for both costs thrice as much, and seldom is a table made again as of the same version.
+                # Asking for both costs three times as much, and a recreated table seldom has the same version.
                 made = int(((await table.schema()).metadata or {}).get(_MADE, 0))
                 known = self._known[workspace_id, name] = version, made, monotonic() + _TRUSTED
             return known[1] * _VERSIONS + version
@@ -253,7 +253,7 @@ class Databases:
 
     @asynccontextmanager
     async def _claimed(self, workspace_id: str, name: str) -> AsyncIterator[None]:
-        """Be the one who makes or drops a table."""
+        """Hold the exclusive right to create or drop a table."""
         key = digest(workspace_id, name)
         for pause in pauses(_PAUSE):
             if await asyncio.to_thread(self._claims.claim, key, _LEASE):
@@ -272,17 +272,17 @@ class Databases:
         write: Callable[[Any], Awaitable[Any]],
         same: str | None,
     ) -> Any:
-        """Await a write of a table with retries, and now and then compact it; return the write's result.
+        """Write to a table with retries, and occasionally compact it. Return the write's result.
 
         Args:
-            workspace_id: of the table.
+            workspace_id: of the database.
             name: of the table.
             find: returns the table.
             write: writes to it.
-            same: the condition under which a row is still the one that was read; see :func:`compact`.
+            same: the condition under which a row is unchanged since it was read; see :func:`compact`.
 
         Raises:
-            CommitConflictError: others were first every time; nothing was written.
+            CommitConflictError: every attempt lost against other writers; nothing was written.
         """
 
         async def attempt() -> Any:
@@ -290,7 +290,7 @@ class Databases:
 
         result = await retry_lance_commit(attempt, lambda: self.forget(workspace_id, name))
         if result.version % COMPACT_EVERY == 0:
-            # What was written stays written: where others leave no gap to compact in, a later round will.
+            # The write is done. If others leave no gap for the compaction, a later round compacts.
             with suppress(CommitConflictError):
                 table = await find()
                 await retry_lance_commit(lambda: compact(table, same))
@@ -310,15 +310,15 @@ class Databases:
 async def retry_lance_commit(
     write: Callable[[], Awaitable[_Result]], renew: Callable[[], object] = lambda: None
 ) -> _Result:
-    """Await a write, again where another process committed first, or purged what was read.
+    """Write, and retry if another process committed first or purged files that were read.
 
     Args:
-        write: one whose result is the same however often it is begun.
-        renew: called before it begins again because files have vanished: the table may have been dropped.
+        write: must be idempotent.
+        renew: called before a retry because of missing files: the table may have been dropped.
 
     Raises:
-        CommitConflictError: others were first every time.
-        LakeError: requests failed time and again.
+        CommitConflictError: every attempt lost against other writers.
+        LakeError: requests failed several times.
     """
 
     async def attempt() -> _Result:
@@ -341,12 +341,12 @@ async def retry_lance_commit(
 
 
 def is_of_one_table(one: int, other: int) -> bool:
-    """Tell whether two numbers of :meth:`Databases.version` are of a table that was not made again in between."""
+    """Return whether two results of :meth:`Databases.version` belong to the same table, not a recreated one."""
     return one // _VERSIONS == other // _VERSIONS
 
 
 def _in_words(error: Exception, workspace_id: str, name: str) -> Exception:
-    """Return an error that says that a table is damaged, if that is what lancedb says; else the error itself."""
+    """Return a DamagedError if lancedb reports damage; otherwise the error itself."""
     if not is_damage(error):
         return error
     text = str(error)

@@ -1,4 +1,4 @@
-"""Compaction of Lance tables: small files are put together, deleted rows leave, old versions go."""
+"""Maintenance of Lance tables: merge small files, remove deleted rows, delete old versions."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
-#: A row is the same as long as its digest and its vector's embedder are.
+#: Two rows are the same if their digests and their vectors' embedders are.
 SAME = (
     "target.digest = source.digest AND (target.embed_model = source.embed_model "
     "OR (target.embed_model IS NULL AND source.embed_model IS NULL))"
 )
-#: An item of a collection is the same as long as all that it was written with is.
+#: Two items of a collection are the same if everything that was written is.
 SAME_ITEM = " AND ".join(f"target.{name} = source.{name}" for name in ("content", "metadata", "vector"))
 
 
-#: Fewer small files than this are left alone, and files of more rows are not put together, as they are read at once.
+#: Fewer small files than this are not merged, and neither are files of more rows, as they are read at once.
 _FEW, _MOST_ROWS = 8, 100_000
 
 
 def _worth_compacting(ids: NDArray[np.uint64], least: int) -> list[int]:
-    """Return the numbers of the small files of a table, and of those of whose rows half are deleted.
+    """Return the numbers of a table's small files, and of files with at least half of their rows deleted.
 
     Args:
-        ids: the numbers of the table's rows, sorted: the number of a file, and the place in it.
-        least: fewer small files than this are left alone.
+        ids: of the table's rows, sorted: file number and position in it.
+        least: return nothing for fewer small files than this.
     """
     files, starts, counts = np.unique(files_of(ids), return_index=True, return_counts=True)
     written = places_of(ids[starts + counts - 1]) + 1  # or more, if the last ones were deleted
@@ -53,24 +53,24 @@ def _worth_compacting(ids: NDArray[np.uint64], least: int) -> list[int]:
     return sorted({*hollow, *(small if len(small) >= least else [])})
 
 
-#: Compaction writes a file anew when more of its rows than this were deleted.
+#: Compaction rewrites a file if more than this share of its rows was deleted.
 _MATERIALIZED = 0.1
-#: At once: of nought, lancedb warns at every table.
+#: Immediately: for zero, lancedb warns at every table.
 _MOMENT = timedelta(milliseconds=1)
 
 
 async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
-    """Merge a table's small files into one, in one commit; return the bytes of their rows.
+    """Merge a table's small files into one, in one commit. Return the bytes of the merged rows.
 
-    LanceDB's own ``optimize()`` writes nearly the whole table anew, however little has come. Here a file is merged only
-    with files that are together at least as large, so that a row is written again once each time the table doubles.
-    The rows that were merged are in no index until the indices are made again.
+    LanceDB's own ``optimize()`` rewrites nearly the whole table, however little is new. Here a file is merged only with
+    files that are together at least as large, so a row is rewritten once each time the table doubles. Merged rows are
+    unindexed until the indices are rebuilt.
 
     Args:
-        table: which.
-        same: the condition under which a row is still the one that was read, on ``target`` and ``source``; None where
-            a row never changes.
-        least: fewer small files than this are left alone.
+        table: an open Lance table.
+        same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read; None if rows
+            never change.
+        least: do nothing for fewer small files than this.
     """
     await table.checkout_latest()
     ids = np.sort((await table.query().select([]).with_row_id().to_arrow())["_rowid"].to_numpy())
@@ -83,13 +83,13 @@ async def compact(table: Any, same: str | None, least: int = _FEW) -> int:
 
 
 async def compact_deletes(table: Any, storage: Storage, path: str, same: str) -> None:
-    """Take from the disk the rows that were deleted from a table, and its old versions.
+    """Remove deleted rows and old versions of a table from the disk.
 
     Args:
-        table: which.
+        table: an open Lance table.
         storage: the lake's files.
         path: the table's folder.
-        same: the condition under which a row is still the one that was read, on ``target`` and ``source``.
+        same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
     """
     marked = files_with_deletions(storage, path)
     if marked:
@@ -101,15 +101,15 @@ async def compact_deletes(table: Any, storage: Storage, path: str, same: str) ->
 
 
 async def rewrite(table: Any, storage: Storage, path: str, same: str, indices: Mapping[str, Any]) -> None:
-    """Write all rows and indices of a table anew, so that the disk holds nothing else of it.
+    """Rewrite all rows and indices of a table, so that the disk holds nothing else of it.
 
-    Files that were left behind by who was killed go too, once they are older than any write takes.
+    Files left by killed writers are deleted too, once they are older than any write takes.
 
     Args:
-        table: which.
+        table: an open Lance table.
         storage: the lake's files.
         path: the table's folder.
-        same: the condition under which a row is still the one that was read, on ``target`` and ``source``.
+        same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
         indices: configurations of the indices by column.
     """
     await _rewrite(table, await table.query().to_arrow(), same)
@@ -122,18 +122,18 @@ async def rewrite(table: Any, storage: Storage, path: str, same: str, indices: M
 
 
 def _left_alone(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the rows of a file, if compaction does not write it anew because so few of its rows were deleted."""
+    """Return a file's rows if compaction skips the file, because few of its rows were deleted; otherwise none."""
     rows = int(places_of(ids).max()) + 1 if ids.size else 0  # or more, if the last ones were deleted
     return ids if rows - ids.size <= _MATERIALIZED * rows else ids[:0]
 
 
 async def _rewrite(table: Any, rows: pa.Table, same: str | None) -> None:
-    """Write rows of a table anew, but for those that are no longer the same."""
+    """Rewrite those rows of a table that are unchanged."""
     if rows.num_rows:
         await table.merge_insert("id").when_matched_update_all(where=same).execute(rows, on_bad_vectors="null")
 
 
 async def _vacuum(table: Any) -> None:
     await table.optimize()
-    await asyncio.sleep(_MOMENT.total_seconds() * 2)  # or the version before would be too young to go
+    await asyncio.sleep(_MOMENT.total_seconds() * 2)  # otherwise the previous version would be too young
     await table.optimize(cleanup_older_than=_MOMENT)

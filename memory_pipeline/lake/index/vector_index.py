@@ -1,6 +1,6 @@
-"""The vector index of memory: a projection of the tables, made again at will.
+"""The vector index of memory. It is derived from the tables and can be rebuilt at any time.
 
-One database for each workspace, one table for each agent and grain, all periods inside
+Each workspace has a database, with one table per agent and grain, over all periods
 (docs/decisions/0003-one-index-per-agent-and-grain.md).
 """
 
@@ -54,34 +54,34 @@ _Result = TypeVar("_Result")
 
 _log = logging.getLogger(__name__)
 
-#: Says which embedder made the vectors; lies with them, so that deleting the folder forgets both.
-_EMBEDDER = "vectordb/_embedder.json"  # no workspace can be called that
-#: Of the columns and of how words are cut: an index of another format is made again.
+#: Names the embedder of the vectors. Stored with them, so that deleting the folder forgets both.
+_EMBEDDER = "vectordb/_embedder.json"  # not a valid workspace id
+#: Version of the columns and of the tokenizer. An index of another format must be rebuilt.
 _FORMAT = 3
-#: How to make an index afresh. What agents keep in collections lies beside it, and nothing makes that again.
+#: How to rebuild the index. Agents' collections are stored beside it and cannot be rebuilt.
 _AFRESH = (
-    "delete the lake's vectordb folder, all but agents' collections (vectordb/*/_*.lance), and make the whole range "
-    "again with `memory-pipeline run --from … --to …`"
+    "delete the lake's vectordb folder except agents' collections (vectordb/*/_*.lance), and recompute the whole range "
+    "with `memory-pipeline run --from … --to …`"
 )
-#: So many tables stay open after a write: each takes some 200 kB of memory.
+#: Number of tables that stay open after a write; each takes some 200 kB of memory.
 _OPEN = 200
-#: How many agents' tables are written at once.
+#: Number of agents' tables written concurrently.
 _CONCURRENCY = 16
-#: Indices are made again when so many rows are in none, and one in so many: every search by words reads them all.
+#: Rebuild indices when this many rows, and this share (1/n), are unindexed: every word search reads all of these.
 _UNINDEXED, _UNINDEXED_SHARE = 1_000, 20
-#: From so many rows on their vectors are held in half precision.
+#: From this many rows on, vectors are loaded in half precision.
 HALVED_FROM = 20_000
 _MARKS = ("period", "id", "digest", "embed_model")
 #: The columns that a search returns.
 _FOUND = [name for name in index_schema(0).names if name != "digest"]
 _NOTHING = index_schema(0).empty_table()
-#: LanceDB's name of the column that tells which row of which file a row is.
+#: LanceDB's column that identifies a row by file and position.
 _NUMBER = "_rowid"
 _NUMBERED = _NOTHING.select(_FOUND).append_column(_NUMBER, pa.array([], pa.uint64()))
 _NEWEST = ColumnOrdering(column_name="ends_at", ascending=False, nulls_first=False)
 _OLDEST = ColumnOrdering(column_name="ends_at", ascending=True, nulls_first=False)
 _BY_ID = ColumnOrdering(column_name="id", ascending=True, nulls_first=False)
-#: From this many rows on a table has an approximate index; below it, comparing all vectors is faster and exact.
+#: From this many rows on, a table has an approximate index. Below, comparing all vectors is faster and exact.
 _APPROXIMATE_FROM = 50_000
 _APPROXIMATE = IvfRq(distance_type="cosine")
 
@@ -91,8 +91,8 @@ class Loaded(NamedTuple):
 
     Attributes:
         rows: without vectors.
-        vectors: theirs, in the same order; NaN where a row has none.
-        numbers: of the rows; one that is written anew gets another.
+        vectors: in the order of `rows`; NaN where a row has none.
+        numbers: row ids; rewriting a row changes its id.
     """
 
     rows: pa.Table
@@ -103,7 +103,7 @@ class Loaded(NamedTuple):
 class VectorIndex:
     """Writes and searches the index tables of a lake. Safe to use from several threads and processes.
 
-    A search sees every write that was finished before it began.
+    A search sees every write that finished before it began.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -115,10 +115,10 @@ class VectorIndex:
         self._first_turns: dict[Scope, tuple[int, datetime | None]] = {}
 
     def check(self, embedder: Embedder) -> None:
-        """Refuse an embedder that did not make the vectors that are here: they cannot be compared with its own.
+        """Refuse an embedder other than the one that made the stored vectors: they are not comparable.
 
         Raises:
-            ConfigurationError: the index was made with another model or dimension.
+            ConfigurationError: the index was built with another model or dimension.
         """
         if self._embedder is None:
             data = self._storage.read(_EMBEDDER)
@@ -126,89 +126,89 @@ class VectorIndex:
         mine = _described(embedder)
         if self._embedder is not None and self._embedder.get("format") != _FORMAT:
             raise ConfigurationError(
-                f"the index of the lake at {self._storage.uri} was laid out by another version of memory-pipeline; "
+                f"the index of the lake at {self._storage.uri} was written by another version of memory-pipeline; "
                 f"{_AFRESH}"
             )
         if self._embedder is not None and self._embedder != mine:
             raise ConfigurationError(
-                f"the vectors of the lake at {self._storage.uri} were made with {shown(self._embedder)}, and would now "
-                f"meet those of {shown(mine)}, with which they cannot be compared; set `embedding` in the lake's "
-                f"config/workspaces.yaml back, or open the reader with that embedder; or, to change it, {_AFRESH}"
+                f"the vectors of the lake at {self._storage.uri} were made with {shown(self._embedder)} and cannot be "
+                f"compared with those of {shown(mine)}; set `embedding` in the lake's config/workspaces.yaml back, or "
+                f"open the reader with the first embedder; or, to change it, {_AFRESH}"
             )
 
     def adopt(self, embedder: Embedder) -> None:
-        """Write down which embedder makes the vectors, if this is the first one.
+        """Store which embedder makes the vectors, unless one is stored.
 
         Raises:
-            ConfigurationError: the index was made with another model or dimension.
+            ConfigurationError: the index was built with another model or dimension.
         """
         self.check(embedder)
         if self._embedder is None:
             self._storage.create(_EMBEDDER, json.dumps(_described(embedder)).encode())
-            self.check(embedder)  # another process may have been first
+            self.check(embedder)  # another process may have been faster
 
     def replace(self, grain: Grain, periods: Collection[Period], rows: Mapping[Scope, pa.Table]) -> set[str]:
-        """Make `rows` (in :func:`index_schema`) all that the named agents' tables hold of `periods`.
+        """Replace all rows of `periods` in the given agents' tables by `rows` (schema: :func:`index_schema`).
 
-        An agent whose rows are there already, with equal digests, is not written.
+        An agent with equal digests is not written.
 
         Returns:
-            The names of the periods of which something was written.
+            The periods in which something was written.
 
         Raises:
-            DamagedError: a table is damaged or lost: it takes all rows of its agent, of all periods.
+            DamagedError: a table is damaged or lost. Restoring it takes all rows of its agent, of all periods.
         """
         return self._loop.run(self._replace_all(grain, sorted(period.key for period in periods), rows))
 
     def search(
         self, scope: Scope, grain: Grain, where: Filter, limit: int, vector: _Vector | None, text: str
     ) -> pa.Table:
-        """Return the rows nearest to `vector` and those that match `text` best (BM25), up to `limit` of each.
+        """Return the rows nearest to `vector` and the best matches of `text` (BM25), up to `limit` of each.
 
-        Without a vector, words decide alone.
+        Without a vector, only words count.
         """
         return self._loop.run(self._search(scope, grain, where, limit, vector, text))
 
     def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
-        """Return the rows whose `ends_at` is latest, newest first: those of `limit` different messages, or more."""
+        """Return the rows with the latest `ends_at`, newest first, of at least `limit` different messages."""
         return self._loop.run(self._newest(scope, grain, where, limit))
 
     def first_turn(self, scope: Scope) -> datetime | None:
-        """Return when the first message was said of which an agent's table holds the turn; None if it holds none."""
+        """Return the time of the earliest turn in an agent's table, or None without turns."""
         return self._loop.run(self._first_turn(scope))
 
     def scan(self, scope: Scope, grain: Grain, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows of an agent's table, in no order; all columns if none are named."""
+        """Return all rows of an agent's table, unordered; all columns if none are given."""
         return self._loop.run(self._select(scope, grain, None, columns))
 
     def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
         """Return all rows of an agent's table.
 
-        Vectors are of float32, and of float16 where there are many (:data:`HALVED_FROM`): 10⁻³ is lost, and half of
-        the bytes. The bytes of a large table are held once, never twice.
+        Vectors are float32, or float16 from :data:`HALVED_FROM` rows on, which loses 10⁻³ of precision and half of the
+        bytes. A large table is never in memory twice.
         """
         return self._loop.run(self._load(scope, grain, dimension))
 
     def since(
         self, scope: Scope, grain: Grain, dimension: int, numbers: NDArray[np.uint64], most: int
     ) -> tuple[Loaded, NDArray[np.bool_]] | None:
-        """Return what has become of an agent's table since some of its rows were loaded.
+        """Return the changes of an agent's table since some of its rows were loaded.
 
         Args:
-            scope: whose.
+            scope: the agent.
             grain: of the table.
             dimension: of the vectors.
-            numbers: of the rows that were loaded.
-            most: how many rows may have come.
+            numbers: ids of the loaded rows.
+            most: the maximum number of new rows.
 
         Returns:
-            The rows that have come, and which of `numbers` are no longer there: a row that changed is in both. None
-            where more have come than may, as after a compaction: it is better to load all.
+            The new rows, and a mask of `numbers` that are gone. A changed row is in both. None if there are more than
+            `most` new rows, as after a compaction: loading everything is then faster.
         """
         return self._loop.run(self._since(scope, grain, dimension, numbers, most))
 
     def version(self, scope: Scope, grain: Grain) -> int | None:
-        """Return a number that grows with each commit to an agent's table, and when it is made again; None without.
+        """Return a number that grows with each commit to an agent's table and each rebuild, or None without a table.
 
         Raises:
             DamagedError: the table is damaged or lost.
@@ -219,7 +219,7 @@ class VectorIndex:
         return version
 
     def present(self) -> set[tuple[Scope, Grain]]:
-        """Return the tables that there are."""
+        """Return the existing tables."""
         workspaces = [name for name in self._storage.folders("vectordb") if not name.startswith("_")]
         return {
             (scope, Grain(name.rpartition("__")[2]))
@@ -228,16 +228,16 @@ class VectorIndex:
         }
 
     def tables(self) -> set[tuple[Scope, Grain]]:
-        """Return the tables that there are, and those that were made and are lost."""
+        """Return the existing tables and the lost ones."""
         return self.present() | noted_tables(self._storage)
 
     def is_damaged(self, scope: Scope, grain: Grain, *, thoroughly: bool = True) -> bool:
-        """Tell whether a table is lost or cannot be read.
+        """Return whether a table is lost or cannot be read.
 
         Args:
-            scope: whose.
+            scope: the agent.
             grain: of the table.
-            thoroughly: read all of it; else it is only opened.
+            thoroughly: read all of it; otherwise only open it.
         """
         try:
             if self.version(scope, grain) is not None and thoroughly:
@@ -247,24 +247,24 @@ class VectorIndex:
         return False
 
     def restore(self, scope: Scope, grain: Grain, rows: pa.Table) -> None:
-        """Make an agent's table anew, of all of its rows; what is there of it is deleted first."""
+        """Delete an agent's table and rebuild it from `rows`, which are all of its rows."""
         self._loop.run(self._restore(scope, grain, rows))
 
     @property
     def made_by(self) -> str | None:
-        """The name of the embedder that made the vectors, once it was checked."""
+        """The name of the embedder that made the vectors; known after :meth:`check`."""
         return None if self._embedder is None else str(self._embedder["model"])
 
     def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
-        """Return the number of rows of an agent's table that pass; 0 where there is none."""
+        """Return the number of matching rows of an agent's table; 0 without a table."""
         return self._loop.run(self._count(scope, grain, where))
 
     def messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
-        """Return what the rows of an agent's table that pass rest on, each once."""
+        """Return the distinct message ids on which matching rows of an agent's table rest."""
         return self._loop.run(self._messages(scope, grain, where))
 
     def hours_of(self, scope: Scope, conversations: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return the keys of the hours in which an agent's conversations have facts, of those that have some."""
+        """Return the hours (keys) in which an agent's conversations have facts; omit conversations without facts."""
         where = Filter(conversation_id=next(iter(conversations))).sql() if len(conversations) == 1 else None
         rows = self._loop.run(self._select(scope, Grain.WORKING, where, ["period", "conversation_id"]))
         if not rows.num_rows:
@@ -275,46 +275,46 @@ class VectorIndex:
         return {row["conversation_id"]: frozenset(row["period_distinct"]) for row in listed}
 
     def remove(self, grain: Grain, gone: Mapping[Scope, Sequence[DeleteFilter]]) -> dict[Scope, int]:
-        """Remove rows of agents' tables, from the disk too. A table that is left empty is dropped.
+        """Remove rows of agents' tables, from the disk too. An empty table is dropped.
 
         Returns:
-            How many rows went, for each agent of whom there were some; the tables of others are not touched.
+            The number of removed rows by agent, without zeros. Tables without such rows are not touched.
 
         Raises:
-            CommitConflictError: other writers kept changing a table. Safe to try again.
+            CommitConflictError: other writers kept changing a table. Safe to retry.
         """
         return self._loop.run(self._remove_all(grain, gone))
 
     def remove_agent(self, scope: Scope) -> list[str]:
-        """Drop all that there is of an agent: its index, and its collections, which nothing makes again.
+        """Drop the index and the collections of an agent. Collections cannot be rebuilt.
 
         Returns:
-            The names of the tables that there were.
+            The names of the dropped tables.
 
         Raises:
-            CommitConflictError: others kept writing into a table. Safe to try again.
+            CommitConflictError: others kept writing to a table. Safe to retry.
         """
-        from memory_pipeline.lake.layout import collections_of  # it needs the lake, which needs this module
+        from memory_pipeline.lake.layout import collections_of  # layout needs the lake, which needs this module
 
         names = [name for owner, name in index_tables(self._storage, scope.workspace_id) if owner == scope]
         names += [name for owner, name in collections_of(self._storage, scope.workspace_id) if owner == scope]
         return self._loop.run(self._drop_all(scope, names))
 
     def purge(self, scopes: Collection[Scope], grains: Iterable[Grain] = tuple(Grain)) -> None:
-        """Write agents' tables anew, with their indices, so that no byte of what they held before stays on the disk.
+        """Rewrite agents' tables with their indices, so that no byte of earlier versions stays on the disk.
 
-        Files that were left behind by who was killed stay until they are an hour old.
+        Files left by killed writers stay until they are an hour old.
 
         Raises:
-            CommitConflictError: other writers kept changing a table. Safe to try again.
+            CommitConflictError: other writers kept changing a table. Safe to retry.
         """
         self._loop.run(self._all(self._purge(scope, grain) for scope in scopes for grain in grains))
 
     def compact(self, tables: Iterable[tuple[str, str]]) -> tuple[int, int]:
-        """Put small files of tables together where they pile up; return of how many tables, and the bytes of the rows.
+        """Merge small files of tables. Return the number of merged tables, and the bytes of the merged rows.
 
         Args:
-            tables: workspace and name of each, collections among them.
+            tables: workspace and name of each, collections included.
         """
         written = self._loop.run(self._all(self._compact(*table) for table in tables))
         return sum(map(bool, written)), sum(written)
@@ -336,8 +336,8 @@ class VectorIndex:
         if self._storage.is_there(roster_path(scope.workspace_id, name)):
             raise DamagedError(
                 f"the index of {scope.workspace_id}/{scope.agent_id} is lost: "
-                f"vectordb/{scope.workspace_id}/{name}.lance is not there any more; "
-                "`memory-pipeline run` or `memory-pipeline repair` makes it again from the tables"
+                f"vectordb/{scope.workspace_id}/{name}.lance is missing; "
+                "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
             )
 
     async def _note(self, scope: Scope, grain: Grain) -> None:
@@ -356,7 +356,7 @@ class VectorIndex:
         return await self._databases.read(scope.workspace_id, table_name(scope, grain), read, nothing)
 
     async def _all(self, works: Iterable[Awaitable[_Result]]) -> list[_Result]:
-        """Await works on agents' tables, some at a time."""
+        """Await operations on agents' tables, a limited number at a time."""
         slots = asyncio.Semaphore(_CONCURRENCY)
 
         async def one(work: Awaitable[_Result]) -> _Result:
@@ -386,7 +386,7 @@ class VectorIndex:
             return 0
         count = await self._databases.edit(scope.workspace_id, table_name(scope, grain), delete, 0)
         if not await self._read(scope, grain, lambda table: table.count_rows(), 0):
-            # Before the table: who reads in between must not miss it.
+            # Delete the roster entry before the table: a reader in between must not report the table as lost.
             self._storage.delete([roster_path(scope.workspace_id, table_name(scope, grain))])
         if not await self._databases.drop(scope.workspace_id, table_name(scope, grain), only_if_empty=True):
             await self._note(scope, grain)
@@ -400,7 +400,7 @@ class VectorIndex:
         await self._reworked(scope, grain, anew)
 
     async def _reworked(self, scope: Scope, grain: Grain, rework: Callable[[Any, str], Awaitable[None]]) -> None:
-        """Await what is done to a table and its folder, if there is one."""
+        """Run `rework` on a table and its folder, if the table exists."""
         name = table_name(scope, grain)
         path = f"vectordb/{scope.workspace_id}/{name}.lance"
         await self._databases.edit(scope.workspace_id, name, lambda table: rework(table, path), None)
@@ -416,7 +416,10 @@ class VectorIndex:
 
         try:
             return await self._databases.edit(workspace_id, name, merge, 0)
-        except (LakeError, *FAILURES) as error:  # others keep writing to it, or it is damaged: the rest goes on
+        except (
+            LakeError,
+            *FAILURES,
+        ) as error:  # other writers keep writing, or it is damaged: continue with the others
             _log.warning("vectordb/%s/%s.lance is not compacted: %s", workspace_id, name, error)
             return 0
 
@@ -431,7 +434,7 @@ class VectorIndex:
         if not rows.num_rows:
             self._storage.delete([roster_path(scope.workspace_id, name)])
             return
-        # With its rows: were it made empty first, and this process killed, nobody would miss them.
+        # Create it with its rows: if it were empty and this process killed, the missing rows would go unnoticed.
         await self._databases.create(scope.workspace_id, name, rows.schema, rows)
         await self._replace_all(grain, sorted(set(rows["period"].to_pylist())), {scope: rows})
         await self._maintain(scope, grain, await self._table(scope, grain), 1)
@@ -443,18 +446,18 @@ class VectorIndex:
             if not rows.num_rows:
                 return set()
             table = await self._create(scope, grain, rows)
-        listed = ", ".join(f"'{key}'" for key in keys)  # names of periods hold no quotes
+        listed = ", ".join(f"'{key}'" for key in keys)  # names of periods contain no quotes
         present = await self._select(scope, grain, f"period IN ({listed})", list(_MARKS))
         differing = {period for period, *_ in _marks(present) ^ _marks(rows)}
         if not differing:
             return set()
-        # One commit: a delete followed by an insert would let readers see the gap.
+        # One commit: readers would see the gap between a delete and an insert.
         merged = await (
             table.merge_insert("id")
             .when_matched_update_all()
             .when_not_matched_insert_all()
             .when_not_matched_by_source_delete(f"period IN ({listed})")
-            .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have none, and are found by words
+            .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have no vector, and are found by words
         )
         await retry_lance_commit(lambda: self._maintain(scope, grain, table, merged.version))
         if merged.version % COMPACT_EVERY == 0:
@@ -464,9 +467,9 @@ class VectorIndex:
         return differing
 
     async def _maintain(self, scope: Scope, grain: Grain, table: Any, version: int) -> None:
-        """Give a table the indices it needs, and note that it was made; `version` is that of the write before.
+        """Create missing indices of a table and its roster entry; `version` is that of the preceding write.
 
-        Every question to a table asks the store first which version is the newest, so few are asked.
+        Every request to a table first asks the store for the newest version, so requests are few.
         """
         text = await table.index_stats("content_idx")
         if text is None:
@@ -491,7 +494,7 @@ class VectorIndex:
         return where.sql(() if where.person is None else await self._names(scope, grain))
 
     async def _names(self, scope: Scope, grain: Grain) -> frozenset[str]:
-        """Return the names of all who speak and are named in a table, read once for each of its versions."""
+        """Return the names of all speakers and entities in a table, read once per version."""
         version = await self._version(scope, grain) or 0
         known = self._named.get((scope, grain))
         if known is None or known[0] != version:
@@ -518,7 +521,7 @@ class VectorIndex:
                 )
             )
             rows = pa.concat_tables([rows.select(_FOUND) for rows in found])
-            # Those that words and vectors both find come twice.
+            # Rows that both words and vectors find appear twice.
             once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
             return rows.take(pa.array(sorted(once.values()), pa.int64()))
 
@@ -571,7 +574,7 @@ class VectorIndex:
         self, scope: Scope, grain: Grain, dimension: int, numbers: NDArray[np.uint64], most: int
     ) -> tuple[Loaded, NDArray[np.bool_]] | None:
         async def look(table: Any) -> tuple[Loaded, NDArray[np.bool_]] | None:
-            # The numbers alone are read from no file of rows: a row that is written anew has another.
+            # Reading only the ids reads no row files. A rewritten row has another id.
             present = (await table.query().select([]).with_row_id().to_arrow())[_NUMBER].to_numpy()
             come, gone = np.setdiff1d(present, numbers), np.isin(numbers, present, invert=True)
             if len(come) > most:
@@ -579,7 +582,7 @@ class VectorIndex:
             rows = _NUMBERED
             if len(come):
                 rows = await table.take_row_ids(come.tolist()).select(_FOUND).with_row_id().to_arrow()
-            # Fewer, if the table has changed between the two.
+            # Fewer if the table has changed between the two reads.
             return (_loaded(rows, dimension), gone) if rows.num_rows == len(come) else None
 
         nothing = _loaded(_NUMBERED, dimension), np.ones(len(numbers), np.bool_)
@@ -597,7 +600,7 @@ class VectorIndex:
 
 
 async def _index_again(table: Any, text: Any) -> None:
-    """Make the indices of a table again if many rows are in none, as the statistics of its words tell."""
+    """Rebuild the indices of a table if many rows are unindexed, according to its text statistics."""
     rows = text.num_indexed_rows + text.num_unindexed_rows
     if text.num_unindexed_rows >= max(_UNINDEXED, rows // _UNINDEXED_SHARE):
         for column, config in (await _indices(table)).items():
@@ -605,7 +608,7 @@ async def _index_again(table: Any, text: Any) -> None:
 
 
 async def _indices(table: Any) -> dict[str, Any]:
-    """Return the indices that a table has, by column."""
+    """Return the indices of a table, by column."""
     has_vectors = await table.index_stats("vector_idx") is not None
     return {**INDICES, "vector": _APPROXIMATE} if has_vectors else dict(INDICES)
 
@@ -629,5 +632,5 @@ def _described(embedder: Embedder) -> dict[str, object]:
 
 
 def _marks(rows: pa.Table) -> set[tuple[str, ...]]:
-    """Return what tells whether rows are the same: one whose vector has come at last is another."""
+    """Return the values that decide whether rows are equal: a vector that arrives later makes a row different."""
     return set(zip(*(rows[name].to_pylist() for name in _MARKS), strict=True))

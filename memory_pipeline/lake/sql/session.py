@@ -1,11 +1,11 @@
-"""The door to DuckDB: the session of the warehouse, and a locked one for the SQL that agents write.
+"""Sessions of DuckDB: one for the warehouse, and a locked one for SQL that agents write.
 
-What agents write is hostile until proven otherwise, and DuckDB cannot be held inside this process: a single call of
-`list_distinct` or `quantile_cont` runs for minutes without looking at an interrupt, what `repeat` builds is counted by
-no memory limit, and a thread cannot be ended. So a :class:`Session` runs its queries in a process of its own, which
-the operating system holds to its limits, and which is ended when it does not answer.
-See :mod:`memory_pipeline.lake.sql.worker` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for what is
-accepted.
+SQL of agents is untrusted, and DuckDB cannot be contained in this process: a single call of `list_distinct` or
+`quantile_cont` runs for minutes without checking for an interrupt, the memory limit does not count what `repeat`
+builds, and a thread cannot be killed. So a :class:`Session` runs its queries in a separate process, which the operating
+system limits, and which is killed if it does not answer.
+See :mod:`memory_pipeline.lake.sql.worker` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for the accepted
+SQL.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 20_000
 MAX_ROWS = 10_000
 MAX_SECONDS = 60.0
-#: Seconds that the process may take to start, and to answer after the time limit of a query. By the second it has
-#: ended itself, unless it is stopped or the machine is very busy.
+#: Seconds that the process may take to start, and to answer after a query's time limit. By the second it has ended
+#: itself, unless it is stopped or the machine is very busy.
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 3.0
 _SCRIPT = Path(__file__).with_name("worker.py")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-#: Of an answer's pickle, these alone are built.
+#: The only types built when an answer is unpickled.
 _BUILT = {
     ("datetime", "date"): dt.date,
     ("datetime", "datetime"): dt.datetime,
@@ -60,7 +60,7 @@ _BUILT = {
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB session for SQL of our own: it installs nothing, sees no variables of Python, and is in UTC."""
+    """Return a DuckDB session for our own SQL: it installs nothing, sees no Python variables, and uses UTC."""
     import duckdb
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
@@ -70,10 +70,10 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of a query, as plain values of Python; times know that they are UTC.
+    """The rows of a query, as plain Python values; times are in UTC.
 
     `is_cut` says that there were more rows, or that a text longer than 20,000 characters was cut (it ends with `…`;
-    bytes are cut without a mark). A time beyond the year 9999 is a text, and so are a time of day and a UUID.
+    bytes are cut without a mark). Times beyond the year 9999, times of day and UUIDs are texts.
     """
 
     columns: tuple[str, ...]
@@ -82,7 +82,7 @@ class QueryResult:
 
 
 def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
-    """Answer one query over exactly these tables; whoever asks more than once keeps a :class:`Session`.
+    """Answer one query over exactly these tables. For several queries, use a :class:`Session`.
 
     Raises:
         InputError: the query is refused, wrong, or took too much; the message says what to write instead.
@@ -94,17 +94,17 @@ def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5
 
 
 class Session:
-    """Read-only SQL over exactly the given tables, in a process of its own that keeps them from query to query.
+    """Read-only SQL over exactly the given tables, in a separate process that keeps them between queries.
 
-    The tables are written once to memory that the process maps; it starts in the background, and again after a query
-    that had to be ended with it. Threads may share a session, and wait for each other. Close it, or use it in `with`;
-    one that is forgotten ends with the interpreter.
+    The tables are written once to memory that the process maps. It starts in the background, and restarts after a
+    query had to be killed. Threads may share a session; their queries run one at a time. Close it, or use `with`; a
+    forgotten one ends with the interpreter.
 
     Args:
-        tables: by name (letters, digits and `_`); or what returns them, called once.
+        tables: by name (letters, digits and `_`), or a function that returns them, called once.
 
     Raises:
-        InputError: a name or a table is not acceptable.
+        InputError: a name or a table is invalid.
         LakeError: no process can be started.
     """
 
@@ -133,7 +133,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the process and let go of the tables; waits for a query under way."""
+        """End the process and release the tables, after the running query."""
         with self._lock:
             self._is_closed = True
             if self._process is not None:
@@ -146,9 +146,9 @@ class Session:
 
         Args:
             sql: at most 20,000 characters.
-            max_rows: more are left out, 1 to 10,000.
-            max_seconds: the time that the query may take, 0.01 to 60; the start of the process and the queries of
-                other threads before it are not counted.
+            max_rows: further rows are cut; 1 to 10,000.
+            max_seconds: time limit of the query, 0.01 to 60, without the start of the process and queries of other
+                threads.
 
         Raises:
             InputError: the query is refused, wrong, or took too much; the message says what to write instead.
@@ -163,7 +163,7 @@ class Session:
             try:
                 answer = self._process.answer({"sql": sql, "max_rows": max_rows, "max_seconds": max_seconds})
             except BaseException:
-                # Also when a caller's thread is interrupted: an answer that comes late must not be the next one's.
+                # Also if a caller's thread is interrupted: a late answer must not be taken for the next one's.
                 self._process.end()
                 self._process = None
                 raise
@@ -176,11 +176,11 @@ class Session:
 
 
 class _Process:
-    """One process of :mod:`~memory_pipeline.lake.sql.worker`, and what is said to it."""
+    """One process of :mod:`~memory_pipeline.lake.sql.worker`, and its pipes."""
 
     def __init__(self, files: Mapping[str, int]) -> None:
         self._is_ready = False
-        # No environment: no key can be read from it. What is imported is found where this process finds it.
+        # No environment, so it contains no keys. Imports use this process's paths.
         paths = [str(Path(path).absolute()) for path in sys.path]
         start = "import runpy, sys; sys.path[:] = sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
         try:
@@ -189,7 +189,7 @@ class _Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                # Memory is taken from few arenas, since its address space is bounded.
+                # Few arenas, because the address space is limited.
                 env={"MALLOC_ARENA_MAX": "2"},
                 cwd="/",
                 pass_fds=tuple(files.values()),
@@ -201,11 +201,11 @@ class _Process:
         self._send({"tables": dict(files)})
 
     def has_ended(self) -> bool:
-        """Whether somebody ended it between two queries."""
+        """Whether the process was ended between two queries."""
         return self._process.poll() is not None
 
     def answer(self, question: Mapping[str, object]) -> tuple[Any, ...]:
-        """Return what the process says to a question; whether it was answered is the first of it."""
+        """Return the process's answer to a question; its first value says whether it succeeded."""
         if not self._is_ready:
             ready = self._received(_START_SECONDS)
             if ready is None or not ready[0]:
@@ -218,7 +218,7 @@ class _Process:
         answer = self._received(seconds + _GRACE_SECONDS)
         if answer is not None:
             return answer
-        # Which limit it was, nobody can ask any more.
+        # The process is gone, so the elapsed time decides which limit it was.
         if time.monotonic() - started < seconds:
             raise InputError(
                 "SQL is not answered: it took more memory than a query may have; build shorter texts and lists"
@@ -232,10 +232,10 @@ class _Process:
             self._process.stdin.write(len(content).to_bytes(8, "big") + content)
             self._process.stdin.flush()
         except BrokenPipeError:
-            return  # it has ended, and so has what it says, which is read next
+            return  # it has ended, and so has its output, which is read next
 
     def _received(self, seconds: float) -> tuple[Any, ...] | None:
-        """Return the next message, or None when there is none within the time or any more."""
+        """Return the next message, or None if there is none in time."""
         assert self._process.stdout is not None  # noqa: S101 - it was asked for
         file = self._process.stdout.fileno()
         until = time.monotonic() + seconds
@@ -254,11 +254,11 @@ class _Process:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds plain values alone, so that not even a process that was taken over runs anything here."""
+    """Builds plain values only, so that even a compromised process runs nothing here."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _BUILT:
-            raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+            raise pickle.UnpicklingError(f"{module}.{name} is not a plain value")
         return _BUILT[module, name]
 
 
@@ -280,7 +280,7 @@ def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
 
 
 def _written(name: str, table: object) -> int:
-    """Return an open file, in memory where the system has such files, that holds the table as Arrow's IPC file."""
+    """Return an open file with the table as an Arrow IPC file, in memory where the system supports that."""
     import pyarrow as pa
 
     if not isinstance(table, pa.Table) or not table.num_columns:

@@ -1,13 +1,13 @@
-"""The process in which SQL of agents is parsed, judged and run: see :mod:`~memory_pipeline.lake.sql.session`.
+"""The process that parses, checks and runs SQL of agents: see :mod:`~memory_pipeline.lake.sql.session`.
 
-Run as a script, it imports next to nothing of this package, so that it starts in a fraction of a second. It is told
-over stdin which tables there are, then one query after the other, and answers over stdout. A message is its length (8
-bytes, big-endian) and its content: JSON on the way in, a pickle of plain values on the way out.
+Run as a script, it imports little of this package, so that it starts in a fraction of a second. It receives the tables
+and then one query after the other on stdin, and answers on stdout. A message is its length (8 bytes, big-endian) and
+its content: JSON on the way in, a pickle of plain values on the way out.
 
-Three layers, each of which would do alone against most of what an attacker can write:
+Three layers, each of which would stop most attacks alone:
 
-1. the operating system: no environment, no further file or socket can be opened, none can be written, address space
-   is bounded, and an alarm that no code can put off ends a query that does not end itself;
+1. the operating system: no environment, no new files or sockets, no writing to files, a limited address space, and an
+   alarm, which no code can postpone, that ends a query that does not end itself;
 2. DuckDB's settings: no external access, no extensions, no changes of settings, no spilling to disk;
 3. the parsed tree: one SELECT, made of the nodes, tables, functions and types that
    :mod:`memory_pipeline.domain.sql_guard` lists.
@@ -35,13 +35,13 @@ import pyarrow as pa
 from memory_pipeline.domain.sql_guard import SqlGuard
 from memory_pipeline.errors import InputError
 
-#: What DuckDB may hold for a query, in bytes. What its scalar functions build is not counted by it, hence the second
-#: limit: the address space that the process may take beyond what it has when its tables are registered.
+#: DuckDB's memory limit for a query, in bytes. It does not count what scalar functions build, hence the second limit:
+#: the address space that the process may use beyond that with its tables registered.
 MEMORY = 512 * 1024**2
 HEADROOM = 1536 * 1024**2
-#: Seconds after the time limit at which the alarm ends the process, if the query has not heeded the interrupt.
+#: Seconds after the time limit at which the alarm ends the process, if the query ignores the interrupt.
 GRACE = 0.5
-#: The longest text in an answer, and all of an answer, in characters.
+#: The longest text in an answer, and the whole answer, in characters.
 TEXT = 20_000
 ANSWER = 1_000_000
 
@@ -50,11 +50,11 @@ _SETTINGS = {
     "allow_community_extensions": "false",
     "allow_persistent_secrets": "false",
     "enable_logging": "false",
-    # The last: it ends all changes.
+    # Last, because it prevents further changes.
     "lock_configuration": "true",
 }
 
-#: After these the process is to be ended: DuckDB refuses all that follows, or memory is in pieces.
+#: The process must end after these: DuckDB refuses further queries, or memory is fragmented.
 _WORN = (duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryException, MemoryError)
 
 
@@ -78,7 +78,7 @@ class QueryWorker:
         self._connection.execute("SET TimeZone = 'UTC'")
         for name, table in tables.items():
             self._connection.register(name, table)
-            # What DuckDB's client imports when it first scans and returns a table, it imports here, while it may.
+            # Triggers the imports of DuckDB's client for scanning and returning a table, while imports are possible.
             view = self._connection.table(name)
             view.filter(duckdb.ColumnExpression(view.columns[0]).isnull()).limit(1).fetchall()
         self._connection.execute("SELECT TIMESTAMPTZ '2024-01-01', uuid(), 1.5::DECIMAL(3, 1)").fetchall()
@@ -92,7 +92,7 @@ class QueryWorker:
     def answer(
         self, sql: str, max_rows: int, max_seconds: float
     ) -> tuple[tuple[str, ...], list[tuple[Any, ...]], bool]:
-        """Return the columns, the rows and whether something was left out.
+        """Return the columns, the rows and whether something was cut.
 
         Raises:
             InputError: the query is not allowed, or one row of its answer is too big.
@@ -108,7 +108,7 @@ class QueryWorker:
             self._rules.judge(tree)
             return self._run(sql, max_rows)
         finally:
-            # What is left of an answer would keep its memory until the next question.
+            # The rest of an answer would hold its memory until the next question.
             with contextlib.suppress(duckdb.Error):
                 self._connection.execute("SELECT 1")
             timer.cancel()
@@ -132,7 +132,7 @@ class QueryWorker:
                     "text with left(text, 1000)"
                 )
             rows.append(plain)
-        # A text that was cut has left its mark.
+        # A cut text has left its mark.
         return columns, rows, len(left) > 1
 
 
@@ -145,7 +145,7 @@ def _cut(text: str, left: list[int]) -> str:
 
 
 def _plain(value: Any, left: list[int]) -> Any:
-    """Return `value` as values of Python alone, with long texts cut; take its length in characters off `left[0]`."""
+    """Return `value` as plain Python, with long texts cut; subtract its length in characters from `left[0]`."""
     if left[0] < 0:
         return None
     if isinstance(value, dict):
@@ -158,10 +158,10 @@ def _plain(value: Any, left: list[int]) -> Any:
             left.append(0)
         return value[:TEXT]
     if isinstance(value, dt.datetime):
-        # Of a naive one (no zone in SQL, or infinity) the session's zone is meant, which is UTC.
+        # Naive times (no zone in SQL, or infinity) are in the session's zone, which is UTC.
         value = (value if value.tzinfo else value.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
     elif value is not None and not isinstance(value, (bool, int, float, decimal.Decimal, dt.date, dt.timedelta)):
-        # Times of day and UUIDs too are texts.
+        # Including times of day and UUIDs.
         return _cut(str(value), left)
     left[0] -= 8
     return value
@@ -174,13 +174,13 @@ def _trouble(error: BaseException, max_seconds: float) -> str:
         return f"it took longer than {max_seconds:g} s; read fewer rows, or join on equal columns"
     if isinstance(error, (MemoryError, duckdb.OutOfMemoryException)):
         return f"it took more than {MEMORY // 1024**2} MB of memory; read fewer rows or columns, or group by less"
-    # After an empty line, the query is quoted.
+    # DuckDB quotes the query after an empty line.
     said = " ".join(str(error).partition("\n\nLINE ")[0].split()) or type(error).__name__
     return "".join(character if character.isprintable() else " " for character in said)[:400]
 
 
 def tables_in(files: dict[str, int]) -> dict[str, pa.Table]:
-    """Return the tables of the open files, by name, without a copy; close the files."""
+    """Return the tables of the open files, by name, without a copy, and close the files."""
     tables = {}
     for name, file in files.items():
         content = pa.py_buffer(mmap.mmap(file, 0, prot=mmap.PROT_READ))
@@ -190,11 +190,11 @@ def tables_in(files: dict[str, int]) -> dict[str, pa.Table]:
 
 
 def lock_process() -> None:
-    """Give up what a query does not need: further files and sockets, writing to files, core dumps, boundless memory."""
+    """Give up privileges that queries do not need: new files and sockets, file writes, core dumps, unlimited memory."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    with contextlib.suppress(OSError, ValueError):  # some systems bound no address space, and have no /proc
+    with contextlib.suppress(OSError, ValueError):  # some systems have no limit of address space, or no /proc
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         bound = pages * resource.getpagesize() + HEADROOM
         resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
@@ -213,7 +213,7 @@ def _reply(stream: BinaryIO, *values: object) -> None:
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer the queries of `source` on `target` until `source` ends."""
+    """Answer the queries from `source` on `target` until `source` ends."""
     message = _message(source)
     if message is None:
         return

@@ -1,7 +1,7 @@
-"""Tells which files of a table are damaged: missing, cut short, or not what their table's schema says.
+"""Finds damaged files of a table: missing, truncated, or with another schema.
 
-Reading a whole selection of files fails at the first damaged one. So after such a failure the files are read one by
-one, to name all that are damaged and to go on with the others.
+Reading a set of files fails at the first damaged one. After such a failure, the files are read one by one, to name all
+damaged ones and to continue with the others.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: What pyarrow raises of a damaged file.
+#: The exceptions that pyarrow raises for a damaged file.
 FAILURES = (pa.ArrowException, OSError)
 _THREADS = 8
 
 
 def is_damage(error: BaseException) -> bool:
-    """Tell whether an error says that a file is damaged, and not that a disk or a server failed to answer."""
+    """Return whether an error means that a file is damaged, rather than that a disk or server failed."""
     if isinstance(error, FileNotFoundError):
         return True
     if isinstance(error, OSError):
@@ -43,12 +43,12 @@ def is_damage(error: BaseException) -> bool:
 def damaged_files(
     storage: Storage, files: pa.Table, spec: TableSpec, columns: Collection[str] | None = None
 ) -> pa.Table:
-    """Return those of a list of files that cannot be read, with a column `why`; it reads all of them.
+    """Return the unreadable ones of a list of files, with a column `why`. Reads all of them.
 
     Args:
-        storage: where they lie.
+        storage: the lake's files.
         files: as the table's log lists them.
-        spec: their table.
+        spec: the table.
         columns: the columns to read; all if not given.
     """
     names = [name for name in spec.schema.names if columns is None or name in columns]
@@ -78,14 +78,14 @@ def sound_files(
     remade: Collection[str] | None = (),
     columns: Collection[str] | None = None,
 ) -> tuple[pa.Table, set[str]]:
-    """Return which of a list of files can be read, after reading all failed, and the partitions of those that cannot.
+    """Return the readable ones of a list of files, after reading all has failed, and the partitions of the others.
 
     Args:
-        storage: where they lie.
+        storage: the lake's files.
         files: as the table's log lists them.
-        spec: their table.
-        error: what reading raised; it is raised again where no file is damaged.
-        remade: the partitions whose damaged files may be left out; None for all.
+        spec: the table.
+        error: raised by the read; raised again if no file is damaged.
+        remade: the partitions with damaged files that may be skipped; None for all.
         columns: the columns that were read; all if not given.
 
     Raises:
@@ -100,12 +100,12 @@ def sound_files(
     keys = set(keys_of(damaged, spec))
     if remade is not None and not keys <= set(remade):
         raise damaged_error(spec, damaged) from error
-    _log.warning("table %s: damaged files of %s are left out", spec.name, ", ".join(sorted(keys)))
+    _log.warning("table %s: damaged files of %s are skipped", spec.name, ", ".join(sorted(keys)))
     return files.filter(pc.invert(is_damaged)), keys
 
 
 def damaged_error(spec: TableSpec, damaged: pa.Table) -> DamagedError:
-    """Return an error that names damaged files of a table, as :func:`damaged_files` gives them, and what to do."""
+    """Return an error that names files from :func:`damaged_files`, and the remedy."""
     path, why = min(zip(damaged["path"].to_pylist(), damaged["why"].to_pylist(), strict=True))
     others = f", nor can {damaged.num_rows - 1:,} more of its files" if damaged.num_rows > 1 else ""
     return DamagedError(
@@ -115,11 +115,11 @@ def damaged_error(spec: TableSpec, damaged: pa.Table) -> DamagedError:
 
 
 def damaged_log(path: str, error: Exception) -> DamagedError:
-    """Return an error that says that a table's log cannot be read, and what to do."""
+    """Return an error that says that a table's log cannot be read, and the remedy."""
     return DamagedError(f"table {path}: its log {path}/_delta_log cannot be read: {_first_line(error)}; {REMEDY}")
 
 
 def _first_line(error: Exception) -> str:
     text = str(error).partition("\n")[0].strip()
-    # What comes before is the address of the file, which the message has.
+    # The text before is the address of the file, which the message has.
     return shown(text.rpartition("': ")[2].strip() or type(error).__name__, 160)

@@ -1,15 +1,15 @@
-"""What this package knows of the log of Delta tables beyond deltalake's interface: names of files, and how to purge.
+"""Knowledge of Delta logs beyond deltalake's API: file names, and how to purge.
 
-The log is a file for each version and now and then a checkpoint, which says by itself what the table holds. Versions
-before a checkpoint are only history, which names partitions and files that were removed since.
+The log has a file for each version, and occasional checkpoints, each of which describes the whole table. Versions
+before a checkpoint are history only, and name removed partitions and files.
 
-They must not simply be deleted: a writer that began before could then commit under the number of one of them, where
-nobody would see it; nor be emptied: a reader that found them before would take them for commits without effect. So what
-stands in a young one is replaced by a word that is no commit, at which both stop, look again, and find the checkpoint.
-Old ones, that no writer or reader can still be at, are deleted.
+They cannot simply be deleted: a writer that started earlier could then commit under one of their numbers, unnoticed.
+Nor can they be emptied: a reader that found them earlier would take them for commits without effect. So young ones are
+overwritten by a text that is not a commit. Readers and writers then stop, start over, and find the checkpoint. Old
+ones, beyond the reach of any reader or writer, are deleted.
 
-``DeltaTable.cleanup_metadata`` deletes what is older than a property of the table says: with nought it loses commits,
-with more the names stay. Figures are in docs/decisions/0002-delta-tables.md.
+``DeltaTable.cleanup_metadata`` deletes versions older than a table property: a value of zero loses commits, and with
+larger ones the names stay. Measurements are in docs/decisions/0002-delta-tables.md.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake.files.storage import FileInfo, Storage
 
-#: The versions of deltalake of which this was found to hold.
+#: The versions of deltalake for which this was verified.
 DELTALAKE = ("1.6.6",)
-#: How long a writer or a reader may be at a version at most.
+#: The longest time that a reader or writer may use a version.
 IN_FLIGHT = timedelta(hours=1)
-#: The property of a table that says how long checkpoints name files that were removed.
+#: The table property that says how long checkpoints name removed files.
 RETENTION = "delta.deletedFileRetentionDuration"
-#: A vacuum writes a checkpoint after so many commits whose entries take so large a part of the last one's bytes.
+#: A vacuum writes a checkpoint after this many commits, if they take this share of the last checkpoint's bytes.
 _MANY, _PART = 16, 0.25
-#: What is no commit.
+#: Not a valid commit.
 _STUB = b"purged\n"
 _FILE = re.compile(r"(\d{20})\.(json|checkpoint\..+|.+\.json)")
-#: What commits say that put files in or take them out.
+#: How entries begin that add or remove files.
 _CHANGES = (b'{"add":', b'{"remove":', b'"predicate":')
 
 
 def commit_path(path: str, version: int) -> str:
-    """Return where the commit of a version of the table at `path` lies, once there is one."""
+    """Return the path of the commit of a version of the table at `path`, which may not exist yet."""
     return f"{path}/_delta_log/{version:020}.json"
 
 
 class Log:
-    """The log, as files, of the table at `path` below the lake's root."""
+    """The log files of the table at `path` below the lake's root."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
         self._folder = f"{path}/_delta_log"
 
     def needs_checkpoint(self, version: int) -> bool:
-        """Tell whether so much was committed since the last checkpoint that another is worth its bytes."""
+        """Return whether enough was committed since the last checkpoint to make another worth its bytes."""
         checkpoints, commits = self._files()
         latest = max(checkpoints, default=-1)
         since = sum(entry.size for number, entry in commits.items() if number > latest)
@@ -59,7 +59,7 @@ class Log:
         return version - latest >= _MANY and since >= _PART * size
 
     def superseded(self, before: datetime) -> list[FileInfo]:
-        """Return the entries that a checkpoint stands for which was there at `before`, as far as they are as old."""
+        """Return the log entries that a checkpoint of before a time replaces, if they are as old themselves."""
         checkpoints, commits = self._files()
         whole = [
             number for number, entries in checkpoints.items() if all(entry.modified_at < before for entry in entries)
@@ -69,20 +69,20 @@ class Log:
         return old + [entry for number, entries in checkpoints.items() if number < latest for entry in entries]
 
     def is_purged(self) -> bool:
-        """Tell whether nothing was changed since it was last purged."""
+        """Return whether nothing has changed since the last purge."""
         checkpoints, commits = self._files()
         latest = max(checkpoints, default=None)
         if latest is None or len(checkpoints) > 1 or latest not in commits:
             return False
-        # Only a purge writes its checkpoint after such a commit; others name files that were removed.
+        # Only a purge writes its checkpoint after such a commit; other checkpoints name removed files.
         if RETENTION.encode() not in (self._storage.read(commits[latest].path) or b""):
             return False
         return not any(self._changes(entry) for entry in commits.values())
 
     def purge(self, version: int) -> None:
-        """Take away all that lies before the checkpoint of a version."""
+        """Delete everything before the checkpoint of a version."""
         checkpoints, commits = self._files()
-        # The version's own commit is young, so that its time is now's.
+        # The version's own commit is young, so its time is close to now.
         deadline = commits[version].modified_at - IN_FLIGHT
         before = [entry for number, entry in commits.items() if number < version]
         for entry in before:

@@ -1,8 +1,8 @@
-"""Handles on Delta tables: opens them, keeps them, brings them up to date, and commits on top of their versions.
+"""Handles on Delta tables: opens, caches and refreshes them, and commits on top of their versions.
 
-With :mod:`~memory_pipeline.lake.tables.marts` the only door to deltalake. A handle is of one version. What is done to
-it may meet a purge, which takes files and versions of the past away, or another writer; :func:`overtaking` tells these
-from failures.
+Only this module and :mod:`~memory_pipeline.lake.tables.marts` import deltalake. A handle belongs to one version. An
+operation on it may meet a purge, which deletes old files and versions, or another writer; :func:`overtaking`
+distinguishes these from failures.
 """
 
 from __future__ import annotations
@@ -39,32 +39,31 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-#: Only a purge takes away what the log says of the past.
+#: Only a purge deletes history from the log.
 HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
-#: How often a log is read that changes while it is read, and how often a commit is tried.
+#: Attempts to read a log that changes meanwhile, and to commit.
 _LOOKS, _ATTEMPTS = 6, 20
-#: Row groups are small, so that a read by the column that sorts a large partition opens few of them.
+#: Row groups are small, so that a read by the sort column of a large partition opens few of them.
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=65_536)
-#: Of what streams into a table a row group is in memory at a time, vectors and all.
+#: A stream holds one row group in memory at a time, vectors included.
 _STREAM_WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=8_192)
-#: Reads name their partitions, so statistics of the columns would only make the log longer.
+#: Reads name their partitions, so column statistics would only lengthen the log.
 _CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
-#: To see that a handle is still of the newest version, it is enough that there is no next one, unless that can have
-#: been purged since: no commit is, for an hour. The seconds are much less than that; with a handle is kept when it was
-#: brought up to date.
+#: A handle is of the newest version if the next one does not exist, unless that could have been purged: commits are not
+#: purged for an hour. The seconds are far below that. The refresh time is stored on the handle.
 _YOUNG, _SEEN_AT = 600.0, "_memory_pipeline_seen_at"
-#: Where writers claim their turns.
+#: Claims of writers' turns.
 _TURNS = "state/turns"
-#: A process that writes a table again within so many seconds looks first whether another has its turn.
+#: A process that writes a table again within this many seconds first checks whether another has its turn.
 _OFTEN = 30.0
 
 
 class Handles:
-    """The handles that a process has on tables, by their paths below the root: one to read, and some to write.
+    """The open handles of a process, by path below the root: one to read, and some to write.
 
     Attributes:
-        claims: where the threads of the process claim their turns.
+        claims: the turns of the process's threads.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -72,15 +71,15 @@ class Handles:
         self._handles: dict[str, DeltaTable] = {}
         self._lock = threading.Lock()
         self.claims = _claims(storage)
-        # Handles of attempts to write, each used by one thread at a time: no other moves the version under it.
+        # Handles for writing, each used by one thread at a time: no other thread moves its version.
         self._writers: defaultdict[str, list[DeltaTable]] = defaultdict(list)
         self._wrote: dict[str, float] = {}
 
     def writer(self, path: str, turn: FairnessLock) -> DeltaTable | None:
-        """Return a handle on the newest version that nobody else uses; None if there is no table yet.
+        """Return an exclusive handle on the newest version, or None if there is no table yet.
 
-        The turn is heeded by a process that knows of others that write, or that writes so often that others may find
-        no gap. Whoever writes now and then, and alone, is spared the look.
+        The turn is respected by a process that knows of other writers, or that writes so often that others may find no
+        gap. Others skip the check.
         """
         self._storage.require_creating()
         with self._lock:
@@ -94,18 +93,18 @@ class Handles:
         return handle
 
     def give_back(self, path: str, handle: DeltaTable | None) -> None:
-        """Keep a handle that is no longer written with, for the next who writes."""
+        """Return a handle after writing, for the next writer."""
         if handle is not None:
             with self._lock:
                 self._writers[path].append(handle)
 
     def note_write(self, path: str) -> None:
-        """Note that the process has just written a table."""
+        """Record that the process has just written a table."""
         with self._lock:
             self._wrote[path] = time.monotonic()
 
     def latest(self, path: str) -> DeltaTable | None:
-        """Return a handle on the newest version, which all readers share; None if there is no table yet."""
+        """Return a handle on the newest version, shared by all readers, or None if there is no table yet."""
         with self._lock:
             handle = newest(self._storage, path, self._handles.pop(path, None))
             if handle is not None:
@@ -114,12 +113,12 @@ class Handles:
 
 
 def turn_at(storage: Storage, path: str, claims: Leases | None = None) -> FairnessLock:
-    """Return what a writer takes its turn with at the table at `path` below the root.
+    """Return a writer's turn at the table at `path` below the root.
 
     Args:
         storage: the lake's files.
         path: of the table.
-        claims: those of the process, where threads of it write at once.
+        claims: of the process, if several of its threads write.
     """
     return FairnessLock(claims or _claims(storage), path.replace("/", "."))
 
@@ -132,26 +131,26 @@ def retry_commit(
     attempt: Callable[[FairnessLock, CommitToken[Any]], _Result],
     claims: Leases | None = None,
 ) -> _Result:
-    """Return what `attempt` does, made again whenever it was overtaken.
+    """Return the result of `attempt`, retried after concurrent commits.
 
     Args:
         storage: the lake's files.
         path: of the table that it commits to, below the root.
-        what: the table, for the message where others were first every time.
-        aim: what the commit is for, likewise: "replace …".
-        attempt: what to do. It gets the turn, and what it marks its commits with.
-        claims: those of the process, where threads of it write at once.
+        what: the table, for the error message.
+        aim: the purpose of the commit, for the error message: "replace …".
+        attempt: gets the turn, and the token that marks its commits.
+        claims: of the process, if several of its threads write.
 
     Raises:
-        CommitConflictError: others were first every time.
-        LakeError: requests failed time and again.
+        CommitConflictError: every attempt lost against other writers.
+        LakeError: requests failed several times.
     """
     lost = (
         f"{what}: {_ATTEMPTS} attempts to {aim} lost against other writers; nothing was written, run it again when "
         "they have finished"
     )
     turn = turn_at(storage, path, claims)
-    # On a local disk answers are not lost.
+    # A local disk loses no answers.
     mark = CommitToken[Any](None if storage.is_local else lambda version: storage.read(commit_path(path, version)))
     policy = store_policy(f"table {path}", _ATTEMPTS, (CommitLostError,), lambda _: CommitConflictError(lost))
     return retry(lambda: attempt(turn, mark), policy, turn)
@@ -163,16 +162,16 @@ def _claims(storage: Storage) -> Leases:
 
 @contextmanager
 def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken[Any] | None = None) -> Iterator[None]:
-    """Tell failures of what is done to a table, at the version of the handle, that come of others being first.
+    """Raise CommitLostError for failures caused by concurrent commits to a handle's table.
 
     Args:
         storage: the lake's files.
         path: of the table, below the root.
         table: the handle.
-        mark: of what is committed; what seems to have failed, and bears it, has not.
+        mark: of the commit; a commit in the log with this mark has succeeded, despite its error.
 
     Raises:
-        CommitLostError: others have changed the table or purged what it was, or a request failed.
+        CommitLostError: others have changed the table or purged its version, or a request failed.
     """
     version = table.version()
     try:
@@ -188,13 +187,13 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken
 
 
 def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> DeltaTable | None:
-    """Bring a handle on the table at `path` below the root up to date, or open one; None where there is no table."""
+    """Refresh a handle on the table at `path` below the root, or open one; return None if there is no table."""
 
     def attempt() -> DeltaTable | None:
         nonlocal handle
-        known, handle = handle, None  # after a failure it is opened anew
+        known, handle = handle, None  # reopen after a failure
         try:
-            if known is None or known._storage_options != storage.options:  # keys were renewed
+            if known is None or known._storage_options != storage.options:  # credentials were renewed
                 known = DeltaTable(storage.locate(path), storage_options=storage.options)
                 _refuse_empty(storage, path, known)
             elif time.monotonic() - vars(known)[_SEEN_AT] > _YOUNG or storage.is_there(
@@ -211,23 +210,23 @@ def newest(storage: Storage, path: str, handle: DeltaTable | None = None) -> Del
     def give_up(error: Exception) -> Exception:
         return damaged_log(path, error) if is_damage(error) or isinstance(error, DeltaError) else error
 
-    # What fails and is no damage: a purge took away what was being read.
+    # A failure without damage: a purge deleted what was being read.
     errors = (DeltaError, OSError)
     return retry(attempt, store_policy(f"table {path}", _LOOKS, errors, give_up, place=storage.locate(path)))
 
 
 def _refuse_empty(storage: Storage, path: str, handle: DeltaTable) -> None:
-    """Raise if the newest commit is an empty file, which deltalake takes for a commit that says nothing."""
+    """Raise if the newest commit is an empty file, which deltalake takes for a commit without changes."""
     newest_commit = commit_path(path, handle.version())
     if storage.is_local and storage.sizes([newest_commit], path).get(newest_commit) == 0:
         raise DamagedError(f"table {path}: its log cannot be read: {newest_commit} is empty; {REMEDY}")
 
 
 def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
-    """Make a table that was not there, and return a handle on its first version, which has no rows.
+    """Create a table, and return a handle on its first version, which has no rows.
 
-    Others may have made it too, and filled it since: the check of the commit on top of the handle tells whether they
-    wrote the same partitions. Only then has the caller to start over.
+    Others may have created and filled it meanwhile. The check of the commit on top of the handle detects whether they
+    wrote the same partitions; only then must the caller start over.
 
     Args:
         storage: the lake's files.
@@ -235,7 +234,7 @@ def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
         spec: its schema and partitions.
 
     Raises:
-        CommitLostError: there is no first version any more, or a request failed. The caller tries again.
+        CommitLostError: the first version no longer exists, or a request failed. The caller retries.
     """
     try:
         DeltaTable.create(
@@ -246,7 +245,7 @@ def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
             partition_by=list(spec.partition_by),
             configuration=_CONFIGURATION,
         )
-    except CommitFailedError:  # another writer is making it
+    except CommitFailedError:  # another writer is creating it
         pass
     except (DeltaError, OSError) as error:
         raise_of_disk(error, storage.locate(path))
@@ -266,14 +265,14 @@ def commit(
     condition: str,
     mark: CommitToken[Any],
 ) -> None:
-    """Put rows in the place of those that a condition tells, in one commit on top of the handle's version.
+    """Replace the rows that meet a condition, in one commit on top of the handle's version.
 
     Args:
         table: the handle.
         spec: the table's.
-        rows: all at once, or as a stream, of which a row group is in memory at a time.
-        condition: as deltalake reads it; it names whole partitions.
-        mark: of the call that commits.
+        rows: a table, or a stream with one row group in memory at a time.
+        condition: in deltalake's syntax; it selects whole partitions.
+        mark: of the calling operation.
     """
     write_deltalake(
         table,
@@ -291,7 +290,7 @@ def commit(
 def exchange(
     table: DeltaTable, spec: TableSpec, files: pa.Table, verdicts: Mapping[str, RowDeletion], mark: CommitToken[Any]
 ) -> None:
-    """Take files out of a table, and put in their place what the verdicts on them say."""
+    """Remove files from a table and add their replacements, in one commit."""
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = []
     for row in files.to_pylist():
@@ -312,11 +311,11 @@ def exchange(
 
 
 def version_of(table: DeltaTable | None) -> int:
-    """Return the version of a handle; -1 where there is no table."""
+    """Return the version of a handle, or -1 if there is no table."""
     return -1 if table is None else table.version()
 
 
 def _is_older(table: DeltaTable, spec: TableSpec) -> bool:
-    """Tell whether a table was made before a column was added, or became nullable."""
+    """Return whether a table was created before a column was added, or became nullable."""
     present = {field.name: field.nullable for field in table.schema().fields}
     return any(present.get(field.name, False) < field.nullable for field in spec.schema)

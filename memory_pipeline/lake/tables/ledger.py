@@ -1,11 +1,11 @@
-"""The ledger: which partitions have been made, from what, and what came out.
+"""The ledger: which partitions were built, from which inputs, and with which result.
 
-It is what tells "there was nothing to remember" from "nobody has looked yet", and "up to date" from "late data has
-come": a period is stale when the digest of what it is made from is no longer the one that the ledger holds. It holds
-no time of the clock, so that two lakes made from the same journal are equal.
+It distinguishes "nothing to remember" from "not processed yet", and "up to date" from "late data": a period is stale if
+the digest of its inputs differs from the one in the ledger. It contains no clock times, so two lakes built from the
+same journal are equal.
 
-What it says can be found out again: where a file of it is damaged, its periods count as not entered. Those that hold
-rows are then pending, and are entered again once they have been made.
+The ledger can be restored: if one of its files is damaged, its periods count as missing. Those with rows are then
+pending, and are entered again when they are rebuilt.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEMORIES_ASSET = "durable_memories"
 
 
 def table_asset(grain: str) -> str:
-    """Return the name of the asset that holds a grain's rows: ``working_facts``, ``daily_summaries``, …."""
+    """Return the name of the asset with a grain's rows: ``working_facts``, ``daily_summaries``, …."""
     return "working_facts" if grain == "working" else f"{grain}_summaries"
 
 
@@ -44,15 +44,15 @@ def index_asset(grain: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One partition of one asset, as it was last made.
+    """One partition of one asset, as last built.
 
     Attributes:
-        input_digest: of what it was made from.
+        input_digest: of its inputs.
         output_digest: of its rows.
-        rows, agents: how many it holds.
-        unfinished: how much of it waits for a model: rows that a stand-in made or that have no vector, and passages or
-            summaries that wait for a budget. A partition with any is made again by the next run.
-        expired: how many of the rows have expired since; the digests are still those of what was made.
+        rows, agents: their numbers.
+        unfinished: number of rows, passages or summaries that wait for a model: built by a fallback, without a vector,
+            or over the budget. The next run rebuilds a partition with any.
+        expired: number of rows that have expired since; the digests are still those from before.
     """
 
     asset: str
@@ -66,19 +66,19 @@ class LedgerEntry:
 
     @property
     def bucket(self) -> str:
-        """The ledger's partition: an asset's month for hours and days, its year for what is coarser."""
+        """The ledger's partition: an asset's month for hours and days, its year for coarser grains."""
         fine = len(self.period) >= len("2024-01-15")
         return f"{self.asset}.{self.period[: 7 if fine else 4]}"
 
 
 class Ledger:
-    """Reads and records what was made."""
+    """Reads and records built partitions."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
     def entries(self, asset: str, periods: Iterable[Period] | None = None) -> Mapping[str, LedgerEntry]:
-        """Return the entries of an asset by period name; of the given periods, or of all."""
+        """Return the entries of an asset by period name, for the given periods or all."""
         keys = {key for key in self._tables.keys(LEDGER) if key.rpartition(".")[0] == asset}
         wanted = None
         if periods is not None:
@@ -86,17 +86,17 @@ class Ledger:
             keys &= {LedgerEntry(asset, period, "", "", 0, 0).bucket for period in wanted}
         rows = self._tables.read_sound(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
         return {
-            # Of older lakes there are none of these.
+            # Null in older lakes.
             row["period"]: LedgerEntry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
             for row in rows
             if wanted is None or row["period"] in wanted
         }
 
     def note_expired(self, remaining: Mapping[tuple[str, str], int]) -> None:
-        """Note, in one commit, of which partitions rows expire. What waited there for a model waits no more.
+        """Record expired rows in one commit. Rows that waited there for a model no longer do.
 
         Args:
-            remaining: how many rows stay, by asset and period.
+            remaining: the number of rows that stay, by asset and period.
         """
         buckets = {LedgerEntry(asset, period, "", "", 0, 0).bucket for asset, period in remaining}
 
@@ -111,22 +111,22 @@ class Ledger:
         self._tables.transform(LEDGER, buckets, noted, remade=buckets)
 
     def seen(self, assets: Iterable[str], periods: Iterable[Period]) -> Seen:
-        """Return what is entered of periods of some assets, for :meth:`record` to compare."""
+        """Return the entries of periods of some assets, for :meth:`record` to compare."""
         wanted = {(asset, period.key) for period in periods for asset in assets}
         buckets = {LedgerEntry(asset, key, "", "", 0, 0).bucket for asset, key in wanted}
         rows = self._tables.read_sound(LEDGER, buckets).to_pylist() if buckets else []
         return {key: row for row in rows if (key := (row["asset"], row["period"])) in wanted}
 
     def record(self, entries: Iterable[LedgerEntry], seen: Seen | None = None) -> bool:
-        """Enter what was made, in one commit; an entry replaces that of the same asset and period.
+        """Record built partitions in one commit; an entry replaces that of the same asset and period.
 
         Args:
-            entries: what to enter.
-            seen: what was entered when the making began. Where another run has entered something else since, it may
-                have come from newer rows than these did: then nothing is entered.
+            entries: the new entries.
+            seen: the entries when the build began. If another run has changed one since, it may have used newer rows:
+                then nothing is recorded.
 
         Returns:
-            Whether it is entered; if not, it is to be made again.
+            Whether the entries were recorded; if not, rebuild the partitions.
         """
         rows = [{**asdict(entry), "bucket": entry.bucket} for entry in entries]
         new = pa.Table.from_pylist(rows, schema=LEDGER.schema)

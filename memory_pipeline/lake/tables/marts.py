@@ -1,6 +1,6 @@
-"""The tables of analysts below ``marts/``: written whole, or a few values of one column at a time.
+"""Tables for analysts, below ``marts/``, written whole or for a few values of one column at a time.
 
-They are not part of memory: whatever they hold can be made again from the lake's tables.
+They are not part of memory: they can be recomputed from the lake's tables.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3)
-#: Statistics would hold names in the log.
+#: Statistics would expose names in the log.
 _CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """What a write to a mart did.
+    """Result of a write to a mart.
 
     Attributes:
-        changed: whether anything had to be written.
-        files: the files that the mart consists of since; none where another writer came so close that nobody knows
-            whose rows stand there.
+        changed: whether anything was written.
+        files: the files of the mart afterwards; empty if a concurrent write makes it unknown which rows it holds.
     """
 
     changed: bool
@@ -46,9 +45,9 @@ class Replaced:
 
 
 class Marts:
-    """Reads and writes Delta tables below ``marts/`` by name, which comes from a file name of ours.
+    """Reads and writes Delta tables below ``marts/`` by name; names come from file names of this package.
 
-    One thread uses it at a time.
+    Not safe to use from several threads at once.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -56,17 +55,17 @@ class Marts:
         self._handles: dict[str, DeltaTable] = {}
 
     def files(self, name: str) -> frozenset[str]:
-        """Return the files that a mart consists of: they change whenever its rows do; none if there is no mart."""
+        """Return the files of a mart, which change whenever its rows do; empty if there is no mart."""
         table = self._open(name)
         return frozenset() if table is None else _paths(table)
 
     def dataset(self, name: str) -> ds.Dataset | None:
-        """Return a mart, to be read when it is scanned; None if it was never written."""
+        """Return a mart as a dataset that is scanned lazily, or None if it was never written."""
         table = self._open(name)
         return None if table is None else table.to_pyarrow_dataset()
 
     def size(self, name: str) -> tuple[int, int]:
-        """Return the number of a mart's rows, and of the bytes of its files; reads no rows."""
+        """Return a mart's number of rows, and the size of its files in bytes; reads no rows."""
         table = self._open(name)
         if table is None:
             return 0, 0
@@ -75,7 +74,7 @@ class Marts:
         return rows, size
 
     def damaged(self, names: Iterable[str]) -> set[str]:
-        """Return which of some marts are there and cannot be read; reads all of their rows."""
+        """Return the given marts that exist and cannot be read. Reads all of their rows."""
         found = set()
         for name in names:
             try:
@@ -89,21 +88,20 @@ class Marts:
         return found
 
     def remove(self, name: str) -> None:
-        """Delete a mart. The next run makes it again."""
+        """Delete a mart. The next run recomputes it."""
         self._handles.pop(name, None)
         self._storage.remove(_path(name))
 
     def replace(self, name: str, rows: pa.Table, *, column: str | None, values: Collection[str] | None) -> Replaced:
-        """Make `rows` all that a mart holds, or all that it holds of some values of a column, in one commit.
+        """Replace all rows of a mart, or those with some values of a column, by `rows`, in one commit.
 
-        What is equal already is not written.
+        Equal rows are not written.
 
         Args:
             name: of the mart.
             rows: in the order in which they are compared.
-            column: a text column, by which a mart that is replaced in parts is cut into files; none for one that never
-                is.
-            values: those to replace; if not given, everything is, columns included.
+            column: the text column that partitions a mart that is replaced in parts; None for other marts.
+            values: those to replace; if not given, replace everything, columns included.
 
         Raises:
             CommitConflictError: other writers kept changing the same mart.
@@ -133,7 +131,7 @@ class Marts:
                     writer_properties=_WRITER,
                     commit_properties=properties,
                 )
-            except (DeltaError, OSError) as error:  # another writer is making it, or an answer was lost
+            except (DeltaError, OSError) as error:  # another writer is creating it, or an answer was lost
                 if not is_of_store(error) and newest(self._storage, _path(name)) is None:
                     raise
                 if not mark.made():
@@ -164,7 +162,6 @@ class Marts:
         return Replaced(True, _paths(written) if written.version() == version + 1 else frozenset())
 
     def _open(self, name: str) -> DeltaTable | None:
-        """Return a handle on the newest version."""
         handle = newest(self._storage, _path(name), self._handles.get(name))
         if handle is None:
             self._handles.pop(name, None)
@@ -182,17 +179,17 @@ def _paths(table: DeltaTable) -> frozenset[str]:
 
 
 def _holds(table: DeltaTable, wanted: pc.Expression | None, rows: pa.Table) -> bool:
-    """Tell whether a mart holds just these rows; one that is damaged does not."""
+    """Return whether a mart holds exactly these rows; False if it is damaged."""
     try:
         return _is_equal(table.to_pyarrow_dataset().to_table(filter=wanted), rows)
     except FAILURES as error:
-        if isinstance(error, FileNotFoundError) or not is_damage(error):  # others may have removed it
+        if isinstance(error, FileNotFoundError) or not is_damage(error):  # others may have deleted it
             raise
         return False
 
 
 def _is_equal(present: pa.Table, rows: pa.Table) -> bool:
-    """Compare two tables, whatever the order in which files give their rows."""
+    """Compare two tables, ignoring the order in which files return their rows."""
     if present.schema.names != rows.schema.names or present.num_rows != rows.num_rows:
         return False
     try:

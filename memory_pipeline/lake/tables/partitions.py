@@ -1,6 +1,6 @@
-"""Partitions of a table: their files and rows, how two states compare, and how large ones are written.
+"""Partitions of a table: their files and rows, comparison of two states, and writing of large ones.
 
-A list of files is what the table's log says: columns ``path``, ``size_bytes`` and ``partition.…``.
+A list of files comes from the table's log, with columns ``path``, ``size_bytes`` and ``partition.…``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 
 def without_metadata(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without the comments on its fields, which a table's log would take for part of the type."""
+    """Return a schema without the comments on its fields, which a table's log would treat as part of the type."""
     return pa.schema([field.remove_metadata() for field in schema])
 
 
 def selected(
     files: pa.Table, spec: TableSpec, keys: Collection[str] | None = None, fixed: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """Return those of a list of files that hold the named partitions.
+    """Return the files of the given partitions.
 
     Args:
         files: of all partitions.
-        spec: their table.
+        spec: the table.
         keys: values of the last partition column; all if not given.
-        fixed: the values of partition columns before it.
+        fixed: the value of each partition column before it.
     """
     for column, value in (fixed or {}).items():
         files = files.filter(pc.equal(files.column(f"partition.{column}"), value))
@@ -57,12 +57,12 @@ def keys_of(files: pa.Table, spec: TableSpec) -> list[str]:
 
 
 def location(storage: Storage, spec: TableSpec, path: str) -> str:
-    """Return the address of a file of a table, as pyarrow takes it."""
+    """Return the address of a table's file, as pyarrow expects it."""
     return storage.file_path(f"tables/{spec.name}/{path}")
 
 
 def dataset(storage: Storage, files: pa.Table, spec: TableSpec) -> ds.Dataset:
-    """Open files of the log's own list: several times faster than DeltaTable.to_pyarrow_table() on many partitions."""
+    """Return files listed by the log as a dataset: on many partitions several times faster than to_pyarrow_table()."""
     partitions = [
         reduce(operator.and_, (pc.field(column) == row[f"partition.{column}"] for column in spec.partition_by))
         for row in files.select([f"partition.{column}" for column in spec.partition_by]).to_pylist()
@@ -86,14 +86,14 @@ def read(
     """Return the rows of files in the table's schema.
 
     Args:
-        storage: where they lie.
-        files: which; None for those of a table that does not exist.
-        spec: their table.
+        storage: the lake's files.
+        files: the files to read; None for a table that does not exist.
+        spec: the table.
         columns: the columns to read; all if not given.
         where: a condition on the rows.
 
     Raises:
-        FileNotFoundError: a file is no longer there.
+        FileNotFoundError: a file is missing.
     """
     names = [name for name in spec.schema.names if columns is None or name in columns]
     schema = pa.schema([spec.schema.field(name) for name in names])
@@ -103,18 +103,18 @@ def read(
 
 
 def sorted_rows(rows: pa.Table, spec: TableSpec) -> pa.Table:
-    """Return rows in the order in which partitions are kept and compared."""
+    """Return rows in the order in which partitions are stored and compared."""
     return rows.sort_by([(name, "ascending") for name in (*spec.partition_by, *spec.order_by)]).combine_chunks()
 
 
 def changed_keys(old: pa.Table, new: pa.Table, spec: TableSpec) -> set[str]:
-    """Return the keys of the partitions whose rows differ between two sorted tables."""
+    """Return the keys of the partitions with different rows in two sorted tables."""
     before, after = _split(old, spec), _split(new, spec)
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def _split(rows: pa.Table, spec: TableSpec) -> dict[str, pa.Table]:
-    """Cut a sorted table into its partitions, without copying, and without the columns that are not compared."""
+    """Split a sorted table into its partitions, without copying, and without the columns that are not compared."""
     compared = rows.drop_columns(list(spec.not_compared)).replace_schema_metadata()
     parts: dict[str, pa.Table] = {}
     start = 0
@@ -125,7 +125,7 @@ def _split(rows: pa.Table, spec: TableSpec) -> dict[str, pa.Table]:
 
 
 def runs(column: pa.ChunkedArray) -> list[tuple[str, int]]:
-    """Return each run of equal values of a column as the value and where it ends."""
+    """Return the value and the end of each run of equal values of a column."""
     if not len(column):
         return []
     encoded = pc.run_end_encode(column.combine_chunks())
@@ -134,20 +134,20 @@ def runs(column: pa.ChunkedArray) -> list[tuple[str, int]]:
 
 
 def predicate(spec: TableSpec, keys: Collection[str], fixed: Mapping[str, str]) -> str:
-    """Return the SQL condition that selects partitions; their names come from domain types and hold no quotes."""
+    """Return the SQL condition that selects partitions; their names come from domain types and contain no quotes."""
     terms = [f"{column} = '{value}'" for column, value in fixed.items()]
     listed = ", ".join(f"'{key}'" for key in sorted(keys))
     terms.append(f"{spec.partition_by[-1]} IN ({listed})")
     return " AND ".join(terms)
 
 
-# Partitions whose rows do not all fit in memory: changed part by part, and written in one commit all the same.
+# Partitions that do not fit in memory are changed part by part, and still written in one commit.
 #
-# What the parts become waits on the local disk, in a file without a name, which vanishes with the process however that
-# ends. From there it streams into the table.
+# The new rows wait on the local disk, in an unnamed file that disappears with the process, and are streamed into
+# the table.
 
 
-#: Rows of a batch on the way into a table: with vectors, about a megabyte.
+#: Rows per batch; with vectors, about a megabyte.
 _ROWS = 500
 
 
@@ -156,9 +156,9 @@ class PartialUpdate:
     """How partitions are changed part by part.
 
     Attributes:
-        conditions: the parts; every row that is there, or is to be there, meets exactly one.
-        change: gets the number of a part and its rows, and returns those that shall stand in their place. It is called
-            for one part after the other, and for all of them again when another writer came first.
+        conditions: the parts; every old or new row meets exactly one.
+        change: gets the number of a part and its rows, and returns the new ones. It is called for one part after the
+            other, and again for all of them after a concurrent commit.
     """
 
     conditions: Sequence[pc.Expression]
@@ -166,14 +166,14 @@ class PartialUpdate:
 
 
 class StreamingWrite:
-    """Rows on their way into a table, on the local disk.
+    """New rows of a table, buffered on the local disk.
 
     Args:
         spec: the table.
         schema: of the rows, as they are written.
 
     Raises:
-        LakeError: the disk that holds temporary files takes no more.
+        LakeError: the disk with temporary files is full.
     """
 
     def __init__(self, spec: TableSpec, schema: pa.Schema) -> None:
@@ -195,10 +195,10 @@ class StreamingWrite:
         self._file.close()
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows, after those that are there.
+        """Append rows.
 
         Raises:
-            LakeError: the disk that holds temporary files takes no more.
+            LakeError: the disk with temporary files is full.
         """
         try:
             self._writer.write_table(rows.cast(self._schema), max_chunksize=_ROWS)
@@ -206,10 +206,10 @@ class StreamingWrite:
             raise self._full(error) from error
 
     def reader(self, keys: Collection[str]) -> pa.RecordBatchReader:
-        """Return the rows of partitions, in order. No rows are taken afterwards.
+        """Return the rows of partitions, in order. No rows can be added afterwards.
 
         Raises:
-            LakeError: the disk that holds temporary files takes no more.
+            LakeError: the disk with temporary files is full.
         """
         try:
             self._writer.close()
@@ -225,6 +225,6 @@ class StreamingWrite:
 
     def _full(self, error: OSError) -> LakeError:
         return LakeError(
-            f"rows of table {self._name} cannot wait in {tempfile.gettempdir()} until they are written: "
-            f"{error.strerror or error}; free some of it, or name another folder by TMPDIR; nothing was written"
+            f"rows of table {self._name} cannot be buffered in {tempfile.gettempdir()}: "
+            f"{error.strerror or error}; free some of it, or set TMPDIR to another folder; nothing was written"
         )

@@ -1,4 +1,4 @@
-"""Decides which rows of partitions go, and writes the files that take the place of those that hold some of them."""
+"""Decides which rows of partitions to delete, and writes replacements for files that keep some rows."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
 
-#: Tells of each row whether it goes.
+#: Returns for each row whether to delete it.
 Gone = Callable[[pa.Table], Any]
 
-#: How many files are looked at at once, and by how many threads they are written.
+#: Number of files examined at once, and number of threads that write them.
 _BATCH, _THREADS = 1_024, 4
-#: As :mod:`~memory_pipeline.lake.tables.tables` has deltalake write them.
+#: The writer settings of :mod:`~memory_pipeline.lake.tables.tables`.
 _WRITING = {"compression": "zstd", "compression_level": 3, "row_group_size": 65_536}
-_NAME = "__filename"  # pyarrow's name of the column that says which file a row is of
+_NAME = "__filename"  # pyarrow's column with the file of each row
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file of the rows that stay: its path below the table, its bytes and its rows."""
+    """A file with the remaining rows: path below the table, size in bytes, and number of rows."""
 
     path: str
     size: int
@@ -44,20 +44,20 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class RowDeletion:
-    """What becomes of a file: how many of its rows go, and what is put in its place; nothing where all go."""
+    """The deletion in one file: how many rows go, and the file that replaces it; none if all rows go."""
 
     gone: int
     instead: Written | None
 
 
 class DeletionPlan:
-    """What becomes of the files of a table whose rows go in part. A file is looked at once, for it never changes.
+    """The deletions in the files of a table. Each file is examined once, because files never change.
 
     Args:
-        storage: where the table lies.
-        spec: which it is.
-        gone: tells of rows whether they go; it gets those of many partitions at once.
-        columns: the columns that it gets.
+        storage: the lake's files.
+        spec: the table.
+        gone: returns for each row whether to delete it; it gets rows of many partitions at once.
+        columns: the columns that `gone` gets.
     """
 
     def __init__(self, storage: Storage, spec: TableSpec, gone: Gone, columns: Collection[str]) -> None:
@@ -69,10 +69,10 @@ class DeletionPlan:
         self._written: list[Written] = []
 
     def verdicts(self, files: pa.Table) -> dict[str, RowDeletion]:
-        """Return what becomes of each of some files, by path, without those that stay as they are.
+        """Return the deletion for each of the given files, by path. Unaffected files are omitted.
 
         Raises:
-            FileNotFoundError: a file is no longer there.
+            FileNotFoundError: a file is missing.
         """
         paths = files.column("path").to_pylist()
         unknown = [number for number, path in enumerate(paths) if path not in self._verdicts]
@@ -84,9 +84,9 @@ class DeletionPlan:
         return {path: verdict for path in paths if (verdict := self._verdicts[path]) is not None}
 
     def discard(self, kept: Collection[str]) -> None:
-        """Delete the files that were written, but for those that took the place of the files at `kept`.
+        """Delete the written files, except replacements of the files at `kept`.
 
-        Not to be called where a commit of theirs may still be made.
+        Must not be called while a commit of them may still succeed.
         """
         used = {verdict.instead for path in kept if (verdict := self._verdicts[path]) is not None}
         self._storage.delete(
@@ -94,7 +94,7 @@ class DeletionPlan:
         )
 
     def _masks(self, files: pa.Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Yield the files of which rows go: path, and which these are."""
+        """Yield path and mask of the files with rows to delete."""
         found = dataset(self._storage, files, self._spec).to_table(columns=[*self._columns, _NAME])
         gone = np.asarray(self._gone(found.drop_columns([_NAME])), np.bool_)
         paths = {location(self._storage, self._spec, path): path for path in files.column("path").to_pylist()}
@@ -111,7 +111,7 @@ class DeletionPlan:
         return path, RowDeletion(count, None if count == len(mask) else self._rewritten(path, mask))
 
     def _rewritten(self, path: str, mask: NDArray[np.bool_]) -> Written:
-        """Write the rows of a file that stay into another beside it, in their order and with the columns it has."""
+        """Write the remaining rows of a file to another in the same folder, with the same order and columns."""
         filesystem = self._storage.arrow_filesystem()
         with filesystem.open_input_file(location(self._storage, self._spec, path)) as file:
             rows = pq.ParquetFile(file).read(use_threads=False).filter(pa.array(~mask))

@@ -1,7 +1,7 @@
-"""The lake's tables. Every write replaces whole partitions, atomically.
+"""The lake's Delta tables. Every write replaces whole partitions, atomically.
 
-Why Delta Lake, and what was measured: docs/decisions/0002-delta-tables.md. Whatever reads or writes may meet a purge,
-which takes files and versions of the past away; it then looks again, at the newest version.
+For the reasons and the measurements, see docs/decisions/0002-delta-tables.md. A purge may delete old files and versions
+at any time; reads and writes then start over at the newest version.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Change = Callable[[pa.Table], pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What a write did: the partitions whose rows changed, and the rows that stand in all partitions it was given."""
+    """The partitions that a write changed, and the number of rows in all partitions that it was given."""
 
     changed: frozenset[str]
     rows: pa.Table
@@ -72,8 +72,8 @@ class Replacement:
 class Tables:
     """Reads, replaces and removes partitions of the lake's tables.
 
-    A partition is named by the value of the table's last partition column (``period``, say); the columns before it
-    (``grain``) are given as keyword arguments, with one value each.
+    A key is a value of the table's last partition column (such as ``period``). The partition columns before it (such as
+    ``grain``) are keyword arguments with one value each.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -89,14 +89,14 @@ class Tables:
         where: pc.Expression | None = None,
         **fixed: str,
     ) -> pa.Table:
-        """Return the rows of the named partitions, or of all, in the table's schema.
+        """Return the rows of the given partitions, or of all, in the table's schema.
 
-        A table that was never written, and a partition that does not exist, have no rows.
+        A missing table or partition has no rows.
 
         Args:
             spec: the table.
             keys: values of the last partition column.
-            columns: the columns to read; all of them if not given.
+            columns: the columns to read; all if not given.
             where: a condition on the rows.
             fixed: the value of each partition column before the last.
 
@@ -114,37 +114,37 @@ class Tables:
         where: pc.Expression | None = None,
         **fixed: str,
     ) -> pa.Table:
-        """Return rows as :meth:`read` does, without those of damaged files, for callers that make these again."""
+        """Return rows as :meth:`read` does, but skip damaged files, for callers that recompute these."""
         return self._read(spec, keys, columns, where, fixed, None)
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
-        """Return the names of the partitions that have rows, sorted; reads no rows."""
+        """Return the partitions that have rows, sorted. Reads no rows."""
         return sorted(self.sizes(spec, **fixed))
 
     def version(self, spec: TableSpec) -> int:
-        """Return the table's version; -1 if it was never written."""
+        """Return the table's version, or -1 if it was never written."""
         return version_of(self._handles.latest(_path(spec)))
 
     def state(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> frozenset[str]:
-        """Return what changes whenever the rows of the named partitions do, and only then; reads no rows."""
+        """Return a value that changes exactly when the rows of the given partitions do. Reads no rows."""
         return frozenset(path for _, path in self._listed(spec, "path", fixed, keys))
 
     def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
-        """Return of each partition what changes whenever its rows do, and only then; reads no rows."""
+        """Return for each partition a value that changes exactly when its rows do. Reads no rows."""
         states: defaultdict[str, set[str]] = defaultdict(set)
         for key, path in self._listed(spec, "path", fixed):
             states[key].add(path)
         return {key: frozenset(paths) for key, paths in states.items()}
 
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
-        """Return the bytes of the files of each partition; reads no rows."""
+        """Return the size of each partition's files in bytes. Reads no rows."""
         sizes: Counter[str] = Counter()
         for key, size in self._listed(spec, "size_bytes", fixed):
             sizes[key] += size
         return dict(sizes)
 
     def counts(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
-        """Return the number of rows of each partition; reads no rows."""
+        """Return the number of rows of each partition. Reads no rows."""
         counts: Counter[str] = Counter()
         for key, rows in self._listed(spec, "num_records", fixed):
             counts[key] += rows
@@ -153,15 +153,15 @@ class Tables:
     def _listed(
         self, spec: TableSpec, column: str, fixed: Mapping[str, str], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, Any]]:
-        """Yield of each file of the named partitions, or of all, the partition and what the log says of it."""
+        """Yield partition and log entry of each file of the given partitions, or of all."""
         files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
         if files is not None:
             yield from zip(keys_of(files, spec), files.column(column).to_pylist(), strict=True)
 
     def dataset(self, spec: TableSpec) -> ds.Dataset:
-        """Return the table as a dataset that is read when it is scanned, for SQL over more than fits in memory.
+        """Return the newest version as a dataset, scanned lazily, for SQL over more data than fits in memory.
 
-        It is of the version that is newest now. A scan raises FileNotFoundError once a purge has taken that away.
+        A scan raises FileNotFoundError once a purge has deleted that version.
         """
         files = _files(self._handles.latest(_path(spec)), spec)
         if files is None or not files.num_rows:
@@ -169,16 +169,16 @@ class Tables:
         return dataset(self._storage, files, spec)
 
     def damaged(self, spec: TableSpec) -> pa.Table:
-        """Return the files of a table that cannot be read, as its log lists them, with the reason; reads all rows.
+        """Return the unreadable files of a table, as its log lists them, with the reasons. Reads all rows.
 
         Raises:
-            DamagedError: its log cannot be read.
+            DamagedError: the table's log cannot be read.
         """
         files = _files(self._handles.latest(_path(spec)), spec)
         return pa.table({"path": []}) if files is None else damaged_files(self._storage, files, spec)
 
     def drop_files(self, spec: TableSpec, paths: Collection[str]) -> None:
-        """Take files out of a table, in one commit, without reading them: they are damaged.
+        """Remove damaged files from a table in one commit, without reading them.
 
         Raises:
             CommitConflictError: other writers kept changing the table.
@@ -191,7 +191,7 @@ class Tables:
         self._without(spec, None, {}, those)
 
     def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> Replacement:
-        """Make `rows` all that the named partitions hold, in one commit; a partition that is equal is not written.
+        """Replace all rows of the given partitions by `rows`, in one commit. An equal partition is not written.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
@@ -201,22 +201,22 @@ class Tables:
     def transform(
         self, spec: TableSpec, keys: Collection[str], change: Change, *, remade: Collection[str] = (), **fixed: str
     ) -> Replacement:
-        """Replace the named partitions by what `change` makes of them, in one commit.
+        """Replace the given partitions by the result of `change`, in one commit.
 
-        `change` gets their rows and returns those that shall stand in their place. It may take its time: nobody waits
-        for it. It is called again with newer rows when another writer came first, so it must have no effects.
+        `change` receives their rows and returns the new ones. It may be slow: nothing is locked. After a concurrent
+        commit it is called again with newer rows, so it must have no side effects.
 
         Args:
             spec: the table.
             keys: values of the last partition column.
-            change: what to make of the rows.
-            remade: the partitions of which `change` needs no old rows to make all new ones. Where files of these are
-                damaged, it gets the rows of the others, and the partition is written.
+            change: returns the new rows.
+            remade: partitions that `change` recomputes without their old rows. If files of these are damaged, `change`
+                gets the rows of the others, and the partition is written.
             fixed: the value of each partition column before the last.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
-            DamagedError: files of other partitions than `remade` cannot be read; nothing was written.
+            DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
         """
         return self._changed(spec, keys, change, frozenset(remade), fixed)
 
@@ -229,23 +229,23 @@ class Tables:
         remade: Collection[str] = (),
         **fixed: str,
     ) -> frozenset[str]:
-        """Replace the named partitions as :meth:`transform` does, in one commit, with one part in memory at a time.
+        """Replace the given partitions as :meth:`transform` does, in one commit, with one part in memory at a time.
 
         Returns:
-            The names of the partitions whose rows changed.
+            The partitions with changed rows.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
-            DamagedError: files of other partitions than `remade` cannot be read; nothing was written.
-            LakeError: the disk that holds temporary files takes no more.
+            DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
+            LakeError: the disk with temporary files is full.
         """
         return self._changed(spec, keys, parts, frozenset(remade), fixed).changed
 
     def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
-        """Remove the named partitions, or all, in one commit, without reading or writing rows.
+        """Remove the given partitions, or all, in one commit, without reading or writing rows.
 
         Returns:
-            The names of those that there were.
+            The removed partitions.
 
         Raises:
             CommitConflictError: other writers kept removing rows of the table.
@@ -260,17 +260,17 @@ class Tables:
     def drop_rows(
         self, spec: TableSpec, keys: Collection[str] | None, gone: Gone, columns: Collection[str], **fixed: str
     ) -> dict[str, int]:
-        """Remove rows of the named partitions, or of all, in one commit. Partitions without such rows stay untouched.
+        """Remove rows of the given partitions, or of all, in one commit. Partitions without such rows stay untouched.
 
         Args:
             spec: the table.
             keys: values of the last partition column.
-            gone: tells of rows which go, as an array of booleans; it gets rows of many partitions at once.
-            columns: the columns that it gets.
+            gone: returns a boolean array, true for rows to remove; it gets rows of many partitions at once.
+            columns: the columns that `gone` gets.
             fixed: the value of each partition column before the last.
 
         Returns:
-            How many rows were removed, for each partition that had some.
+            The number of rows removed from each partition that had some.
 
         Raises:
             CommitConflictError: other writers kept removing rows of the table.
@@ -280,7 +280,7 @@ class Tables:
         try:
             counts, judged = self._without(spec, keys, fixed, dropping.verdicts)
         finally:
-            # On S3 a commit that seemed to fail may still be made, and would name what was written for it.
+            # On S3, a commit that seemed to fail may still succeed, and would refer to the files written for it.
             if judged is not None or self._storage.is_local:
                 dropping.discard(judged or ())
         return counts
@@ -290,38 +290,37 @@ class Tables:
         return self.purge_path(_path(spec), grace=grace, orphans=orphans)
 
     def purge_path(self, path: str, *, grace: timedelta = _NONE, orphans: timedelta | None = None) -> Purged:
-        """Take from the disk what the table at `path` below the root no longer holds, and what its log says of that.
+        """Delete files and log entries that the newest version of a table does not need.
 
-        Readers and writers may be at work: they look again. Older versions can no longer be read.
+        Concurrent readers and writers start over. Older versions can no longer be read.
 
         Args:
-            path: of the table; nothing happens where there is none.
-            grace: how long files stay after they were removed from the table, in hours, rounded up; what the log says
-                of them stays as long.
-            orphans: how old files must be that no version of the table ever held, as writers leave that were killed.
-                At least an hour, for writers under way; such files stay if it is not given.
+            path: of the table, below the root; a missing table is ignored.
+            grace: how long removed files and their log entries are kept, in hours, rounded up.
+            orphans: minimum age of files that belong to no version, as killed writers leave them; at least an hour, to
+                spare running writers. By default such files are kept.
 
         Returns:
-            The files that are gone. They may have been of versions that were read until now.
+            The deleted files. Concurrent readers may have been using them.
 
         Raises:
-            InputError: `grace` is negative, or `orphans` less than an hour.
+            InputError: `grace` is negative, or `orphans` is less than an hour.
             CommitConflictError: other writers kept changing the table.
         """
         purge = Purge(self._storage, path, grace, orphans)
         return self._cleaned(path, "purge it", purge.make, purge.purged)
 
     def vacuum(self, path: str, before: datetime, now: datetime, *, dry_run: bool) -> dict[str, Purged]:
-        """Delete files of the table at `path` below the root that nobody needs any more, beside readers and writers.
+        """Delete unneeded files of a table while readers and writers are active.
 
         Args:
-            path: of the table; nothing happens where there is none.
-            before: what was removed from the table before this time goes, by hours, rounded up.
-            now: the time, UTC. Files that no version names, and the log, count from an hour before it on.
+            path: of the table, below the root; a missing table is ignored.
+            before: delete files removed from the table before this time, in hours, rounded up.
+            now: the time, UTC. Log files and files of no version must be an hour older.
             dry_run: only count.
 
         Returns:
-            The files that are gone: ``replaced`` ones, those of ``tables`` that no version names, and ``logs``.
+            The deleted files, by kind: ``replaced``, ``tables`` (in no version) and ``logs``.
 
         Raises:
             CommitConflictError: other writers kept changing the table.
@@ -330,7 +329,7 @@ class Tables:
         return self._cleaned(path, "vacuum it", vacuum.clean, vacuum.found)
 
     def _cleaned(self, path: str, aim: str, clean: Callable[[DeltaTable], _Result], nothing: _Result) -> _Result:
-        """Return what `clean` makes of the newest version, done until nobody comes first; `nothing` without a table."""
+        """Return `clean` of the newest version, retried after concurrent commits; `nothing` without a table."""
 
         def attempt(*_: object) -> _Result:
             table = newest(self._storage, path)
@@ -358,7 +357,7 @@ class Tables:
             try:
                 return read(self._storage, files, spec, columns, where)
             except FAILURES as error:
-                if isinstance(error, FileNotFoundError) and version != failed_at:  # somebody may have removed it
+                if isinstance(error, FileNotFoundError) and version != failed_at:  # a purge may have deleted it
                     failed_at = version
                     continue
                 sound, _ = sound_files(self._storage, files, spec, error, remade, columns)
@@ -386,7 +385,7 @@ class Tables:
         turn: FairnessLock,
         mark: CommitToken[Replacement],
     ) -> Replacement:
-        """Replace partitions, at the version that was read."""
+        """Replace partitions, based on the version that was read."""
         table = self._handles.writer(_path(spec), turn)
         try:
             if (made := mark.made()) is not None:
@@ -395,7 +394,7 @@ class Tables:
                 return self._written_in_parts(table, spec, keys, change, remade, fixed, mark)
             return self._written(table, spec, keys, change, remade, fixed, mark)
         finally:
-            # After a lost attempt, too: to open the table anew would read its log again.
+            # After a lost attempt, too: opening the table anew would read its log again.
             self._handles.give_back(_path(spec), table)
 
     def _written(
@@ -416,7 +415,7 @@ class Tables:
         changed = changed_keys(old, new, spec) | damaged
         if not changed:
             return Replacement(frozenset(), new)
-        if table is None:  # the rows were made of nothing, which its first version holds
+        if table is None:  # its first version holds the rows
             table = make(self._storage, _path(spec), spec)
         written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
         replacement = Replacement(frozenset(changed), new)
@@ -431,7 +430,7 @@ class Tables:
         remade: Collection[str],
         where: pc.Expression | None,
     ) -> tuple[pa.Table, pa.Table | None, set[str]]:
-        """Return the rows of files, the files that could be read, and the partitions of those that could not."""
+        """Return the rows of files, the files that could be read, and the partitions of unreadable ones."""
         try:
             with overtaking(self._storage, _path(spec), table):
                 return read(self._storage, files, spec, where=where), files, set()
@@ -461,7 +460,7 @@ class Tables:
                 new = sorted_rows(parts.change(number, old).select(spec.schema.names).cast(spec.schema), spec)
                 changed |= changed_keys(old, new, spec) | damaged
                 spool.add(new)
-                del old, new  # or they would stand beside those of the next part
+                del old, new  # frees memory before the next part is read
             replacement = Replacement(frozenset(changed), spec.schema.empty_table())
             if changed:
                 self._commit_rows(table, spec, spool.reader(changed), replacement, fixed, mark)
@@ -476,7 +475,7 @@ class Tables:
         fixed: Mapping[str, str],
         mark: CommitToken[Replacement],
     ) -> None:
-        """Commit the rows of all partitions that have changed, on top of the handle's version."""
+        """Commit the rows of all changed partitions, on top of the handle's version."""
         mark.expect(table.version(), replacement)
         with overtaking(self._storage, _path(spec), table, mark):
             commit(table, spec, rows, predicate(spec, replacement.changed, fixed), mark)
@@ -489,7 +488,7 @@ class Tables:
         fixed: Mapping[str, str],
         judge: Callable[[pa.Table], Mapping[str, RowDeletion]],
     ) -> tuple[dict[str, int], Collection[str]]:
-        """Commit what `judge` says of the files of partitions; return the rows that went by key, and these files."""
+        """Commit the deletions that `judge` returns. Return the number of removed rows by key, and the judged files."""
 
         def attempt(turn: FairnessLock, mark: CommitToken[Any]) -> tuple[dict[str, int], Collection[str]]:
             table = self._handles.writer(_path(spec), turn)
@@ -518,7 +517,7 @@ class Tables:
     ) -> Mapping[str, RowDeletion]:
         try:
             return judge(files)
-        except pa.ArrowException as error:  # of a file that is missing, the caller looks first whether it was removed
+        except pa.ArrowException as error:  # for a missing file, the caller first checks whether it was removed
             sound_files(self._storage, files, spec, error)
             raise
 
@@ -533,5 +532,5 @@ def _files(
     keys: Collection[str] | None = None,
     fixed: Mapping[str, str] | None = None,
 ) -> pa.Table | None:
-    """Return the files that hold partitions; None where there is no table."""
+    """Return the files of partitions, or None if there is no table."""
     return None if table is None else selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed)

@@ -1,4 +1,4 @@
-"""Tombstones of what was forgotten, and marks of what has expired."""
+"""Tombstones of erased data, and marks of expired data."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 class Tombstones:
     """Reads and writes a lake's tombstones. Safe to use from several threads and processes.
 
-    They are read again when the table has changed; until then, and where nothing was ever forgotten, asking for them
-    costs one look at the table's log.
+    They are read again only after the table has changed; otherwise a query costs one look at the table's log.
 
     Args:
         tables: the lake's.
@@ -38,19 +37,19 @@ class Tombstones:
         self._read: tuple[int, tuple[Tombstone, ...], Forgotten] = (-1, (), Forgotten())
 
     def all(self) -> tuple[Tombstone, ...]:
-        """Return all tombstones, by kind and id."""
+        """Return all tombstones, sorted by kind and id."""
         return self._newest()[1]
 
     def forgotten(self) -> Forgotten:
-        """Return what is forgotten; the same object as long as nothing has changed, for it remembers what it hashed."""
+        """Return the erased data. The object stays the same until something changes, because it caches hashes."""
         return self._newest()[2]
 
     def state(self) -> frozenset[tuple[str, datetime]]:
-        """Return what changes whenever more is forgotten, and only then: whether it is done with does not count."""
+        """Return a value that changes exactly when more is erased; completion of an erasure does not count."""
         return frozenset((tombstone.id, tombstone.forgotten_at) for tombstone in self.all())
 
     def put(self, tombstones: Iterable[Tombstone]) -> None:
-        """Write tombstones, in one commit; one takes the place of that with the same id.
+        """Write tombstones in one commit, replacing those with the same ids.
 
         Raises:
             CommitConflictError: other writers kept changing tombstones of the same kind.
@@ -73,13 +72,13 @@ class Tombstones:
                 Tombstone(**{**row, "kind": SubjectKind(row["kind"]), "hours": tuple(row["hours"])})
                 for row in rows.to_pylist()
             )
-            # A change of the table, by a purge, may be none of the tombstones.
+            # A purge changes the table but not its tombstones.
             forgotten = self._read[2] if found == self._read[1] else Forgotten(found)
             self._read = version, found, forgotten
         return self._read
 
 
-# Marks: how far each agent's memory has expired. They tell what has expired from what was never made.
+# Marks say how far each agent's memory has expired. They distinguish expired data from data never built.
 #
 # A mark is raised before the rows up to it are deleted, and never lowered.
 
@@ -88,10 +87,10 @@ _OWNER = ("workspace_id", "agent_id")
 
 
 class ExpirationMarks:
-    """The marks of all agents, as they were when they were read.
+    """The marks of all agents, as read.
 
     Args:
-        through: the key of the last period that expired, for each class of an agent's memory that has one.
+        through: the key of the last expired period, for each class of an agent's memory that has one.
     """
 
     def __init__(self, through: Mapping[tuple[Scope, str], str]) -> None:
@@ -102,56 +101,56 @@ class ExpirationMarks:
 
     @classmethod
     def of(cls, tables: Tables) -> ExpirationMarks:
-        """Read the marks; there are none where nothing ever expired."""
+        """Read the marks; empty if nothing has ever expired."""
         rows = tables.read(EXPIRATIONS, columns=[*_OWNER, "kept", "through"]).to_pylist()
         return cls({(Scope(row["workspace_id"], row["agent_id"]), row["kept"]): row["through"] for row in rows})
 
     def __bool__(self) -> bool:
-        """Tell whether anything has expired."""
+        """Return whether anything has expired."""
         return bool(self._through)
 
     def __iter__(self) -> Iterator[tuple[Scope, str, str]]:
-        """Yield each mark: whose, of what class, and the key of the last period that expired."""
+        """Yield each mark: agent, class, and key of the last expired period."""
         for kept, keys in self._through.items():
             for scope, key in keys.items():
                 yield scope, kept, key
 
     def through(self, scope: Scope, kept: RetentionClass) -> str | None:
-        """Return the key of the last period that expired; None where nothing did."""
+        """Return the key of the last expired period, or None."""
         return self._through.get(kept, {}).get(scope)
 
     def latest(self, classes: Iterable[RetentionClass]) -> str:
-        """Return the key of the last period up to which anybody's memory of some classes expired; empty for none."""
+        """Return the key of the latest expired period of any agent for some classes; empty if there is none."""
         return max((self._latest.get(kept, "") for kept in classes), default="")
 
     def mask(self, rows: pa.Table, kept: RetentionClass) -> NDArray[np.bool_]:
-        """Tell of each row whether it has expired, were it of the class `kept`.
+        """Return for each row whether it has expired under the class `kept`.
 
         Args:
             rows: with ``workspace_id``, ``agent_id`` and ``period``, a key of the class's grain.
-            kept: the class; a table of several is asked for each.
+            kept: the class; call once per class for a table with several.
         """
         latest = self._latest.get(kept)
         if latest is None or not rows.num_rows or pc.min(rows["period"]).as_py() > latest:
             return np.zeros(rows.num_rows, np.bool_)
         own = self._through[kept]
         owners = pc.binary_join_element_wise(*(rows[name] for name in _OWNER), "~").combine_chunks().dictionary_encode()
-        scopes = (Scope(*owner.split("~")) for owner in owners.dictionary.to_pylist())  # no id holds a tilde
+        scopes = (Scope(*owner.split("~")) for owner in owners.dictionary.to_pylist())  # no id contains a tilde
         marks = pa.array([own.get(scope) for scope in scopes], pa.string()).take(owners.indices)
         expired = pc.fill_null(pc.less_equal(rows["period"], marks), fill_value=False)
         return np.asarray(expired.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def raise_marks(tables: Tables, through: Mapping[tuple[str, str, RetentionClass], str], at: datetime) -> int:
-    """Raise marks, in one commit; one that is as high already is left alone.
+    """Raise marks in one commit. Marks that are as high already are unchanged.
 
     Args:
         tables: the lake's.
-        through: the key of the last period that expires, by workspace, agent and class.
-        at: the time, with a zone, that is written beside the marks that are raised.
+        through: the key of the last expired period, by workspace, agent and class.
+        at: the time, with a zone, stored with the raised marks.
 
     Returns:
-        How many marks were raised.
+        The number of raised marks.
 
     Raises:
         CommitConflictError: other writers kept changing the same workspaces' marks.

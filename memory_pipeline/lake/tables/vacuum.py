@@ -1,7 +1,7 @@
-"""Takes from the disk what a Delta table no longer holds, and what its log says of it, beside readers and writers.
+"""Deletes data files and log entries that a Delta table no longer needs, beside readers and writers.
 
-The library takes away data files and writes checkpoints. What a checkpoint leaves of the log is history, which
-:mod:`~memory_pipeline.lake.tables.delta_log` takes away.
+deltalake deletes data files and writes checkpoints; :mod:`~memory_pipeline.lake.tables.delta_log` deletes the history
+before a checkpoint.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 _HOUR = timedelta(hours=1)
-#: How long checkpoints name files that were removed, where nobody has set it.
+#: How long checkpoints name removed files by default.
 _USUALLY = "interval 1 weeks"
-#: Of an hour: a time of grace is rounded up to hours, but not because some seconds have passed.
+#: In hours: grace is rounded up to hours, but not because of a few extra seconds.
 _MOMENTS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """What left the disk: files and their bytes, without those of the log."""
+    """Deleted files and their bytes, without those of the log."""
 
     files: int = 0
     bytes: int = 0
@@ -38,16 +38,16 @@ class Purged:
 
 
 class Purge:
-    """Purges a table, once or in several attempts.
+    """Purges a table, in one or several attempts.
 
     Args:
-        storage: where it lies.
+        storage: the lake's files.
         path: of the table, below the root.
-        grace: how long removed files stay.
-        orphans: how old files must be that the log does not know; None leaves them.
+        grace: how long removed files are kept.
+        orphans: minimum age of files unknown to the log; None keeps them.
 
     Raises:
-        InputError: a duration is not accepted.
+        InputError: a duration is invalid.
     """
 
     def __init__(self, storage: Storage, path: str, grace: timedelta, orphans: timedelta | None) -> None:
@@ -62,7 +62,7 @@ class Purge:
         self._orphans = None if orphans is None else ceil(orphans / _HOUR)
 
     def make(self, table: Any) -> Purged:
-        """Purge a table, of which a handle of deltalake's is given; return what has gone, also by attempts before."""
+        """Purge a table, given a deltalake handle. Return the deleted files, including those of earlier attempts."""
         found = self._vacuum(table, self._grace)
         if self._orphans is not None:
             found += self._vacuum(table, self._orphans, full=True)
@@ -74,9 +74,9 @@ class Purge:
         return self.purged
 
     def _vacuum(self, table: Any, hours: int, *, full: bool = False) -> int:
-        """Delete files that were removed so many hours ago, if `full` also others as old; return how many."""
+        """Delete files removed at least `hours` ago (with `full`, also unknown ones that old). Return their number."""
         before = self._found(table, hours, full=full)
-        if not before:  # what is found is gone already, and only the log speaks of it
+        if not before:  # the files are gone already, and only the log names them
             return 0
         table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
         gone = before.keys() - self._storage.sizes(before, self._path).keys()
@@ -84,7 +84,7 @@ class Purge:
         return len(gone)
 
     def _found(self, table: Any, hours: int, *, full: bool) -> dict[str, int]:
-        """Return the files that :meth:`_vacuum` would delete, with their bytes."""
+        """Return the files that :meth:`_vacuum` would delete, with their sizes in bytes."""
         table.update_incremental()
         root = self._storage.locate(self._path)
         found = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=full)
@@ -93,7 +93,7 @@ class Purge:
         )
 
     def _checkpoint(self, table: Any) -> int:
-        """Write a checkpoint that names no files that were removed before the time of grace; return its version."""
+        """Write a checkpoint without files removed before the grace period; return its version."""
         table.update_incremental()
         table.alter.set_table_properties({RETENTION: f"interval {self._grace} hours"})
         version: int = table.version()
@@ -103,13 +103,13 @@ class Purge:
 
 
 class Vacuum(Purge):
-    """Deletes what is older, once or in several attempts; what is younger, and the log of it, stays for others.
+    """Deletes old files, in one or several attempts. Younger files and their log entries stay.
 
     Args:
-        storage: where the table lies.
+        storage: the lake's files.
         path: of the table, below the root.
-        before: what was removed from the table before this time goes.
-        now: the time. Files that no version names count from an hour before it on.
+        before: delete files removed from the table before this time.
+        now: the time. Files that no version lists must be an hour older.
         dry_run: only count.
     """
 
@@ -121,7 +121,7 @@ class Vacuum(Purge):
         self._dry_run = dry_run
 
     def clean(self, table: Any) -> dict[str, Purged]:
-        """Clean a table, of which a handle of deltalake's is given; return what has gone, also by attempts before."""
+        """Clean a table, given a deltalake handle. Return the deleted files, including those of earlier attempts."""
         log = Log(self._storage, self._path)
         replaced, left = _hours_since(self._before), _hours_since(self._left_before)
         if self._dry_run:
@@ -150,5 +150,5 @@ class Vacuum(Purge):
 
 
 def _hours_since(moment: datetime) -> int:
-    """Return how many hours ago a moment was, rounded up, by the clock, as deltalake counts."""
+    """Return how many hours ago a moment was, rounded up, by the system clock, which deltalake uses."""
     return max(0, ceil((datetime.now(UTC) - moment) / _HOUR - _MOMENTS))

@@ -1,4 +1,4 @@
-"""Calls: no paid answer is lost, none is asked for twice, and what was spent is counted once."""
+"""Calls: no paid answer is lost, no question is asked twice, and all spending counts once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Clock:
 
 
 class CountingStorage(Storage):
-    """Counts what is asked of it."""
+    """Counts the requests to it."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
@@ -76,13 +76,13 @@ class CountingStorage(Storage):
         super().delete(listed)
 
     def since(self) -> dict[str, int]:
-        """Return what was asked since this was called last."""
+        """Return the requests since the last call."""
         asked, self.asked = dict(self.asked), Counter()
         return asked
 
 
 class CountingTables(Tables):
-    """Counts what is asked of it."""
+    """Counts the requests to it."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage)
@@ -102,7 +102,7 @@ class CountingTables(Tables):
 
 
 def opened(root: str, clock: Clock | None = None) -> Calls:
-    """Return what a new process would have."""
+    """Return the call store of a new process."""
     storage = Storage(root)
     return Calls(storage, Tables(storage), clock or Clock())
 
@@ -225,7 +225,7 @@ def test_an_answer_lies_in_the_partition_that_it_was_asked_for(root: str, calls:
 
 
 @pytest.mark.on_s3
-def test_of_two_answers_to_one_question_the_first_stays_and_both_are_paid(root: str, calls: Calls) -> None:
+def test_the_first_of_two_answers_stays_and_both_are_paid(root: str, calls: Calls) -> None:
     late = opened(root)
     calls.keep([call(cost=1.0)], answer(text="first"))
     late.keep([call(cost=2.0)], answer(text="second"))
@@ -378,9 +378,9 @@ def test_settling_is_a_listing_a_read_and_a_deletion_each_and_a_commit_a_table_a
     assert storage.since() == {"create": 30}
     before = tables.version(ANSWERS), tables.version(MODEL_CALLS)
     calls.settle()
-    # Of the three commits, the second one to the same table looks whether another writer has its turn.
+    # Of the three commits, the second to the same table checks whether another writer has its turn.
     assert storage.since() == {"list": 1, "read": 30 + 1, "delete": 30}
-    # Each table is made first, in a version of its own.
+    # Each table is created first, in a version of its own.
     assert before == (-1, -1)
     assert (tables.version(ANSWERS), tables.version(MODEL_CALLS)) == (2, 1)
 
@@ -444,7 +444,7 @@ def test_a_crash_between_commit_and_deletion_doubles_nothing(
     assert again.spent("acme", "2026-11") == opened(root).spent("acme", "2026-11")
 
 
-def test_a_crash_between_the_tables_is_made_good(root: str, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_between_the_tables_is_recovered(root: str, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(calls, *range(5))
     whole = Tables.transform
 
@@ -617,7 +617,7 @@ def test_vectors_of_a_run_at_the_same_time_are_not_dropped(root: str, calls: Cal
     assert opened(root).find(digest(1), HOUR) == vectors(1)
 
 
-def test_vectors_that_nobody_comes_back_for_are_dropped_after_a_week(root: str, calls: Calls, clock: Clock) -> None:
+def test_unused_vectors_are_dropped_after_a_week(root: str, calls: Calls, clock: Clock) -> None:
     keep_vectors(calls, 1)
     calls.settle()
     clock.now += timedelta(days=7)
@@ -678,7 +678,7 @@ def test_answers_of_a_kind_are_added_up_over_workspaces(root: str, calls: Calls)
         calls.settle()
 
 
-def test_what_others_spend_is_counted_when_it_is_looked_for(root: str, calls: Calls) -> None:
+def test_spending_of_others_is_counted_on_request(root: str, calls: Calls) -> None:
     assert calls.spent("acme", "2026-11") == Usage()
     other = opened(root)
     keep(other, 1)
@@ -688,7 +688,7 @@ def test_what_others_spend_is_counted_when_it_is_looked_for(root: str, calls: Ca
     assert calls.spent("acme", "2026-11", look=True).calls == 1
 
 
-def test_what_others_spend_is_counted_from_the_next_load_on(root: str, calls: Calls) -> None:
+def test_spending_of_others_is_counted_after_the_next_load(root: str, calls: Calls) -> None:
     other = opened(root)
     assert calls.spent("acme", "2026-11") == Usage()
     expected = 0
@@ -765,7 +765,7 @@ def test_spending_reads_the_table_once_and_then_the_hours_that_grew(root: str, c
 
 
 def content(**fields: object) -> bytes:
-    """Return what a pending file of question 1 holds, changed."""
+    """Return the content of the pending file of question 1, changed."""
     record: dict[str, Any] = {
         "kept_at": NOW.isoformat(),
         "calls": [],
@@ -845,7 +845,7 @@ def test_a_file_that_cannot_be_read_is_left_alone_and_told_of_once(
         assert calls.settle() == {}
     assert Storage(root).read(path) == data
     [record] = caplog.records
-    assert "cannot be read and is left alone" in record.getMessage()
+    assert "cannot be read and is ignored" in record.getMessage()
     assert len(record.getMessage()) < 500
 
 
@@ -863,7 +863,7 @@ def test_what_cannot_be_read_is_read_again_when_it_has_changed(root: str) -> Non
     assert found(opened(root), 1) == "text"
 
 
-def test_an_answer_whose_place_is_taken_by_what_cannot_be_read_is_not_lost(root: str, calls: Calls) -> None:
+def test_an_answer_is_not_lost_if_an_unreadable_file_has_its_name(root: str, calls: Calls) -> None:
     Storage(root).write(f"calls/pending/answers/{digest('?')}.json", b"garbage")
     calls.keep([call()], answer())
     calls.settle()
@@ -895,7 +895,7 @@ def test_a_file_that_vanishes_while_it_is_read_is_passed_over(
 
 
 def test_many_threads_ask_each_question_once(root: str) -> None:
-    """As those who ask models do: look, claim, look again, ask, keep, release."""
+    """Like callers of models: look, claim, look again, ask, keep, release."""
     before = with_tables(root)
     each = [opened(root) for _ in range(2)]
     asked: list[object] = []

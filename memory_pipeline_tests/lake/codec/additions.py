@@ -1,4 +1,4 @@
-"""Run in a copy of the package that has a column of facts, ``mood``, and a kind of memory, ``habit``, more."""
+"""Runs in a copy of the package with an additional column of facts, ``mood``, and kind of memory, ``habit``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column, and a kind of memory, are each added in one place: where they are declared."""
+"""A new column and a new kind of memory each need one declaration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import dbt_like_sql
 import memory_pipeline
 
 _REPOSITORY = Path(str(memory_pipeline.__file__)).parent.parent
-#: What is added: to which file, before which line, and which line.
+#: The additions: file, line to insert before, and inserted line.
 ADDITIONS = [
     ("domain/facts.py", "\n    @property\n    def placed_operations", "    mood: str | None = None\n"),
     ("lake/schemas.py", "            *EMBEDDING,\n        ]\n    ),\n    partition_by=(\"period\",)",

@@ -1,4 +1,4 @@
-"""What a codec refuses when it is made, and how it takes what is missing, nested or long."""
+"""Codecs: refused declarations, and missing, nested and long values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_records_come_back_from_rows_of_any_number_and_of_parts_of_tables(count:
 
 
 @pytest.mark.parametrize("count", [1, 200])
-def test_a_list_that_is_missing_is_an_empty_one(count: int) -> None:
+def test_a_missing_list_is_read_as_empty(count: int) -> None:
     rows = CODEC.to_rows([Thing("t", "word", ("a",))] * count, place="here")
     assert rows["made"].null_count == count
     without = rows.set_column(3, THINGS.schema.field("tags"), pa.nulls(count, TEXTS))
@@ -66,7 +66,7 @@ def test_a_list_that_is_missing_is_an_empty_one(count: int) -> None:
     )
 
 
-def test_what_is_given_must_be_there_unless_it_may_be_null() -> None:
+def test_a_given_column_is_required_unless_nullable() -> None:
     with pytest.raises(TypeError, match="table things needs place"):
         CODEC.to_rows([])
 
@@ -80,7 +80,7 @@ def test_lists_of_records_come_back_as_tuples_of_their_parts(count: int) -> None
     assert to_values(column) == [tuple((part.word, part.ids, part.at) for part in parts) for parts in own]
 
 
-def test_a_column_or_a_field_of_which_nothing_is_known_is_refused() -> None:
+def test_an_undeclared_column_or_field_is_refused() -> None:
     def refused(*, forms: dict[str, Attribute] = FORMS, given: tuple[str, ...] = ("place", "made"), seen: str) -> str:
         with pytest.raises(TypeError) as caught:
             Codec(THINGS, Thing, columns={"says": str}, given=given, attributes=forms, unstored=[seen])

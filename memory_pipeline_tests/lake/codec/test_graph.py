@@ -1,4 +1,4 @@
-"""Operations and facts of the graph as rows, there and back."""
+"""Conversion of graph operations and facts to rows and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEA = told("INSERT Anna|likes|tea", ["m1"], hour(0))
 
 
 @pytest.mark.parametrize("are_edits", [True, False])
-def test_operations_come_back_with_the_message_that_they_stand_at(are_edits: bool) -> None:
+def test_operations_round_trip_with_their_message(are_edits: bool) -> None:
     for operations, _ in histories("rows", 100, PLAIN + NAMING):
         own = [replace(one, conversation_id=f"of {one.message_ids[0]}") for one in operations]
         rows = operations_to_rows({ACME: own}, are_edits=are_edits)
@@ -38,7 +38,7 @@ def test_operations_come_back_with_the_message_that_they_stand_at(are_edits: boo
         assert rows["subject_id"].to_pylist() == [name_key(name) for name in rows["subject"].to_pylist()]
 
 
-def test_a_row_lies_with_its_owner_and_its_hour() -> None:
+def test_a_row_has_its_owner_and_hour() -> None:
     rows = operations_to_rows({ACME: TEA, OTHER: told("DELETE Anna|likes|", ["m2"], hour(2))}, are_edits=False)
     found = [(row["owner"], row["period"], row["agent_id"], row["verb"], row["object"]) for row in rows.to_pylist()]
     assert found == [

@@ -1,4 +1,4 @@
-"""Durable memories and their events as rows, and back."""
+"""Conversion of durable memories and their events to rows and back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NIGHTS = {at(12): Period(Grain.DAILY, "2024-01-15"), at(36): Period(Grain.DAILY,
 
 
 def bare(event: MemoryEvent) -> MemoryEvent:
-    """Return an event without what its rows do not hold."""
+    """Return an event without the fields that its rows do not hold."""
     return MemoryEvent(
         **{name: getattr(event, name) for name in MemoryEvent.__dataclass_fields__ if name != "received_at"}
     )

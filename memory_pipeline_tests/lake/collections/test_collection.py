@@ -1,4 +1,4 @@
-"""Collections: what was put in is found by its cosine, by its owner alone, whoever else writes."""
+"""Collections: items are found by cosine, by their owner only, beside other writers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from memory_pipeline_tests.effort import examples
 
 ACME = Scope("acme", "support")
 HOSTILE = ["it's", "' OR '1'='1", "x'); DROP TABLE a; --", "../a", "a..b", "a\nb", "a\x00", "", "x" * 257, "\ud800"]
-#: As far as a similarity may lie from the true one: it is rounded, and so are the numbers that it is worked out from.
+#: Maximum error of a similarity: it is rounded, and so are its inputs.
 NEAR = 2e-6
 
 counter = itertools.count()
@@ -204,7 +204,7 @@ def test_a_threshold_leaves_out_what_is_less_similar(collection: VectorCollectio
 
 
 def test_a_similarity_never_leaves_the_range_of_cosines(collection: VectorCollection) -> None:
-    """Worked out in float32 it may be 1.0000001, and a threshold of 1 would let others pass than exactly equal ones."""
+    """In float32 it may be 1.0000001, and a threshold of 1 would accept more than equal vectors."""
     generator = np.random.default_rng(1)
     some = generator.standard_normal((50, 3))
     collection.upsert(VectorItem(f"{number}", vector) for number, vector in enumerate(some))
@@ -287,7 +287,7 @@ def test_a_collection_holds_what_was_put_in_last_and_not_deleted_since(
 
 
 def test_nobody_else_reaches_a_collection(root: str) -> None:
-    """Names of agents may hold dots, and so look like another's collection."""
+    """Agent ids may contain dots, and so look like another agent's collection."""
     owners = {
         (scope, name): opened(root, scope, name=name)
         for scope in (ACME, Scope("acme", "sales"), Scope("other", "support"), Scope("acme", "support.docs"))
@@ -334,8 +334,8 @@ def test_another_dimension_is_refused_with_what_to_do(root: str) -> None:
     opened(root).upsert(many(1))
     refused = pytest.raises(
         ConfigurationError,
-        match=r"^dimension 4 does not fit collection 'default' of agent 'support', which was made with dimension 3; "
-        r"open it with that, or give the collection another name$",
+        match=r"^dimension 4 does not fit collection 'default' of agent 'support', which has dimension 3; "
+        r"open it with that, or choose another name for the collection$",
     )
     with refused:
         opened(root, dimension=4)
@@ -430,7 +430,7 @@ def test_processes_that_write_at_once_lose_nothing(root: str) -> None:
 
 
 def test_a_search_during_writes_sees_every_item_once(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write takes items' places in one commit, and a compaction takes nothing from who reads."""
+    """A write replaces items in one commit, and a compaction takes nothing from readers."""
     monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 4)
     collection, writer = opened(root), opened(root)
     members = sorted(item.id for item in many(20))

@@ -1,4 +1,4 @@
-"""What a collection takes in: every fault is named with its item and field, and nothing else is refused."""
+"""Validation of items: every error names item and field, and valid items are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a disk refuses is an error of one line that names the path and the remedy."""
+"""Errors of a disk are one line that names the path and the remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.models.factory import Models
 from memory_pipeline_tests.building import conversation, run, write
 
-#: Permissions bind everybody but the superuser.
+#: Permissions do not bind the superuser.
 needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to the superuser")
 
 

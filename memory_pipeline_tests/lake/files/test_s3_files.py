@@ -1,4 +1,4 @@
-"""Files of a bucket, on a real server: pages, odd names, large files, deletions that fail, and errors in words."""
+"""Files of a bucket on a real server: pages, odd names, large files, failed deletions, and error messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def storage(s3_root: str) -> Storage:
 
 @pytest.fixture
 def proxied(s3_server: S3Server) -> Iterator[tuple[Storage, FaultProxy]]:
-    """A lake's files behind a proxy that makes faults."""
+    """A lake's files behind a proxy that injects faults."""
     with FaultProxy(s3_server.url) as proxy, s3_server.in_environment(proxy.url):
         storage = Storage(s3_server.new_root())
         storage.require_creating()
@@ -87,7 +87,7 @@ def test_more_files_than_a_page_holds_are_listed_and_deleted(
     assert [entry.path for entry in storage.list("")] == ["e"]
 
 
-def test_what_is_asked_for_costs_one_request(proxied: tuple[Storage, FaultProxy]) -> None:
+def test_each_operation_costs_one_request(proxied: tuple[Storage, FaultProxy]) -> None:
     storage, proxy = proxied
     for look in (
         lambda: storage.write("a/b", b"123"),
@@ -107,7 +107,7 @@ def test_what_is_asked_for_costs_one_request(proxied: tuple[Storage, FaultProxy]
         assert proxy.requests == 1
 
 
-def test_a_file_that_is_not_there_is_missed(storage: Storage) -> None:
+def test_a_missing_file_is_reported(storage: Storage) -> None:
     assert storage.read("x") is None
     assert not storage.is_there("x")
     assert not storage.has("x")
@@ -139,11 +139,11 @@ def test_half_an_answer_is_never_taken_for_the_whole(proxied: tuple[Storage, Fau
     proxy.faults = [Fault("half", method="GET", times=2)]
     assert storage.read("a") == lines
     proxy.faults = [Fault("half", method="GET", times=None)]
-    with pytest.raises(LakeError, match="broke off time and again when asked to read s3://"):
+    with pytest.raises(LakeError, match="broke off repeatedly when asked to read s3://"):
         storage.read("a")
 
 
-def test_faults_that_pass_are_not_noticed(proxied: tuple[Storage, FaultProxy]) -> None:
+def test_temporary_faults_are_retried(proxied: tuple[Storage, FaultProxy]) -> None:
     storage, proxy = proxied
     for kind in ("500", "503", "reset", "lost"):
         proxy.faults = [Fault(kind, times=1)]
@@ -153,11 +153,11 @@ def test_faults_that_pass_are_not_noticed(proxied: tuple[Storage, FaultProxy]) -
         proxy.faults = [Fault(kind, times=1)]
         assert [entry.path for entry in storage.list("")] == ["a"]
     proxy.faults = [Fault("503", times=None)]
-    with pytest.raises(LakeError, match="it is safe to try it again"):
+    with pytest.raises(LakeError, match="it is safe to try again"):
         storage.write("a", b"")
 
 
-def test_what_cannot_be_deleted_is_told(proxied: tuple[Storage, FaultProxy]) -> None:
+def test_failed_deletions_are_reported(proxied: tuple[Storage, FaultProxy]) -> None:
     """Erasure relies on it."""
     storage, proxy = proxied
     for name in ("d/a", "d/b", "d/c"):
@@ -171,7 +171,7 @@ def test_what_cannot_be_deleted_is_told(proxied: tuple[Storage, FaultProxy]) -> 
     assert len(storage.list("d")) == 3
 
 
-def test_who_cannot_delete_many_at_once_deletes_one_by_one(
+def test_servers_without_bulk_delete_delete_one_by_one(
     storage: Storage, s3_root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = ObjectStore.from_chain(s3_root.split("/")[2])
@@ -210,7 +210,7 @@ def test_who_cannot_delete_many_at_once_deletes_one_by_one(
         (418, "Teapot", LakeError, r"answers 'Teapot' \(418\)"),
     ],
 )
-def test_what_a_server_refuses_is_said_with_its_remedy(
+def test_refusals_of_a_server_name_the_remedy(
     status: int, code: str, kind: type[MemoryPipelineError], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA0123456789ABCDEF")
@@ -234,26 +234,26 @@ def test_a_server_that_always_sends_elsewhere_is_not_followed_for_ever(monkeypat
             Storage("s3://b/x").read("y")
 
 
-def test_what_is_no_s3_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_s3_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     with refusing(404, "", "<html>hello", is_xml=False) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        with pytest.raises(ConfigurationError, match="what answers there is no S3"):
+        with pytest.raises(ConfigurationError, match="the server that answers there is not S3"):
             Storage("s3://b/x").list("")
     with refusing(200, "", "<html>hello", is_xml=False) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        with pytest.raises(LakeError, match=r"lake.json is none of a lake: not valid JSON.*AWS_ENDPOINT_URL"):
+        with pytest.raises(LakeError, match=r"lake.json is not a lake manifest: not valid JSON.*AWS_ENDPOINT_URL"):
             Lake("s3://b/x")
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "https://127.0.0.1:1"])
-def test_where_nobody_answers_is_named_soon(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_named_soon(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    with pytest.raises(LakeError, match=f"nobody answers at {address} to read s3://b/x/y; .*AWS_ENDPOINT_URL"):
+    with pytest.raises(LakeError, match=f"no server answers at {address} to read s3://b/x/y; .*AWS_ENDPOINT_URL"):
         Storage("s3://b/x").read("y")
 
 
@@ -276,7 +276,7 @@ def test_a_name_that_no_bucket_has_is_refused(name: str) -> None:
     ("variable", "value"),
     [("AWS_PROFILE", "nobody"), ("AWS_ENDPOINT_URL", "127.0.0.1:99"), ("AWS_REGION", "not a region")],
 )
-def test_variables_that_are_not_accepted_are_named(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_variables_are_named(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, value)
-    with pytest.raises(ConfigurationError, match=f"what is set for AWS is not accepted: .*{value}"):
+    with pytest.raises(ConfigurationError, match=f"the settings for AWS are not accepted: .*{value}"):
         Storage("s3://b/x")

@@ -1,4 +1,4 @@
-"""A server that does not create a file only if it is new: found out before the first write, and refused."""
+"""A server that cannot create a file only if it is absent is detected before the first write, and refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files below a root: whole or not there at all."""
+"""Files below a root are whole or absent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def files_below(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-def test_what_was_written_is_read(storage: Storage, tmp_path: Path) -> None:
+def test_a_written_file_is_read_back(storage: Storage, tmp_path: Path) -> None:
     storage.write("a/b/c.bin", b"\x00\xff")
     assert storage.read("a/b/c.bin") == b"\x00\xff"
     assert (tmp_path / "lake/a/b/c.bin").read_bytes() == b"\x00\xff"
@@ -49,7 +49,7 @@ def test_a_file_is_replaced(storage: Storage) -> None:
 
 
 @pytest.mark.on_s3
-def test_what_is_not_there_is_none(storage: Storage) -> None:
+def test_a_missing_file_is_none(storage: Storage) -> None:
     assert storage.read("missing") is None
     assert storage.read("no/such/folder/missing") is None
     assert storage.list("missing") == []
@@ -327,7 +327,7 @@ def test_another_kind_of_root_is_refused(uri: str) -> None:
 
 
 def modes(root: Path) -> dict[str, str]:
-    """Return the permissions of a root and of what lies in it."""
+    """Return the permissions of a root and of everything below it."""
     return {str(path.relative_to(root)): oct(path.stat().st_mode & 0o7777) for path in (root, *root.rglob("*"))}
 
 
@@ -376,7 +376,7 @@ def test_a_setting_opens_a_lake_to_a_group(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "deep").stat().st_gid != number
 
 
-def test_a_group_that_there_is_not_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_group_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("no such group", "99999999999999999999", "4294967290"):
         monkeypatch.setenv("MEMORY_PIPELINE_GROUP", name)
         with pytest.raises(ConfigurationError, match=f"MEMORY_PIPELINE_GROUP '{name}' does not exist on this machine"):

@@ -1,4 +1,4 @@
-"""Errors of the object store are told from what it knows of files, and said in words."""
+"""Errors of the object store are distinguished from its answers about files, and explained."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def test_a_store_that_fails_is_told_from_one_that_says_no(error: Exception, of_s
 def test_the_request_and_the_answer_are_named(text: str, answer: str) -> None:
     said = str(in_words(OSError(text), "table facts"))
     assert said == (
-        "table facts: the object store failed time and again: PUT 127.0.0.1:9/lakes/x/tables/facts/_delta_log/"
+        "table facts: the object store failed repeatedly: PUT 127.0.0.1:9/lakes/x/tables/facts/_delta_log/"
         f"00000000000000000001.json ({answer}); nothing is lost, it is safe to run again once the store answers"
     )

@@ -1,4 +1,4 @@
-"""Filters: over rows in memory and in the index's SQL, alone and together, whatever texts they hold."""
+"""Filters on rows in memory and in the index's SQL, alone and combined, with any text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing from the index: rows go by period and kind, leave the disk, and neither readers nor writers notice."""
+"""Rows are removed from index and disk by period and kind, unnoticed by readers and writers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from memory_pipeline_tests.lake.index.test_vector_index import rows
 
 SALES = Scope("acme", "sales")
 AXIS = [1.0] + [0.0] * 7
-#: Rows of a period, of which a reader must see all or none.
+#: Rows of a period; readers must see all or none.
 WHOLE = 4
 
 
@@ -82,7 +82,7 @@ def test_rows_up_to_a_period_go_and_leave_the_disk(root: str, index: VectorIndex
 
 
 def test_few_rows_among_many_leave_the_disk_too(root: str, index: VectorIndex) -> None:
-    """LanceDB itself leaves in its files what is less than a tenth of them."""
+    """LanceDB itself keeps deleted rows that are less than a tenth of a file."""
     fill(index, 0, word="secret")
     fill(index, *range(1, 40))
     fill(index, 40)
@@ -124,7 +124,7 @@ def test_a_condition_selects_what_the_cuts_say(cuts: list[DeleteFilter]) -> None
     }
 
 
-def test_no_value_of_a_cut_ends_the_text_that_it_stands_in() -> None:
+def test_values_of_a_filter_are_quoted() -> None:
     assert (
         condition([DeleteFilter("a' OR true --", frozenset({"b'"}))])
         == "(period <= 'a'' OR true --' AND kind IN ('b'''))"
@@ -132,7 +132,7 @@ def test_no_value_of_a_cut_ends_the_text_that_it_stands_in() -> None:
 
 
 def test_a_table_that_is_left_empty_is_dropped_and_made_again(root: str, index: VectorIndex) -> None:
-    """What was read of the old table must not be taken for the new one's, whose versions count from one again."""
+    """Data read from the old table must not be attributed to the new one, which counts versions from one again."""
     reader = VectorIndex(Storage(root))
     fill(index, 0)
     first = reader.version(ACME, Grain.WORKING)
@@ -241,7 +241,7 @@ def test_what_vanished_is_told_from_other_errors(message: str, vanished: bool) -
 def test_a_write_to_a_table_that_is_being_dropped_is_not_lost(
     root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One finds a table empty; before it is gone, another writes to it."""
+    """One process finds a table empty; before it drops it, another writes to it."""
     fill(index, 0)
     dropper = VectorIndex(Storage(root))
     writing: list[threading.Thread] = []

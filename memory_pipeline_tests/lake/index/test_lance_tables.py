@@ -1,4 +1,4 @@
-"""The door to lancedb: one makes a table, a write that lost is tried again, and tables are compacted now and then."""
+"""Access to lancedb: one process creates a table, lost writes are retried, and tables are compacted occasionally."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFLICTS = (
 
 
 class Client:
-    """One who uses a lake's databases, on an event loop of its own."""
+    """A user of a lake's databases, on an event loop of its own."""
 
     def __init__(self, root: str) -> None:
         self.loop = EventLoop()

@@ -1,4 +1,4 @@
-"""The index: periods are replaced in one commit, and only where something differs."""
+"""The index: periods are replaced in one commit, and only if something differs."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None
 
 
 def test_tables_and_indices_that_several_make_at_once_are_made(root: str) -> None:
-    """All see that there is no table, or one without indices, and would make it; none may fail or lose a row."""
+    """All see no table, or one without indices, and try to create it; none may fail or lose a row."""
     scopes = [Scope("acme", f"agent-{number}") for number in range(12)]
 
     start = threading.Barrier(4)

@@ -1,4 +1,4 @@
-"""SQL that agents write: what is refused has no effect, what is allowed works, and nothing runs for ever."""
+"""SQL that agents write: refused statements have no effect, allowed ones work, and all are bounded."""
 
 from __future__ import annotations
 
@@ -307,8 +307,8 @@ def test_another_statement_behind_a_select_is_refused(session: Session, house: P
         session.ask(f"SELECT 1;\n{statement.replace('{house}', str(house))}")
 
 
-def test_what_the_rules_would_let_through_fails_all_the_same(house: Path) -> None:
-    """DuckDB's settings and the process's own limits hold each without the rules, and the one without the other."""
+def test_sql_that_passes_the_rules_is_still_sandboxed(house: Path) -> None:
+    """DuckDB's settings and the process's limits each hold alone, without the rules."""
     attacks = [
         line.replace("{house}", str(house)) for line in REFUSED if re.search(r"house|http|SET|LOAD|INSTALL", line)
     ]
@@ -380,7 +380,7 @@ def door_process(session: Session) -> int:
         (1, "a text is accepted"),
     ],
 )
-def test_what_is_no_query_is_refused_before_it_is_sent(session: Session, sql: Any, message: str) -> None:
+def test_invalid_queries_are_refused_before_they_are_sent(session: Session, sql: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         session.ask(sql)
 
@@ -462,7 +462,7 @@ LEGITIMATE: list[tuple[str, list[tuple[Any, ...]]]] = [
 
 
 @pytest.mark.parametrize(("statement", "rows"), LEGITIMATE)
-def test_what_people_ask_is_answered(session: Session, statement: str, rows: list[tuple[Any, ...]]) -> None:
+def test_typical_queries_are_answered(session: Session, statement: str, rows: list[tuple[Any, ...]]) -> None:
     answer = session.ask(statement)
     assert (answer.rows, answer.is_cut) == (rows, False)
 
@@ -515,7 +515,7 @@ def test_a_wrong_name_of_a_table_is_refused(name: Any) -> None:
 
 
 @pytest.mark.parametrize("tables", [{"a": None}, {"a": pa.table({})}, {"a": [1]}, {"a": FACTS, "A": FACTS}])
-def test_what_is_no_table_is_refused(tables: Any) -> None:
+def test_values_that_are_not_tables_are_refused(tables: Any) -> None:
     with pytest.raises(InputError, match=r"table '[aA]'"):
         Session(tables)
 
@@ -527,7 +527,7 @@ def test_rows_are_bounded(session: Session) -> None:
     assert (more.rows, more.is_cut) == ([(0,), (1,), (2,), (3,), (4,)], True)
 
 
-def test_a_long_text_is_cut_and_said_to_be(session: Session) -> None:
+def test_a_long_text_is_cut_and_marked(session: Session) -> None:
     answer = session.ask("SELECT repeat('é', 30000), 'short', {'a': [repeat('b', 20001)]}, repeat('c', 20000)")
     assert answer.rows == [("é" * 20_000 + "…", "short", {"a": ["b" * 20_000 + "…"]}, "c" * 20_000)]
     assert answer.is_cut
@@ -550,13 +550,13 @@ ENDLESS = [
             "SELECT count(*) FROM range(1000000) a(i), range(1000000) b(j) WHERE i + j = -1",
             "WITH RECURSIVE r AS (SELECT 1 n UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r",
             "SELECT median(i) OVER (ORDER BY i ROWS UNBOUNDED PRECEDING) FROM range(20000000) r(i)",
-            # These look at no interrupt.
+            # These do not check for interrupts.
             "SELECT len(list_distinct(range(30000000)))",
             "SELECT levenshtein(repeat('a', 100000), repeat('b', 100000))",
             "SELECT jaccard(repeat('a', 900000000), 'b')",
             "SELECT length(rpad('a', 1000000000, 'b'))",
             "SELECT len(range(TIMESTAMP '1000-01-01', TIMESTAMP '9000-01-01', INTERVAL 1 MICROSECOND))",
-            # These take the parser and the planner long.
+            # These keep the parser and the planner busy.
             "SELECT " + "(" * 19_000,
             "SELECT * FROM " + "(" * 6_000 + "facts" + ")" * 6_000,
             "WITH a0 AS NOT MATERIALIZED (SELECT 1 x), "
@@ -567,7 +567,7 @@ ENDLESS = [
     *[
         (0.5, statement)
         for statement in [
-            # These would take all memory.
+            # These exhaust memory.
             "SELECT i FROM range(100000) r(i) ORDER BY repeat('a', (i + 9000000)::INT)",
             "SELECT list(repeat('a', 1000000)) FROM range(1000000)",
             "SELECT string_agg(repeat('a', 10000), '') FROM range(10000000)",
@@ -581,7 +581,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize(("seconds", "statement"), ENDLESS)
-def test_no_query_runs_for_ever_or_takes_all(session: Session, seconds: float, statement: str) -> None:
+def test_no_query_runs_for_ever_or_exhausts_memory(session: Session, seconds: float, statement: str) -> None:
     started = time.monotonic()
     with pytest.raises(InputError, match=rf"took longer than {seconds} s|took more|Out of Range") as caught:
         session.ask(statement, max_seconds=seconds)
@@ -667,7 +667,7 @@ def test_nothing_is_left_behind() -> None:
     assert not [pid for pid in processes if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_process_that_somebody_ended_is_started_again() -> None:
+def test_a_killed_process_is_restarted() -> None:
     with Session({"facts": FACTS}) as session:
         session.ask("SELECT 1")
         os.kill(door_process(session), signal.SIGKILL)
@@ -691,7 +691,7 @@ def test_a_query_is_quick_over_a_million_rows() -> None:
         started = time.monotonic()
         for number in range(20):
             assert session.ask(f"SELECT text FROM large LIMIT 1 OFFSET {number}").rows == [(f"text {number}",)]
-        # About 3 ms each; were the table copied for each, it would be a hundred times that.
+        # About 3 ms each; copying the table for each would take a hundred times as long.
         assert time.monotonic() - started < 10
 
 
@@ -700,7 +700,7 @@ class Bad:
         return os.getenv, ("HOME",)
 
 
-def test_an_answer_can_build_plain_values_alone() -> None:
+def test_answers_unpickle_plain_values_only() -> None:
     import io
 
     values = (
@@ -709,7 +709,7 @@ def test_an_answer_can_build_plain_values_alone() -> None:
         [(NOON, dt.date(2024, 1, 1), dt.timedelta(1), decimal.Decimal(1), None, b"x", {"a": [1.5]})],
     )
     assert door._Unpickler(io.BytesIO(pickle.dumps(values))).load() == values
-    with pytest.raises(pickle.UnpicklingError, match="no plain value"):
+    with pytest.raises(pickle.UnpicklingError, match="not a plain value"):
         door._Unpickler(io.BytesIO(pickle.dumps((True, Bad())))).load()
 
 

@@ -1,4 +1,4 @@
-"""Marks: read once, raised in one commit, never lowered, and asked of many rows at once."""
+"""Marks are read once, raised in one commit, never lowered, and applied to many rows at once."""
 
 from __future__ import annotations
 

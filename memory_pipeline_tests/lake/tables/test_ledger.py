@@ -1,4 +1,4 @@
-"""The ledger: what was made, by asset and period, in one commit for many."""
+"""The ledger holds built partitions by asset and period, and records many in one commit."""
 
 from __future__ import annotations
 

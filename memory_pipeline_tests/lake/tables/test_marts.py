@@ -1,4 +1,4 @@
-"""Marts are replaced in parts, in one commit, and not written where they are equal already."""
+"""Marts are replaced in parts, in one commit, and equal parts are not written."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_a_whole_mart_takes_other_columns(marts: Marts) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "month"), ("month", None)])
-def test_a_mart_may_come_to_be_made_in_parts_and_no_longer(marts: Marts, before: str | None, after: str | None) -> None:
+def test_a_mart_may_switch_between_whole_and_partial_replacement(
+    marts: Marts, before: str | None, after: str | None
+) -> None:
     marts.replace("m", table(a=1, b=2), column=before, values=None)
     assert marts.replace("m", table(a=1, b=3), column=after, values=None).changed
     if after:

@@ -55,8 +55,8 @@ def test_a_partition_is_replaced_whole_and_others_stay(tables: Tables) -> None:
 
 
 @pytest.mark.on_s3
-def test_the_first_write_to_a_table_works_out_its_rows_once(tables: Tables) -> None:
-    """To work them out may ask a model."""
+def test_the_first_write_to_a_table_computes_its_rows_once(tables: Tables) -> None:
+    """Computing rows may call a model."""
     asked: list[int] = []
 
     def change(old: pa.Table) -> pa.Table:
@@ -165,7 +165,7 @@ def test_a_state_is_of_one_value_of_the_columns_before(tables: Tables) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_writer_that_comes_second_sees_the_first_ones_rows(root: str) -> None:
+def test_a_second_writer_sees_the_rows_of_the_first(root: str) -> None:
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     mine.replace(LEDGER, ["seed"], ledger("seed", "0"))
     calls = []

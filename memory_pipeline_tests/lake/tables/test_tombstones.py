@@ -1,4 +1,4 @@
-"""Tombstones: written in one commit, read once for each change, and holding no name."""
+"""Tombstones are written in one commit, read once for each change, and contain no names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Purging: what a table no longer holds leaves the disk and the log, under readers and writers that are at work."""
+"""Purges remove deleted data from disk and log while readers and writers are active."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memory_pipeline_tests.building import PROCESSES
 
 SCHEMA = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("owner", "id")])
 THINGS = TableSpec("things", SCHEMA, partition_by=("owner",))
-#: Rows of a partition, of which a reader must see all or none.
+#: Rows of a partition; readers must see all or none.
 WHOLE = 5
 
 
@@ -38,7 +38,7 @@ def files_of(root: str) -> list[Path]:
 
 
 def found_in(root: str, word: str) -> list[Path]:
-    """Return what holds a word in its bytes or its name, folders included."""
+    """Return the files and folders with a word in their content or name."""
     paths = Path(root, "tables", "things").rglob("*")
     return [path for path in paths if word in path.name or (path.is_file() and word.encode() in path.read_bytes())]
 
@@ -96,7 +96,7 @@ def test_files_that_were_removed_within_the_time_of_grace_stay_until_it_is_over(
     assert found_in(root, "owner=a") == []
 
 
-def test_files_that_no_version_held_go_when_they_are_old(root: str, tables: Tables) -> None:
+def test_files_of_no_version_are_deleted_when_they_are_old(root: str, tables: Tables) -> None:
     tables.replace(THINGS, ["a"], things("a"))
     old, young = (Path(root, "tables", "things", "owner=z", f"part-{name}.parquet") for name in ("old", "young"))
     for path in (old, young):
@@ -128,7 +128,7 @@ def test_old_parts_of_the_log_are_deleted_and_young_ones_made_unreadable(root: s
     assert [(log / name).read_bytes() for name in names[:2]] == [b"purged\n"] * 2
 
 
-def test_a_vacuum_keeps_nothing_of_what_a_purge_takes_later(root: str, tables: Tables) -> None:
+def test_a_purge_after_a_vacuum_deletes_the_rest(root: str, tables: Tables) -> None:
     tables.replace(THINGS, ["acme~gone"], things("acme~gone"))
     tables.remove(THINGS, ["acme~gone"])
     for number in range(20):
@@ -148,12 +148,12 @@ def test_a_vacuum_keeps_nothing_of_what_a_purge_takes_later(root: str, tables: T
         ({"orphans": timedelta(minutes=59)}, r"orphans '0:59:00' is not accepted; expected an hour or more"),
     ],
 )
-def test_durations_that_would_do_harm_are_refused(tables: Tables, arguments: dict[str, Any], message: str) -> None:
+def test_harmful_durations_are_refused(tables: Tables, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         tables.purge(THINGS, **arguments)
 
 
-def test_a_mart_is_purged_by_its_path_and_whoever_had_it_open_goes_on(root: str, tables: Tables) -> None:
+def test_a_mart_is_purged_by_its_path_while_it_is_open(root: str, tables: Tables) -> None:
     def write(marts: Marts, rows: dict[str, list[Any]]) -> bool:
         return marts.replace("m", pa.table(rows), column=None, values=None).changed
 
@@ -172,8 +172,8 @@ def test_a_mart_is_purged_by_its_path_and_whoever_had_it_open_goes_on(root: str,
 
 
 @pytest.mark.parametrize("commits", [0, 1, 3])
-def test_who_began_before_a_purge_looks_again(root: str, commits: int) -> None:
-    """A writer's and a reader's handles are of a version that is no longer there."""
+def test_readers_and_writers_from_before_a_purge_retry(root: str, commits: int) -> None:
+    """The handles of a writer and a reader are of a version that no longer exists."""
     first, other = Tables(Storage(root)), Tables(Storage(root))
     first.replace(THINGS, ["a", "gone"], things("a", "gone"))
     first.read(THINGS)
@@ -220,7 +220,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
 
 
 def _read_many(root: str, reads: int) -> int:
-    """Read while others remove and purge; return how often something was found."""
+    """Read while others remove and purge; return how often rows were found."""
     tables = Tables(Storage(root))
     found = 0
     for _ in range(reads):
