@@ -1,1 +1,1 @@
-"""Model answers and their costs."""
+"""Answers of models and what they cost."""
