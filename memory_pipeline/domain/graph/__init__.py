@@ -1,1 +1,1 @@
-"""The graph of facts: triples, and the operations that change them."""
+"""The knowledge graph: triples, and the operations that change them."""

@@ -1,1 +1,1 @@
-"""Words of texts: how they are cut, compared and ranked."""
+"""Words of texts: tokenization, comparison and ranking; and the marks of recalled text."""

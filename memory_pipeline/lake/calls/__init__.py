@@ -1,1 +1,1 @@
-"""Answers of models and what they cost."""
+"""Model answers and their costs."""

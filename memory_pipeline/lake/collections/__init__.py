@@ -1,1 +1,1 @@
-"""Collections of vectors that agents fill themselves."""
+"""Collections of vectors that agents supply themselves."""

@@ -1,1 +1,1 @@
-"""Files of a lake: in a folder, or in an S3 bucket."""
+"""Files of a lake, in a folder or an S3 bucket."""

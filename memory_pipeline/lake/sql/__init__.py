@@ -1,1 +1,1 @@
-"""SQL over a lake, in DuckDB, in a process of its own."""
+"""SQL over a lake, in DuckDB, in a separate process."""

@@ -1,1 +1,1 @@
-"""The nightly consolidation of durable memories."""
+"""Daily consolidation of durable memories: merge duplicates, resolve contradictions, archive stale ones."""

@@ -1,1 +1,1 @@
-"""What the rules know of languages: words, names, dates and sentences."""
+"""Language rules, mostly for English: sentences, verbs, names, dates and cue words."""
