@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -269,7 +269,8 @@ def expire(dry_run: bool, grace_minutes: int, now: datetime | None, root: str | 
     # By the clock, not by --now: other processes may be writing.
     cleaned = clean_files(lake, datetime.now(UTC), age=max(grace, AGE), dry_run=dry_run)
     if as_json:
-        record = {key: value for key, value in asdict(done).items() if key != "periods"}
+        record = asdict(replace(done, periods={}))
+        del record["periods"]
         click.echo(to_json({"dry_run": dry_run, **record, **_record(cleaned)}))
     else:
         click.echo("\n".join([*expiration_lines(done, dry_run=dry_run), *housekeeping_lines(cleaned, dry_run=dry_run)]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.orphans import last_vacuum, vacuum
 from memory_pipeline_tests.building import conversation, run, table_rows, write
 from memory_pipeline_tests.invoking import call, read
@@ -78,3 +79,10 @@ def test_a_run_vacuums_once_a_day(made: Lake) -> None:
     again = last_vacuum(made.storage)
     assert again is not None
     assert again > first
+
+
+def test_expire_prints_expired_rows_as_json(made: Lake) -> None:
+    made.storage.write(CONFIGURATION, b"defaults: {retention: {plan: free}}\n")
+    done = read("expire", "--now", "2030-01-01T00:00:00Z")
+    assert sum(each["rows"] for each in done["expired"]) > 0
+    assert "periods" not in done
