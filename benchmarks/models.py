@@ -54,7 +54,7 @@ from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, MODEL_CALLS
-from memory_pipeline.models.factory import Models, configured_models, default_models, rehearsing_models
+from memory_pipeline.models.factory import Models, configured_models, default_models, dry_run_models
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.settings import Settings
@@ -319,7 +319,7 @@ def _assignments(number: int, source: random.Random) -> list[Assignment]:
 
 def _questions(lake: Lake, passages: Sequence[ConversationHour]) -> list[LlmRequest]:
     """Return the requests for passages."""
-    models, asker = rehearsing_models(lake.configuration(), lake.calls, lake.calendar.timezone, _clock)
+    models, asker = dry_run_models(lake.configuration(), lake.calls, lake.calendar.timezone, _clock)
     with patch.object(asker, "complete", wraps=asker.complete) as noted:
         models.extractor.extract(passages, dict)
     return [call.args[0] for call in noted.call_args_list]
@@ -526,9 +526,7 @@ def _year(folder: Path, server: _Server, *, quick: bool) -> list[Table]:
         progress("estimate")
         started = time.perf_counter()
         rehearsal = DryRunLake(lake.storage.uri)
-        models, asker = rehearsing_models(
-            rehearsal.configuration(), rehearsal.calls, rehearsal.calendar.timezone, _clock
-        )
+        models, asker = dry_run_models(rehearsal.configuration(), rehearsal.calls, rehearsal.calendar.timezone, _clock)
         for _ in dry_run(rehearsal, models, START.date(), now, between):
             pass
         return dict(asker.expected), time.perf_counter() - started

@@ -106,17 +106,17 @@ def _clean_daily(lake: Lake) -> list[str]:
 
 
 def _estimate(settings: Settings, now: datetime, between: tuple[datetime, datetime] | None, *, as_json: bool) -> None:
-    from memory_pipeline.models.factory import rehearsing_models
+    from memory_pipeline.models.factory import dry_run_models
     from memory_pipeline.steps.dry_run import DryRunLake, dry_run
 
     lake = DryRunLake(settings.root, settings.timezone, settings.start)
-    models, asker = rehearsing_models(
+    models, executor = dry_run_models(
         lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC)
     )
     for grain, periods in dry_run(lake, models, lake.start, now, between):
         if not as_json:
             click.echo(f"{grain:<10} {len(periods):>6,} periods checked", err=True)
-    ordered = sorted(asker.expected.items(), key=lambda item: item[0].order)
+    ordered = sorted(executor.expected.items(), key=lambda item: item[0].order)
     expected = [{**asdict(what), **asdict(usage)} for what, usage in ordered]
     click.echo(to_json(expected) if as_json else "\n".join(estimate_lines(expected)))
 

@@ -87,7 +87,7 @@ def configured_models(
     return _hosted(LlmExecutor(configuration, store, clock), timezone)
 
 
-def rehearsing_models(
+def dry_run_models(
     configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
 ) -> tuple[Models, DryRunExecutor]:
     """Return models that send no request, and the executor that counts the requests they would send.

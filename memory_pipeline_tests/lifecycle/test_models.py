@@ -21,7 +21,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MODEL_CALLS, SUMMARIES
-from memory_pipeline.models.factory import rehearsing_models
+from memory_pipeline.models.factory import dry_run_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.dry_run import DryRunLake, dry_run
 from memory_pipeline.steps.materialize import materialize
@@ -429,7 +429,7 @@ def test_a_dry_run_estimates_the_requests_of_the_run(lake: Lake, server: OpenAIS
 
 def calls_expected(lake: Lake) -> int:
     rehearsal = DryRunLake(lake.storage.uri)
-    models, asker = rehearsing_models(rehearsal.configuration(), rehearsal.calls, "UTC", lambda: NOW)
+    models, asker = dry_run_models(rehearsal.configuration(), rehearsal.calls, "UTC", lambda: NOW)
     before = versions(lake)
     list(dry_run(rehearsal, models, START, NOW))
     assert versions(lake) == before
