@@ -260,7 +260,7 @@ def test_a_configuration_is_shown_validated_and_replaced(filled: None, tmp_path:
     path.write_text("defaults: {summaries: {montly: {}}}", encoding="utf-8")
     refused = call("config", "--put", str(path))
     assert isinstance(refused.exception, ConfigurationError)
-    assert "is monthly meant" in str(refused.exception)
+    assert "did you mean monthly?" in str(refused.exception)
     assert call("config").output == example  # the one in use stays
     assert isinstance(call("config", "--workspace", "acme").exception, InputError)
     assert isinstance(call("config", "--put", "missing.yaml").exception, InputError)

@@ -48,11 +48,12 @@ def daemon(home: Path, root: str) -> Iterator[Path]:
 
 def test_the_daemon_turns_a_write_into_hours_and_days(tmp_path: Path) -> None:
     root = str(tmp_path / "lake")
-    yesterday = datetime.now(UTC).replace(hour=12) - timedelta(days=1)
+    # Just after midnight, yesterday is not requested yet.
+    earlier = datetime.now(UTC).replace(hour=12) - timedelta(days=2)
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
-    said = {"role": "user", "content": "I moved to Porto.", "timestamp": yesterday.isoformat()}
+    said = {"role": "user", "content": "I moved to Porto.", "timestamp": earlier.isoformat()}
     writer.write({"conversation_id": "c1", "messages": [said]})
-    hour = Period(Grain.WORKING, f"{yesterday:%Y-%m-%dT%H}")
+    hour = Period(Grain.WORKING, f"{earlier:%Y-%m-%dT%H}")
     wanted = {grain: Lake(root).calendar.ancestor(hour, grain) for grain in (Grain.WORKING, Grain.DAILY)}
 
     def missing(lake: Lake) -> list[str]:
