@@ -45,47 +45,6 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.results import PartitionResult
     from memory_pipeline.steps.shares import Share
 
-
-# Inactive agents have memory events in an hour but no journal entries and no messages in it when it is recomputed.
-#
-# The fold step does not read them, but the ledger must count them however often an hour is recomputed, since its
-# entries decide which days of consolidation are due.
-
-
-_COLUMNS = ("workspace_id", "agent_id", "period", "id")
-
-
-def with_inactive_agents(lake: Lake, made: Sequence[PartitionResult]) -> list[PartitionResult]:
-    """Count the memory events of inactive agents in the results of hours. Call it before the ledger is written.
-
-    The table is read only for hours where the ledger entry differs from what the step found. Only those can have
-    inactive agents.
-    """
-    parts = {part.period: part for part in made if part.asset == MEMORIES_ASSET}
-    entries = lake.ledger.entries(MEMORIES_ASSET, list(parts))
-    lacking = [
-        period
-        for period, part in parts.items()
-        if period.key in entries
-        and entries[period.key].output_digest not in (NOTHING, (part.before or RowDigests()).combined)
-    ]
-    if not lacking:
-        return list(made)
-    keys = pa.array([period.key for period in lacking], pa.string())
-    rows = lake.tables.read(MEMORY_EVENTS, columns=_COLUMNS, where=pc.field("period").isin(keys))
-    whole: dict[Period, PartitionResult] = {}
-    for period, own in by_period(rows, lacking).items():
-        outputs = RowDigests(own["id"])
-        whole[period] = replace(
-            parts[period],
-            rows=own.num_rows,
-            agents=agents_in(own),
-            outputs=outputs,
-            output_digest=outputs.combined,
-        )
-    return [whole.get(part.period, part) if part.asset == MEMORIES_ASSET else part for part in made]
-
-
 _log = logging.getLogger(__name__)
 
 #: The assets that a run enters into the ledger.
@@ -272,3 +231,43 @@ def _as_indexed(made: list[PartitionResult], indexed: list[PartitionResult]) -> 
 def _span(periods: list[Period]) -> str:
     first, last = periods[0], periods[-1]
     return f"{first}" if first == last else f"{len(periods)} periods, {first} to {last}"
+
+
+# Inactive agents have memory events in an hour but no journal entries and no messages in it when it is recomputed.
+#
+# The fold step does not read them, but the ledger must count them however often an hour is recomputed, since its
+# entries decide which days of consolidation are due.
+
+
+_COLUMNS = ("workspace_id", "agent_id", "period", "id")
+
+
+def with_inactive_agents(lake: Lake, made: Sequence[PartitionResult]) -> list[PartitionResult]:
+    """Count the memory events of inactive agents in the results of hours. Call it before the ledger is written.
+
+    The table is read only for hours where the ledger entry differs from what the step found. Only those can have
+    inactive agents.
+    """
+    parts = {part.period: part for part in made if part.asset == MEMORIES_ASSET}
+    entries = lake.ledger.entries(MEMORIES_ASSET, list(parts))
+    lacking = [
+        period
+        for period, part in parts.items()
+        if period.key in entries
+        and entries[period.key].output_digest not in (NOTHING, (part.before or RowDigests()).combined)
+    ]
+    if not lacking:
+        return list(made)
+    keys = pa.array([period.key for period in lacking], pa.string())
+    rows = lake.tables.read(MEMORY_EVENTS, columns=_COLUMNS, where=pc.field("period").isin(keys))
+    whole: dict[Period, PartitionResult] = {}
+    for period, own in by_period(rows, lacking).items():
+        outputs = RowDigests(own["id"])
+        whole[period] = replace(
+            parts[period],
+            rows=own.num_rows,
+            agents=agents_in(own),
+            outputs=outputs,
+            output_digest=outputs.combined,
+        )
+    return [whole.get(part.period, part) if part.asset == MEMORIES_ASSET else part for part in made]

@@ -91,7 +91,9 @@ def test_an_embedder_that_did_not_make_the_vectors_is_refused_with_what_to_do(ro
     for other in (HashingEmbedder(128), HashingEmbedder()):
         index = VectorIndex(Storage(root))
         for refused in (index.check, index.adopt):
-            with pytest.raises(ConfigurationError, match=r"cannot be compared with .*; set `embedding`.* back.*vectordb"):
+            with pytest.raises(
+                ConfigurationError, match=r"cannot be compared with .*; set `embedding`.* back.*vectordb"
+            ):
                 refused(other)
 
 
