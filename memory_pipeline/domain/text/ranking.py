@@ -40,7 +40,7 @@ def related(term: str) -> frozenset[str]:
     return _relations().get(term, frozenset())
 
 
-def parse(text: str) -> Mapping[str, frozenset[str]]:
+def parse_thesaurus(text: str) -> Mapping[str, frozenset[str]]:
     """Parse a thesaurus; ``#`` starts a comment.
 
     Raises:
@@ -64,7 +64,7 @@ def parse(text: str) -> Mapping[str, frozenset[str]]:
 
 @cache
 def _relations() -> Mapping[str, frozenset[str]]:
-    return parse(files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_text(encoding="utf-8"))
+    return parse_thesaurus(files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_text(encoding="utf-8"))
 
 
 #: Okapi BM25 (Robertson & Zaragoza 2009) of whole conversations: k1 dampens repetition.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.text.ranking import parse, related, terms
+from memory_pipeline.domain.text.ranking import parse_thesaurus, related, terms
 
 words = st.text(alphabet="abcdefgh", min_size=1, max_size=6)
 SHIPPED = files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_text(encoding="utf-8")
@@ -21,31 +21,31 @@ def entries() -> list[list[str]]:
 
 
 def test_words_with_an_equals_sign_stand_for_each_other() -> None:
-    found = parse("tea = brew = cuppa")
+    found = parse_thesaurus("tea = brew = cuppa")
     assert found == {"tea": {"brew", "cuppa"}, "brew": {"tea", "cuppa"}, "cuppa": {"tea", "brew"}}
 
 
 def test_a_general_word_matches_specific_ones_and_not_vice_versa() -> None:
-    assert parse("pet > dog cat") == {"pet": {"dog", "cat"}}
+    assert parse_thesaurus("pet > dog cat") == {"pet": {"dog", "cat"}}
 
 
 def test_words_are_known_by_their_stems() -> None:
-    assert parse("movies = filmed") == {"movi": {"film"}, "film": {"movi"}}
-    assert parse("pets > dogs walking") == {"pet": {"dog", "walk"}}
+    assert parse_thesaurus("movies = filmed") == {"movi": {"film"}, "film": {"movi"}}
+    assert parse_thesaurus("pets > dogs walking") == {"pet": {"dog", "walk"}}
 
 
 def test_lines_add_up() -> None:
-    found = parse("tea = brew\ntea > oolong\n\nbrew = ale")
+    found = parse_thesaurus("tea = brew\ntea > oolong\n\nbrew = ale")
     assert found == {"tea": {"brew", "oolong"}, "brew": {"tea", "ale"}, "ale": {"brew"}}
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# tea = brew", "   # x", "#"])
 def test_comments_and_blank_lines_say_nothing(text: str) -> None:
-    assert parse(text) == {}
+    assert parse_thesaurus(text) == {}
 
 
 def test_a_comment_ends_a_line() -> None:
-    assert parse("tea = brew # = ale > x\n") == {"tea": {"brew"}, "brew": {"tea"}}
+    assert parse_thesaurus("tea = brew # = ale > x\n") == {"tea": {"brew"}, "brew": {"tea"}}
 
 
 @pytest.mark.parametrize(
@@ -58,18 +58,18 @@ def test_a_comment_ends_a_line() -> None:
 )  # fmt: skip
 def test_a_malformed_line_is_refused_with_its_number(line: str) -> None:
     with pytest.raises(ValueError, match=r"^line 3: .* is neither 'word = word' nor 'word > word word'$"):
-        parse(f"# comment\n\n{line}\nfilm = movie")
+        parse_thesaurus(f"# comment\n\n{line}\nfilm = movie")
 
 
 @pytest.mark.parametrize("line", ["tea = >", "> = tea", "> > tea", "= > tea"])
 def test_a_sign_is_no_word(line: str) -> None:
     with pytest.raises(ValueError, match="line 1"):
-        parse(line)
+        parse_thesaurus(line)
 
 
 @given(st.lists(words, min_size=2, max_size=5))
 def test_equals_goes_both_ways(listed: list[str]) -> None:
-    found = parse(" = ".join(listed))
+    found = parse_thesaurus(" = ".join(listed))
     assert all(term in found[other] for term, others in found.items() for other in others)
 
 
@@ -78,11 +78,11 @@ def test_no_word_is_related_to_itself(lines: list[tuple[str, list[str]]]) -> Non
     text = "\n".join(
         " = ".join(listed) if sign == "=" else f"{listed[0]} > {' '.join(listed[1:])}" for sign, listed in lines
     )
-    assert all(term not in others for term, others in parse(text).items())
+    assert all(term not in others for term, others in parse_thesaurus(text).items())
 
 
 def test_the_shipped_lines_are_read() -> None:
-    found = parse(SHIPPED)
+    found = parse_thesaurus(SHIPPED)
     assert len(found) > 1_000
     assert all(others and term not in others for term, others in found.items())
     assert {term: related(term) for term in found} == found
