@@ -14,7 +14,7 @@ from memory_pipeline.configuration.model_settings import (
     Summarization,
     TextModelSettings,
 )
-from memory_pipeline.configuration.sections import MemoriesSettings, given, resolve_retention
+from memory_pipeline.configuration.sections import MemoriesSettings, explicit_keys, resolve_retention
 from memory_pipeline.configuration.validators import DETERMINISTIC
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.model_calls import count_tokens
@@ -69,22 +69,22 @@ class Inherited:
 
     def at(self, level: Level) -> Inherited:
         """Return the settings of the next level, with the sections of `level` applied."""
-        section = given(level.completion)
+        section = explicit_keys(level.completion)
         completion = _joined(self.completion, section)
 
-        def task(inherited: Keys, own: Keys) -> Keys:
-            return _joined(self._shared(inherited, section, completion), own)
+        def task(inherited: Keys, task_keys: Keys) -> Keys:
+            return _joined(self._shared(inherited, section, completion), task_keys)
 
         return Inherited(
             completion=completion,
-            extraction=task(self.extraction, given(level.extraction)),
+            extraction=task(self.extraction, explicit_keys(level.extraction)),
             summaries={
-                grain: task(keys, given(getattr(level.summaries, grain.value)))
+                grain: task(keys, explicit_keys(getattr(level.summaries, grain.value)))
                 for grain, keys in self.summaries.items()
             },
-            injection=task(self.injection, given(level.injection)),
-            memories={**self.memories, **given(level.memories)},
-            vocabulary=_declared(self.vocabulary, level.graph) if given(level.graph) else self.vocabulary,
+            injection=task(self.injection, explicit_keys(level.injection)),
+            memories={**self.memories, **explicit_keys(level.memories)},
+            vocabulary=_declared(self.vocabulary, level.graph) if explicit_keys(level.graph) else self.vocabulary,
         )
 
     def _shared(self, task: Keys, section: Keys, completion: Keys) -> Keys:
@@ -158,7 +158,7 @@ class AgentSettings:
         return {("extraction",): self.extraction, **{("summaries", g.value): s for g, s in self.summaries.items()}}
 
     @property
-    def asked(self) -> dict[tuple[str, ...], TextModelSettings]:
+    def model_tasks(self) -> dict[tuple[str, ...], TextModelSettings]:
         """Each task that calls a model, by its path in the section."""
         tasks: dict[tuple[str, ...], TextModelSettings] = {**self.tasks}
         if self.injection.for_model or self.memories.for_reading:
@@ -214,14 +214,14 @@ class Resolution:
         self._check_embedding(defaults.embedding)
         top = Inherited().at(defaults)
         settings = self._settings(("defaults",), top, None)
-        budget = self._budget(("defaults", "budget"), {}, given(defaults.budget))
+        budget = self._budget(("defaults", "budget"), {}, explicit_keys(defaults.budget))
         self._defaults_retention: Retention | None = Retention()
-        self._defaults_retention = self._retention(("defaults", "retention"), given(defaults.retention))
+        self._defaults_retention = self._retention(("defaults", "retention"), explicit_keys(defaults.retention))
         retention = self._defaults_retention or Retention()
         self.other_workspaces = Workspace(
             {}, settings, budget, defaults.embedding.api_key, retention, defaults.previews
         )
-        self._defaults_budget = given(defaults.budget)
+        self._defaults_budget = explicit_keys(defaults.budget)
         self.workspaces = {
             workspace_id: self._workspace(("workspaces", workspace_id), section, top)
             for workspace_id, section in document.workspaces.items()
@@ -236,11 +236,11 @@ class Resolution:
             for agent_id, agent in section.agents.items()
         }
         budget, key = others.budget, others.embedding_key
-        if given(section.budget):
-            budget = self._budget((*path, "budget"), self._defaults_budget, given(section.budget))
-        if given(section.embedding):
+        if explicit_keys(section.budget):
+            budget = self._budget((*path, "budget"), self._defaults_budget, explicit_keys(section.budget))
+        if explicit_keys(section.embedding):
             key = section.embedding.api_key
-        retention = self._retention((*path, "retention"), given(section.retention)) or others.retention
+        retention = self._retention((*path, "retention"), explicit_keys(section.retention)) or others.retention
         previews = section.previews if "previews" in section.model_fields_set else others.previews
         return Workspace(agents, settings, budget, key, retention, previews)
 
@@ -270,9 +270,9 @@ class Resolution:
     def _check_room(self, path: Path, settings: AgentSettings, parent: AgentSettings | None) -> None:
         """Record answer lengths that leave no room for a request, once at the level that causes it."""
         places: dict[str, list[Path]] = {}
-        asked_before = parent.asked if parent else {}
-        for place, task in settings.asked.items():
-            before = asked_before.get(place)
+        tasks_before = parent.model_tasks if parent else {}
+        for place, task in settings.model_tasks.items():
+            before = tasks_before.get(place)
             fault = _lack_of_room(task)
             if fault and (before is None or _lack_of_room(before) != fault):
                 places.setdefault(fault, []).append(place)

@@ -138,15 +138,15 @@ def resolve_retention(
     """
     plan = keys.get("plan")
     durations = (inherited if plan is None else PLANS[str(plan)]).durations
-    said_by = {kept: kept.value for kept in RetentionClass if kept.value in keys}
+    set_by = {each: each.value for each in RetentionClass if each.value in keys}
     if _WORKING in keys:
-        said_by = {**dict.fromkeys(WORKING_CLASSES, _WORKING), **said_by}
-    durations.update((kept, parse_duration(keys[key])) for kept, key in said_by.items())
+        set_by = {**dict.fromkeys(WORKING_CLASSES, _WORKING), **set_by}
+    durations.update((each, parse_duration(keys[key])) for each, key in set_by.items())
     found = contradictions(durations)
     if found:
         # Plans and inherited durations are consistent, so one of the two was set here.
-        return None, [(said_by.get(each.coarser) or said_by[each.finer], each.text) for each in found]
-    return Retention(**{kept.value: duration for kept, duration in durations.items()}), []
+        return None, [(set_by.get(each.coarser) or set_by[each.finer], each.text) for each in found]
+    return Retention(**{each.value: duration for each, duration in durations.items()}), []
 
 
 def _workspace_id(value: str) -> str:
@@ -273,6 +273,6 @@ class ConfigurationDocument(Record):
         return {} if value is None else value
 
 
-def given(section: Record) -> dict[str, object]:
+def explicit_keys(section: Record) -> dict[str, object]:
     """Return the keys that a section sets explicitly."""
     return {name: getattr(section, name) for name in type(section).model_fields if name in section.model_fields_set}

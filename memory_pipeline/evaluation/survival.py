@@ -145,10 +145,10 @@ class GrainContent:
             and all(map(self.says, values.names))
         )
 
-    def _holds_date(self, wanted: Span) -> bool:
-        if any(wanted.first <= span.first and span.last <= wanted.last for span in self._dates):
+    def _holds_date(self, target: Span) -> bool:
+        if any(target.first <= span.first and span.last <= target.last for span in self._dates):
             return True
-        return (wanted.last - wanted.first).days < 7 and any(wanted.first <= day <= wanted.last for day in self._days)
+        return (target.last - target.first).days < 7 and any(target.first <= day <= target.last for day in self._days)
 
 
 def survival(lake: Lake, answers: Mapping[Scope, Sequence[str]]) -> list[Remains]:
@@ -164,7 +164,7 @@ def survival(lake: Lake, answers: Mapping[Scope, Sequence[str]]) -> list[Remains
 
 def remains(grain: Grain, memories: Mapping[Scope, GrainContent], answers: Mapping[Scope, Sequence[str]]) -> Remains:
     """Return the share of `answers` in the memories of one grain. An agent without memories contains none."""
-    asked = said = concrete = held = 0
+    count = verbatim = with_values = complete = 0
     nothing = GrainContent(())
     for scope, texts in answers.items():
         memory = memories.get(scope, nothing)
@@ -172,22 +172,22 @@ def remains(grain: Grain, memories: Mapping[Scope, GrainContent], answers: Mappi
             words = terms(text)
             if not words:
                 continue
-            asked += 1
-            said += memory.says(words)
+            count += 1
+            verbatim += memory.says(words)
             if values := Values.of_answer(text):
-                concrete += 1
-                held += memory.holds(values)
+                with_values += 1
+                complete += memory.holds(values)
     characters = sum(memories[scope].characters for scope in answers if scope in memories)
-    return Remains(grain, characters, asked, said / max(asked, 1), held / max(concrete, 1))
+    return Remains(grain, characters, count, verbatim / max(count, 1), complete / max(with_values, 1))
 
 
 def _memories(lake: Lake, grain: Grain, scopes: set[Scope]) -> dict[Scope, GrainContent]:
     texts: defaultdict[Scope, list[tuple[str, date]]] = defaultdict(list)
-    own = ["workspace_id", "agent_id"]
+    ids = ["workspace_id", "agent_id"]
     if grain is Grain.WORKING:
-        rows = lake.tables.read(FACTS, columns=[*own, "content", "event_at"])
+        rows = lake.tables.read(FACTS, columns=[*ids, "content", "event_at"])
     else:
-        rows = lake.tables.read(SUMMARIES, columns=[*own, "key_points"], grain=grain.value)
+        rows = lake.tables.read(SUMMARIES, columns=[*ids, "key_points"], grain=grain.value)
     for row in rows.to_pylist():
         scope = Scope(row["workspace_id"], row["agent_id"])
         if scope not in scopes:

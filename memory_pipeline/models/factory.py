@@ -28,15 +28,7 @@ def _rule_curator() -> Curator:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of the pipeline.
-
-    Attributes:
-        extractor: extracts facts from messages.
-        embedder: turns texts into vectors.
-        summarizer: summarizes periods.
-        store: stores the answers and calls of hosted models; None without hosted models.
-        curator: merges durable memories and judges which are stale; rules by default.
-    """
+    """The models of the pipeline, by port. `store` has the answers and calls of hosted models; None without them."""
 
     extractor: Extractor
     embedder: Embedder
@@ -47,14 +39,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class ReadingModels:
-    """The models that assist reads. A field is None where rules are used or the step is off.
-
-    Attributes:
-        entity_finder: finds the names in a prompt.
-        reranker: reorders search results.
-        selector: chooses durable memories by their headers.
-        imaginer: proposes queries that a conversation calls for.
-    """
+    """The models that assist reads. A field is None where rules are used or the step is off."""
 
     entity_finder: EntityFinder | None = None
     reranker: Reranker | None = None
@@ -65,8 +50,7 @@ class ReadingModels:
 def default_models(timezone: str = "UTC") -> Models:
     """Return the deterministic models. They need no key and no network, and give the same answers on every machine.
 
-    Args:
-        timezone: IANA name of the lake's time zone; resolves words such as "yesterday".
+    `timezone`, an IANA name, resolves words such as "yesterday".
     """
     from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer, HashingEmbedder
 
@@ -90,10 +74,7 @@ def configured_models(
 def dry_run_models(
     configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
 ) -> tuple[Models, DryRunExecutor]:
-    """Return models that send no request, and the executor that counts the requests they would send.
-
-    The arguments are those of :func:`configured_models`.
-    """
+    """Return models that send no request, and the executor that counts the requests they would send."""
     from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
 
     executor = DryRunExecutor(configuration, store, clock)
@@ -117,8 +98,8 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
     Reuse them until the configuration changes: they remember which servers are down and skip them.
     """
     settings, memories = configuration.injection(scope), configuration.memories(scope)
-    wanted = {*(settings.for_model if settings.enabled else ()), *memories.for_reading}
-    if not wanted:
+    model_keys = {*(settings.for_model if settings.enabled else ()), *memories.for_reading}
+    if not model_keys:
         return ReadingModels()
     from memory_pipeline.models.hosted.query_models import (
         HostedEntityFinder,
@@ -130,10 +111,10 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
 
     executor = LlmExecutor(configuration, None, clock)
     return ReadingModels(
-        HostedEntityFinder(executor, scope) if "entities" in wanted else None,
-        HostedReranker(executor, scope) if "rerank" in wanted else None,
-        HostedSelector(executor, scope) if "selection" in wanted else None,
-        HostedImaginer(executor, scope) if "imagining" in wanted else None,
+        HostedEntityFinder(executor, scope) if "entities" in model_keys else None,
+        HostedReranker(executor, scope) if "rerank" in model_keys else None,
+        HostedSelector(executor, scope) if "selection" in model_keys else None,
+        HostedImaginer(executor, scope) if "imagining" in model_keys else None,
     )
 
 

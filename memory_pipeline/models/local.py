@@ -37,9 +37,7 @@ class TextModel(Protocol):
 class LocalEmbedder:
     """Embed texts with fastembed; a :class:`memory_pipeline.domain.ports.Embedder`.
 
-    Args:
-        endpoint: the model as ``fastembed/NAME``, and its dimension.
-        load: opens a model by its name without ``fastembed/``; fastembed by default.
+    `load` opens a model by its name without ``fastembed/``; fastembed by default.
     """
 
     def __init__(self, endpoint: Embedding, load: Callable[[str], TextModel] | None = None) -> None:

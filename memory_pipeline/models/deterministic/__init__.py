@@ -2,7 +2,7 @@
 
 Their limits: :class:`DeterministicExtractor` splits messages into sentences and knows some English cue words.
 :class:`HashingEmbedder` sees shared spelling, not shared meaning. :class:`ExtractiveSummarizer` chooses sentences and
-writes none. :class:`RuleCurator` concatenates contents. Every row has the name of the model that produced it.
+writes none. :class:`RuleCurator` concatenates contents.
 """
 
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder

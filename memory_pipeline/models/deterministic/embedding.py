@@ -121,7 +121,7 @@ class _WordColumns:
         self.weights.append(weight)
 
     def _points(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return all code points, and for each the number of its word."""
+        """Return all code points, and the number of each one's word."""
         encoded = "".join(self.texts).encode("utf-32-le", "surrogatepass")
         points = np.frombuffer(encoded, dtype="<u4").astype(np.uint64)
         lengths = np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))

@@ -51,10 +51,9 @@ class DeterministicExtractor:
     """Extract facts with tables of English cue words; a :class:`memory_pipeline.domain.facts.Extractor`.
 
     Each message of a user or assistant gives its turn, verbatim, and one fact per distinct sentence that asserts
-    something. The turn has the graph operations of a user's simple assertions. A durable fact has the kind that
-    :func:`memory_rules.durable_in` returns. Sentences without any known English word are kept if they are long enough,
-    since no cue applies. Only the first 1,000 sentences of a message are read (:data:`MOST_SENTENCES`), which bounds
-    the work per message.
+    something. The turn has the graph operations of a user's simple assertions. Sentences without any known English word
+    are kept if they are long enough, since no cue applies. Only the first 1,000 sentences of a message are read
+    (:data:`MOST_SENTENCES`), which bounds the work per message.
 
     ``importance`` starts at 0.3. These are added:
 
@@ -101,10 +100,7 @@ class DeterministicExtractor:
         return [Extraction(tuple(self.facts_of(passage.messages))) for passage in passages]
 
     def facts_of(self, messages: Sequence[Message]) -> list[Fact]:
-        """Return the facts of users' and assistants' messages, in order, each message's turn first.
-
-        Pure: the facts of a message depend on that message alone.
-        """
+        """Return the facts of users' and assistants' messages, in order, each message's turn first. Pure."""
         return [fact for message in messages if message.role.is_memorable for fact in self._facts(message)]
 
     def _facts(self, message: Message) -> list[Fact]:
@@ -141,7 +137,7 @@ class DeterministicExtractor:
                 confidence=CONFIDENCE[kind],
                 mentioned_at=mentions[0].instant if mentions else None,
             )
-            facts.setdefault(fact.content, _kept(fact, durable))
+            facts.setdefault(fact.content, _with_durable_fields(fact, durable))
         first_date = next((mention.instant for mentions in dates for mention in mentions), None)
         turn = Fact.of(
             message,
@@ -156,7 +152,7 @@ class DeterministicExtractor:
         return [replace(turn, operations=tuple(assertions.operations())), *facts.values()]
 
 
-def _kept(fact: Fact, durable: Durable | None) -> Fact:
+def _with_durable_fields(fact: Fact, durable: Durable | None) -> Fact:
     if durable is None:
         return fact
     subject, predicate, thing = durable.triple or (None, None, None)

@@ -63,7 +63,6 @@ class Durable:
     """The durable memory that a sentence becomes.
 
     Attributes:
-        kind: kind of the memory.
         is_point_in_time: whether it states something about one moment.
         triple: subject, predicate and object, if the sentence asserts one triple.
         is_supposed: whether it is only supposed, with confidence :data:`SUPPOSED`.
@@ -82,24 +81,20 @@ def durable_in(
     *,
     has_date: bool = False,
 ) -> Durable | None:
-    """Return the durable memory that a sentence states, or None. Pure.
+    """Return the durable memory that a user's sentence states, or None. Pure.
 
-    Args:
-        sentence: a user's sentence; not a question, not a quotation.
-        speaker: the speaker's name in triples.
-        operations: returns the graph operations of a sentence of the same message.
-        has_date: whether the sentence mentions a date.
+    The sentence must be neither a question nor a quotation. `speaker` is the user's name in triples. `operations`
+    returns the graph operations of a sentence of the same message. `has_date` says whether the sentence mentions a
+    date.
     """
-    found = _Judging(sentence, speaker, operations, has_date).found()
+    found = _SentenceRules(sentence, speaker, operations, has_date).found()
     is_meant = (
         found is not None and not cues.NOT_MEANT.search(sentence.text) and not cues.CONDITION.match(sentence.text)
     )
     return found if is_meant else None
 
 
-class _Judging:
-    """Applies the rules to one sentence."""
-
+class _SentenceRules:
     def __init__(
         self, sentence: Sentence, speaker: str, operations: Callable[[Sentence], Sequence[Operation]], has_date: bool
     ) -> None:
@@ -111,14 +106,13 @@ class _Judging:
         self._has_cue = not cues.WORDS.isdisjoint(sentence.parts)
 
     def found(self) -> Durable | None:
-        """Return the result of the first rule that matches."""
         if not self._has_cue:
             return self._said_of_one()
-        judges = (
+        rules = (
             self._instruction, self._rule, self._decision, self._said_of_one, self._preference, self._identified,
             self._standing_now, self._regularity, self._supposed, self._reminder,
         )  # fmt: skip
-        return next((found for judge in judges if (found := judge()) is not None), None)
+        return next((found for rule in rules if (found := rule()) is not None), None)
 
     @property
     def _is_present(self) -> bool:
@@ -177,7 +171,7 @@ class _Judging:
         if reminder is None or not SECOND_PERSON.isdisjoint(self._sentence.parts):
             return None
         rest = Sentence.of(self._text[reminder.end() :])
-        return _Judging(rest, self._speaker, self._operations, has_date=False).found() or Durable(MemoryKind.FACT)
+        return _SentenceRules(rest, self._speaker, self._operations, has_date=False).found() or Durable(MemoryKind.FACT)
 
     def _triple(self, sentence: Sentence, is_meant: Callable[[Operation], bool]) -> tuple[str, str, str] | None:
         """Return the triple that a sentence asserts. Among several, prefer one whose predicate has a single value."""

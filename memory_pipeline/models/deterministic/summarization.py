@@ -219,7 +219,6 @@ def _chosen(points: Sequence[KeyPoint], budget: int) -> list[int]:
     seen: Counter[_Thing] = Counter()
 
     def rank(place: int) -> tuple[float, float, int]:
-        """Return the sort key: best first, the oldest among equals."""
         added = sum(worth >> seen[thing] for thing, worth in things[place].items())
         importance = points[place].importance
         milestone = importance if importance >= _MILESTONE else 0.0

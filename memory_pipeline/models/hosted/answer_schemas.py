@@ -1,7 +1,10 @@
 """JSON schemas of models' answers, and the parsers that check them.
 
 An answer without the expected structure is invalid and gets one correction. In a valid answer, bad items are rejected
-one by one and the rest is used. Field descriptions and the messages of InvalidAnswerError go to the model.
+one by one. Field descriptions and the messages of InvalidAnswerError go to the model.
+
+Every ``read_`` function raises InvalidAnswerError if the answer has no such object, or if more of its items are invalid
+than valid.
 """
 
 from __future__ import annotations
@@ -68,7 +71,6 @@ _Term = Annotated[str | None, BeforeValidator(_term)]
 
 
 def _all_required(schema: dict[str, Any]) -> None:
-    """Require all fields in the schema; answers without optional ones are accepted."""
     schema["required"] = list(schema["properties"])
     for field in schema["properties"].values():
         field.pop("default", None)
@@ -99,7 +101,7 @@ class FoundFact(_Model):
     object: _Term = None
 
     @property
-    def kept_as(self) -> MemoryKind | None:
+    def durable_kind(self) -> MemoryKind | None:
         """Kind of the durable memory; None if the fact is not durable."""
         return None if self.durable is None else MemoryKind(self.durable)
 
@@ -199,11 +201,7 @@ def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
 
 
 def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperation], int]:
-    """Return the summary, facts and operations of an answer, and the number of rejected items.
-
-    Raises:
-        InvalidAnswerError: there is no such object, or more items are invalid than valid.
-    """
+    """Return the summary, facts and operations of an answer, and the number of rejected items."""
     answer = object_in(text, "facts")
     summary, listed = answer.get("summary", ""), answer.get("facts")
     operations = answer.get("operations", [])
@@ -218,11 +216,7 @@ def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperatio
 
 
 def read_points(text: str) -> tuple[list[FoundPoint], int]:
-    """Return the points of an answer, and the number of rejected ones.
-
-    Raises:
-        InvalidAnswerError: there is no such object, it has no point, or more points are invalid than valid.
-    """
+    """Return the points of an answer, at least one, and the number of rejected points."""
     listed = object_in(text, "points").get("points")
     if not isinstance(listed, list) or not listed:
         raise InvalidAnswerError('it must have "points": a list of at least one point')
@@ -232,11 +226,7 @@ def read_points(text: str) -> tuple[list[FoundPoint], int]:
 
 
 def read_names(text: str) -> list[str]:
-    """Return the distinct names of an answer, at most :data:`MOST_NAMES`. Case does not distinguish names.
-
-    Raises:
-        InvalidAnswerError: there is no such object, or more names are invalid than valid.
-    """
+    """Return the distinct names of an answer, ignoring case; at most :data:`MOST_NAMES`."""
     listed = object_in(text, "names").get("names")
     if not isinstance(listed, list):
         raise InvalidAnswerError('it must have "names": a list of texts, which may be empty')
@@ -247,20 +237,12 @@ def read_names(text: str) -> list[str]:
 
 
 def read_order(text: str) -> list[int]:
-    """Return the numbers of an answer as given; there may be duplicates and numbers of no line.
-
-    Raises:
-        InvalidAnswerError: there is no such object, or more items are invalid than valid.
-    """
+    """Return the numbers of an answer as given, including duplicates and numbers without a line."""
     return _numbers_of(text, "order", "a list of numbers of lines")
 
 
 def read_chosen(text: str) -> list[int]:
-    """Return the numbers of an answer as given; see :func:`read_order`.
-
-    Raises:
-        InvalidAnswerError: there is no such object, or more items are invalid than valid.
-    """
+    """Return the numbers of an answer as given; see :func:`read_order`."""
     return _numbers_of(text, "chosen", "a list of numbers of lines, which may be empty")
 
 
@@ -272,11 +254,7 @@ def _numbers_of(text: str, name: str, expected: str) -> list[int]:
 
 
 def read_queries(text: str) -> list[str]:
-    """Return the distinct queries of an answer. Case does not distinguish queries.
-
-    Raises:
-        InvalidAnswerError: there is no such object, or more queries are invalid than valid.
-    """
+    """Return the distinct queries of an answer, ignoring case."""
     listed = object_in(text, "queries").get("queries")
     if not isinstance(listed, list):
         raise InvalidAnswerError('it must have "queries": a list of texts, which may be empty')
@@ -284,11 +262,7 @@ def read_queries(text: str) -> list[str]:
 
 
 def read_merge(text: str) -> str:
-    """Return the content of an answer.
-
-    Raises:
-        InvalidAnswerError: there is no such object, or its content is not a text, blank, or too long.
-    """
+    """Return the content of an answer, which must not be blank or too long."""
     try:
         content = MergeAnswer.model_validate(object_in(text, "content")).content
     except ValidationError as error:
@@ -300,11 +274,7 @@ def read_merge(text: str) -> str:
 
 
 def read_stale(text: str) -> dict[int, str]:
-    """Return the numbers of an answer as given, each with its reason.
-
-    Raises:
-        InvalidAnswerError: there is no such object, or more items are invalid than valid.
-    """
+    """Return the numbers of an answer as given, each with its reason."""
     listed = object_in(text, "stale").get("stale")
     if not isinstance(listed, list):
         raise InvalidAnswerError('it must have "stale": a list of numbers with reasons, which may be empty')

@@ -120,12 +120,7 @@ class HostedCurator:
 
 
 class _CurationQuestion:
-    """One kind of question about durable memories.
-
-    Attributes:
-        model: the model and its settings.
-        room: largest number of input tokens.
-    """
+    """A kind of question about durable memories. `room` is the largest number of input tokens."""
 
     def __init__(
         self,
@@ -151,7 +146,7 @@ class _CurationQuestion:
         self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, tag: str, numbers: tuple[int, ...], read: Callable[[str], _Value]) -> _Value:
-        """Return the model's answer about a text that encloses stored data in `tag`. The answer is stored.
+        """Return the model's answer about a text that encloses stored data in `tag`. Store the answer.
 
         Raises:
             ModelError: the model gave no valid answer.
@@ -170,7 +165,7 @@ class _CurationQuestion:
         try:
             return self._executor.complete(request, read).value
         except ModelError as error:
-            self._executor.tell(error)
+            self._executor.log_failure(error)
             raise
 
     def _system(self, tag: str) -> str:
@@ -178,11 +173,7 @@ class _CurationQuestion:
 
 
 def _read_merge(newer: str, older: str, text: str) -> str:
-    """Return the content of an answer.
-
-    Raises:
-        InvalidAnswerError: its numbers and dates are not exactly those of both texts, or it is too long.
-    """
+    """Return the content of an answer if it has exactly the numbers and dates of both texts, and is not too long."""
     content = read_merge(text)
     expected, actual = figures(newer) | figures(older), figures(content)
     if expected != actual:

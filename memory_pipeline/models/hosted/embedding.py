@@ -95,7 +95,7 @@ class HostedEmbedder:
                 return np.concatenate([self._batch(texts[:half], uses[:half]), self._batch(texts[half:], uses[half:])])
             if error.trouble == Trouble.TOO_LONG and len(beginnings[0]) > _SHORTEST:
                 return self._batch([beginnings[0][: len(beginnings[0]) // 2]], uses)
-            self._executor.tell(error)
+            self._executor.log_failure(error)
             return np.full((len(texts), self._dimension), np.nan, np.float32)
 
 

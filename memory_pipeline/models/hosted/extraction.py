@@ -1,6 +1,7 @@
 """Facts by a model: one question per conversation hour, or several if it is long. Answers cite existing messages.
 
-The rules add each turn verbatim. If the model fails, they extract the facts too, and the rows' `fallback` says why.
+The rules add each turn verbatim. If the model fails, they extract the facts too, and the rows' `fallback` gives the
+reason.
 """
 
 from __future__ import annotations
@@ -164,13 +165,13 @@ class HostedExtractor:
             try:
                 found.append(self._executor.complete(request, partial(self._read, request, passage)).value)
             except ModelError as error:
-                self._executor.tell(error)
+                self._executor.log_failure(error)
                 if self._executor.waits(error, passage.scope):
                     return Extraction((), is_waiting=True)
                 found.append(_ParsedAnswer(request.numbers, trouble=error.trouble))
-        return Extraction(tuple(self._together(passage, found)), sum(part.refused for part in found))
+        return Extraction(tuple(self._combined(passage, found)), sum(part.refused for part in found))
 
-    def _together(self, passage: ConversationHour, found: Sequence[_ParsedAnswer]) -> Iterator[Fact]:
+    def _combined(self, passage: ConversationHour, found: Sequence[_ParsedAnswer]) -> Iterator[Fact]:
         """Yield the turns with their operations, and the facts of the model, or of the rules where it failed."""
         troubles = {number: part.trouble for part in found if part.trouble for number in part.numbers}
         operations: dict[str, list[Operation]] = defaultdict(list)
@@ -232,7 +233,7 @@ class HostedExtractor:
             confidence=round(fact.confidence, 2),
             mentioned_at=self._date(fact.date, cited, mentions, said_on),
         )
-        return _kept(extracted, fact, cited)
+        return _with_durable_fields(extracted, fact, cited)
 
     def _fact(
         self,
@@ -311,7 +312,6 @@ class HostedExtractor:
 
 @lru_cache(maxsize=32)
 def _dates_said(content: str, said_on: date) -> tuple[DateMention, ...]:
-    """Return the dates that a message mentions. Cached, since many facts may cite one long message."""
     sentences = sentences_of(content, MOST_SENTENCES)
     return tuple([mention for sentence in sentences for mention in dates_in(sentence, said_on)])
 
@@ -327,9 +327,9 @@ def _speakers(passage: ConversationHour) -> list[str]:
     return sorted(names | {"Agent" for message in memorable if message.role is Role.ASSISTANT})
 
 
-def _kept(fact: Fact, found: FoundFact, cited: Sequence[Message]) -> Fact:
+def _with_durable_fields(fact: Fact, found: FoundFact, cited: Sequence[Message]) -> Fact:
     """Return a fact with its durable fields. Only users' facts are durable: agents mostly repeat or guess."""
-    kind = found.kept_as
+    kind = found.durable_kind
     if kind is None or not any(message.role is Role.USER for message in cited):
         return fact
     subject, predicate, thing = _terms(found, fact) or (None, None, None)

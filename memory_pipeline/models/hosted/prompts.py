@@ -163,7 +163,7 @@ _MOST_TRIES = 50
 
 
 def version_of(name: str, prompt: str | None) -> str:
-    """Return a prompt's version: its name, plus eight digits of a hash of the text if one replaces the built-in one."""
+    """Return a prompt's version: its name, plus eight digits of a hash of the text if it is not the built-in one."""
     return name if prompt is None else f"{name}-{digest(prompt)[:8]}"
 
 
@@ -178,10 +178,10 @@ def tag_for(*texts: str) -> str:
     return f"data-{digest(*texts)[:12]}"
 
 
-def object_in(text: str, wanted: str) -> dict[str, Any]:
+def object_in(text: str, key: str) -> dict[str, Any]:
     """Return the JSON object of an answer, which may be bare, fenced, or inside prose.
 
-    Among several objects, such as an example or the schema, the longest one with the key `wanted` is taken.
+    Among several objects, such as an example or the schema, take the longest one that has `key`.
 
     Raises:
         InvalidAnswerError: there is no complete object.
@@ -199,7 +199,7 @@ def object_in(text: str, wanted: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             continue
         position = end  # skip nested objects
-        found.append((wanted in value, end - start, value))
+        found.append((key in value, end - start, value))
     if not found:
         raise InvalidAnswerError("it holds no complete JSON object")
     return max(found, key=lambda one: one[:2])[2]
@@ -227,12 +227,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The lines of one question. A line longer than a chunk is split over several.
-
-    Attributes:
-        numbers: the numbers of its lines.
-        text: the lines as shown to the model.
-    """
+    """The lines of one question, with their numbers. A line longer than a chunk is split over several."""
 
     numbers: tuple[int, ...]
     text: str
@@ -245,7 +240,7 @@ def room_for(endpoint: Completion, system: str) -> int:
 
 
 def chunks_of(lines: Sequence[Line], room: int) -> list[Chunk]:
-    """Group lines into chunks of at most `room` tokens. Only a line longer than a chunk is split; nothing is lost."""
+    """Group lines into chunks of at most `room` tokens. Only a line longer than a chunk is split."""
     chunks: list[Chunk] = []
     numbers: list[int] = []
     texts: list[str] = []

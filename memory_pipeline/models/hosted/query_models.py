@@ -1,8 +1,8 @@
 """Models that assist reads: entities of a prompt, reranking, selection of durable memories, and proactive queries.
 
-A caller waits for the answer, so time is limited: after `timeout_seconds` × `attempts` the read continues without the
-model, and no further request is sent. The executors have no store, so answers are not stored and count towards no
-budget. The ports are in :mod:`memory_pipeline.domain.ports`.
+A caller waits for the answer, so time is limited: after `timeout_seconds` × `attempts` they raise ModelError and send
+no further request, and the read continues without the model. The executors have no store, so answers are not stored and
+count towards no budget. The ports are in :mod:`memory_pipeline.domain.ports`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,9 @@ class HostedEntityFinder:
         )
 
     def find(self, prompt: str) -> list[str]:
-        """Return the names of people, places and things that a prompt asks about, at most 20.
+        """Return the names of people, places and things that a prompt asks about, at most 20; none for a blank prompt.
 
-        A blank prompt has none. If a prompt is too long for the model, its middle is cut out.
-
-        Raises:
-            ModelError: the model gave no valid answer in time.
+        If a prompt is too long for the model, its middle is cut out.
         """
         text = _clean(prompt).strip()
         if not text:
@@ -86,11 +83,8 @@ class HostedReranker:
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
         """Return all positions of `texts`, the most useful first.
 
-        Long texts are cut to fit the model's context. Texts beyond it stay last in their given order. With fewer than
-        two texts, or a blank prompt, the model is not called.
-
-        Raises:
-            ModelError: the model gave no valid answer in time.
+        Long texts are cut to fit the model's context. Texts beyond it stay last in their given order. The model is not
+        called for fewer than two texts or a blank prompt.
         """
         line = _line(prompt)
         if len(texts) < 2 or not line:
@@ -116,11 +110,8 @@ class HostedSelector:
     def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
         """Return the positions of the headers relevant to a query, the most useful first, at most `most`.
 
-        Long headers are cut to fit the model's context; headers beyond it are left out. Without headers, or with a
-        blank query, the model is not called.
-
-        Raises:
-            ModelError: the model gave no valid answer in time.
+        Long headers are cut to fit the model's context; headers beyond it are left out. The model is not called without
+        headers or for a blank query.
         """
         line = _line(query)
         if not headers or not line:
@@ -145,10 +136,7 @@ class HostedImaginer:
     def imagine(self, messages: Sequence[str], most: int) -> list[str]:
         """Return queries to search memory with, at most `most`; none without messages.
 
-        The middle of a long message is cut out, and the oldest messages are left out, to fit the model's context.
-
-        Raises:
-            ModelError: the model gave no valid answer in time.
+        To fit the model's context, the middle of a long message is cut out and the oldest messages are left out.
         """
         lines = [line for line in map(_line, messages) if line]
         if not lines:
@@ -167,12 +155,7 @@ class HostedImaginer:
 
 
 class _QueryModel:
-    """One kind of question about an agent's memory.
-
-    Attributes:
-        model: the model and its settings.
-        room: largest number of input tokens.
-    """
+    """A kind of question about an agent's memory. `room` is the largest number of input tokens."""
 
     def __init__(
         self,
@@ -226,7 +209,7 @@ class _QueryModel:
                 raise ModelError(Trouble.TIMEOUT, f"{self.model.model}: no answer within {seconds:g} seconds")
             return read(answer)
 
-        future = litellm_client.begun(lambda: executor.complete(request, read_in_time).value, "reader-question")
+        future = litellm_client.run_in_thread(lambda: executor.complete(request, read_in_time).value, "reader-question")
         try:
             if not wait([future], seconds).done:
                 raise ModelError(Trouble.TIMEOUT, f"{self.model.model}: no answer within {seconds:g} seconds")
@@ -252,7 +235,7 @@ def _numbered(texts: Sequence[str], room: int) -> str:
 
 
 def _length_limit(lengths: Sequence[int], room: int) -> int:
-    """Return the largest limit per text with which all fit into `room`; short texts leave their rest to long ones."""
+    """Return the largest limit per text with which all fit into `room`. Short texts leave their share to long ones."""
     for number, length in enumerate(sorted(lengths)):
         share = room // (len(lengths) - number)
         if length > share:

@@ -1,6 +1,6 @@
 """Summaries by a model: one question per period, or one per chunk and a last one that merges their answers.
 
-If the model fails, the extractive summarizer takes over, and the row's `fallback` says why.
+If the model fails, the extractive summarizer takes over, and the row's `fallback` gives the reason.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class HostedSummarizer:
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
         """Return the summary of each assignment; None where it waits for a budget.
 
-        All assignments are processed together: first their chunks, then the merges.
+        Assignments are processed together: first their chunks, then the merges.
         """
         progress = [self._begin(assignment) for assignment in assignments]
         if self._executor.store:
@@ -113,21 +113,21 @@ class HostedSummarizer:
         return progress
 
     def _round(self, pending: Sequence[_Progress]) -> None:
-        asked = [(one, request) for one in pending for request in self._questions(one)]
-        tasks = [partial(self._answer, one, request) for one, request in asked]
+        requests = [(one, request) for one in pending for request in self._questions(one)]
+        tasks = [partial(self._answer, one, request) for one, request in requests]
         answers: dict[int, list[_Answer]] = defaultdict(list)
-        for (one, _), answer in zip(asked, self._executor.gather(tasks), strict=True):
+        for (one, _), answer in zip(requests, self._executor.gather(tasks), strict=True):
             answers[id(one)].append(answer)
         for one in pending:
-            self._put_together(one, answers[id(one)])
+            self._use_answers(one, answers[id(one)])
 
-    def _put_together(self, one: _Progress, answers: Sequence[_Answer]) -> None:
+    def _use_answers(self, one: _Progress, answers: Sequence[_Answer]) -> None:
         errors = [answer for answer in answers if isinstance(answer, ModelError)]
         assignment = one.assignment
         settings = self._settings(assignment.scope, assignment.period.grain)
         if errors:
             for error in errors:
-                self._executor.tell(error)
+                self._executor.log_failure(error)
             one.is_done = True
             if not self._executor.waits(errors[0], assignment.scope):
                 one.result = replace(self._rules.condense(assignment), fallback=errors[0].trouble)
@@ -228,7 +228,7 @@ def _as_point(item: Material) -> KeyPoint:
 
 
 def _point(found: FoundPoint, sources: Sequence[KeyPoint]) -> KeyPoint:
-    """Build a point. It has the time of its oldest source, and those of its sources' names that it mentions."""
+    """Build a point with the time of its oldest source, and with the sources' names that it mentions."""
     sentence = " ".join(found.sentence.split())
     lower = sentence.casefold()
     return KeyPoint(

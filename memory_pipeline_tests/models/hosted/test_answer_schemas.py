@@ -165,10 +165,10 @@ def test_a_missing_field_rejects_the_item_and_an_extra_one_is_ignored() -> None:
 def test_durable_fields_of_a_fact_are_read() -> None:
     _, facts, _, refused = read_extraction(extraction(FACT | KEPT, FACT | WORKING | {"object": 40}))
     assert [fact.model_dump() for fact in facts] == [FACT | KEPT, FACT | WORKING | {"object": "40"}]
-    assert ([fact.kept_as for fact in facts], refused) == ([MemoryKind.FACT, None], 0)
+    assert ([fact.durable_kind for fact in facts], refused) == ([MemoryKind.FACT, None], 0)
     for kind in ("rule", " Instruction ", "PREFERENCE", "decision", "procedure", "observation"):
         _, [fact], _, _ = read_extraction(extraction(FACT | KEPT | {"durable": kind}))
-        assert fact.kept_as is MemoryKind(kind.strip().lower())
+        assert fact.durable_kind is MemoryKind(kind.strip().lower())
 
 
 @pytest.mark.parametrize("field", WORKING)

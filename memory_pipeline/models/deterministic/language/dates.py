@@ -36,11 +36,9 @@ _SATURDAY = 5
 
 @dataclass(frozen=True, slots=True)
 class DateMention:
-    """A date that a text mentions.
+    """A date that a text mentions. `start` and `end` delimit its words in the text.
 
     Attributes:
-        start: start of its words in the text.
-        end: end of its words.
         day: the day, or the first day of the week, weekend, month or year.
         label: the date at its precision: ``2023-05-07``, ``2023-05-06/07`` (a weekend or another range of days, as an
             ISO 8601 interval), ``2023-W18``, ``2023-06``, ``2022``.
@@ -86,7 +84,7 @@ def dates_in(sentence: Sentence, said_on: date) -> list[DateMention]:
 def with_dates(text: str, mentions: Sequence[DateMention]) -> str:
     """Return `text` with each date in brackets after its words, as in "I went yesterday [2023-05-07].".
 
-    Complete dates are not annotated. If two adjacent dates are equal ("next Tuesday, 4 February"), only the second is.
+    Complete dates are not annotated. Of two adjacent equal dates ("next Tuesday, 4 February") only the second is.
     """
     pieces: list[str] = []
     done = 0
@@ -101,8 +99,6 @@ def with_dates(text: str, mentions: Sequence[DateMention]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The context that a date depends on."""
-
     said_on: date
     tense: Tense
     is_habit: bool
@@ -182,13 +178,11 @@ def _in(grain: Grain, day: date) -> tuple[date, str]:
 
 
 def _months_from(day: date, months: int) -> date:
-    """Return the first day of the month `months` after that of `day`."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     return date(year, month + 1, 1)
 
 
 def _shifted(day: date, unit: str, count: int) -> tuple[date, str]:
-    """Return the day, week, month or year `count` units after that of `day`."""
     if unit == "day":
         return _on_day(day + count * _DAY)
     if unit == "week":

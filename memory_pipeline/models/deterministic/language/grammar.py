@@ -74,7 +74,7 @@ class Sentence:
 
     @classmethod
     def of(cls, text: str) -> Sentence:
-        """Split one sentence into words."""
+        """Build the sentence of a text."""
         matches = list(_WORD.finditer(text))
         words = tuple([match.group() for match in matches])
         parts: list[str] = []

@@ -1,8 +1,8 @@
 """Tables of English words and phrases for the rules of facts and durable memories.
 
-The tables prefer missing a durable sentence to keeping one that was not meant to last. Sentences are short and the
-patterns have no nested repetitions, so searches are fast. A change here changes which facts and memories are
-extracted: raise the extractor's version with it.
+The tables prefer missing a durable sentence to storing one by mistake. Sentences are short and the patterns have no
+nested repetitions, so searches are fast. A change here changes which facts and memories are extracted: raise the
+extractor's version with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ def _start(*alternatives: str) -> re.Pattern[str]:
 
 
 def _inside(*alternatives: str) -> re.Pattern[str]:
-    """Return a pattern that starts at a word boundary, anywhere in a sentence."""
     return re.compile(rf"\b(?:{'|'.join(alternatives)})", re.IGNORECASE)
 
 
@@ -298,7 +297,6 @@ REMEMBER: Final = _start(
 
 
 def _anywhere(*alternatives: str) -> re.Pattern[str]:
-    """Return a pattern of whole words, anywhere in a text."""
     return re.compile(rf"\b(?:{'|'.join(alternatives)})\b", re.IGNORECASE)
 
 

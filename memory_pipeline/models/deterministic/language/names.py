@@ -74,10 +74,7 @@ def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[
 
 
 def subject_of(text: str) -> str | None:
-    """Return the name with which a text begins, its subject: "Alice" for "Alice's sister likes tea".
-
-    "The user" gives ``User``. A text that begins with no name gives None.
-    """
+    """Return the name with which a text begins: "Alice" for "Alice's sister likes tea", ``User`` for "The user", or None."""
     for sentence in sentences_of(text, 1):
         if sentence.parts[:2] == ("the", "user") or sentence.parts[:1] == ("user",):
             return "User"
@@ -123,7 +120,6 @@ def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
 
 
 def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) -> bool:
-    """Return whether a capitalized word is a name at its position."""
     lower = word.lower()
     if not _is_initial(sentence, place) or lower in known or not word[1:].islower():
         return True

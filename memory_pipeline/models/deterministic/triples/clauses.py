@@ -112,8 +112,8 @@ class Subjects:
         is_plural = word in nouns.RELATIVES or (word.endswith("s") and word[:-1] in nouns.RELATIONS)
         if word not in nouns.RELATIONS and not is_plural:
             return None
-        kept = [token.raw for token in self._tokens[begin:place] if token.word in nouns.TELLING_ADJECTIVES]
-        name = f"{owner}'s {' '.join([*kept, word])}"
+        adjectives = [token.raw for token in self._tokens[begin:place] if token.word in nouns.TELLING_ADJECTIVES]
+        name = f"{owner}'s {' '.join([*adjectives, word])}"
         if is_plural:
             return self._aside(ClauseSubject(name, "p", place + 1))
         relation = relation_of(word)
@@ -155,7 +155,7 @@ class Subjects:
         return None
 
 
-class Said(NamedTuple):
+class VerbReading(NamedTuple):
     """A verb in a sentence: its base form, its form, whether it is negated, and the position of the next word."""
 
     lemma: str
@@ -195,71 +195,73 @@ class Verbs:
         self._tokens = tokens
         self._words = [token.word for token in tokens]
 
-    def verbs(self, subject: ClauseSubject, place: int) -> list[Said]:
+    def verbs(self, subject: ClauseSubject, place: int) -> list[VerbReading]:
         """Return the possible readings of the subject's verb at a position, best first."""
         person = subject.person
         if place < len(self._words) and self._tokens[place].is_cut_off and not subject.has_aside:
             return []
         denied, place = self.denied(place)
         word = self._words[place] if place < len(self._words) else ""
-        said: list[Said] = []
+        readings: list[VerbReading] = []
         if word in _AM[person]:
-            said += self._being(denied, place + 1)
+            readings += self._being(denied, place + 1)
         if word in _HAVE[person]:
-            said += self._having(denied, place + 1)
+            readings += self._having(denied, place + 1)
         if word in ("do", "does", "used", "was", "can"):
-            return self._helped(person, denied, place)
-        if not said:
+            return self._with_auxiliary(person, denied, place)
+        if not readings:
             form = "s" if person == "s" else "base"
-            said = [
-                Said(lemma, Form.PRESENT, denied, place + 1) for lemma in self._lemmas(place, form) if lemma != "be"
+            readings = [
+                VerbReading(lemma, Form.PRESENT, denied, place + 1)
+                for lemma in self._lemmas(place, form)
+                if lemma != "be"
             ]
             if not denied:
-                said += [Said(lemma, Form.PAST, False, place + 1) for lemma in self._lemmas(place, "past")]
-        return said
+                readings += [VerbReading(lemma, Form.PAST, False, place + 1) for lemma in self._lemmas(place, "past")]
+        return readings
 
-    def _helped(self, person: str, denied: bool, place: int) -> list[Said]:
+    def _with_auxiliary(self, person: str, denied: bool, place: int) -> list[VerbReading]:
         """Read the auxiliaries "do", "used", "was" and "can" with their verb."""
         word, following = self._words[place], self._words[place + 1 : place + 2]
-        said: list[Said] = []
+        readings: list[VerbReading] = []
         if word == ("does" if person == "s" else "do"):
             denied, place = self.denied(place + 1)
-            said = [Said(lemma, Form.PRESENT, denied, place + 1) for lemma in self._lemmas(place, "base")]
+            readings = [VerbReading(lemma, Form.PRESENT, denied, place + 1) for lemma in self._lemmas(place, "base")]
         elif word == "used" and following == ["to"]:
-            said = [Said(lemma, Form.USED, False, place + 3) for lemma in self._lemmas(place + 2, "base")]
+            readings = [VerbReading(lemma, Form.USED, False, place + 3) for lemma in self._lemmas(place + 2, "base")]
         elif word == "used" and not denied:
-            said = [Said("use", Form.PAST, False, place + 1)]
+            readings = [VerbReading("use", Form.PAST, False, place + 1)]
         elif word == "was" and following == ["born"] and not denied:
-            said = [Said("be", Form.WAS, False, place + 1)]
+            readings = [VerbReading("be", Form.WAS, False, place + 1)]
         elif word == "can" and not denied:
             cannot, verb = self.denied(place + 1)
             if cannot and self._words[verb : verb + 1] in (["stand"], ["bear"], ["abide"]):
-                said = [Said("hate", Form.PRESENT, False, verb + 1)]
-        return said
+                readings = [VerbReading("hate", Form.PRESENT, False, verb + 1)]
+        return readings
 
-    def _being(self, denied: bool, place: int) -> list[Said]:
+    def _being(self, denied: bool, place: int) -> list[VerbReading]:
         negated, place = self.denied(place)
         denied |= negated
-        going = [Said(lemma, Form.GOING, denied, place + 1) for lemma in self._lemmas(place, "ing")]
-        return going or [Said("be", Form.PRESENT, denied, place)]
+        going = [VerbReading(lemma, Form.GOING, denied, place + 1) for lemma in self._lemmas(place, "ing")]
+        return going or [VerbReading("be", Form.PRESENT, denied, place)]
 
-    def _having(self, denied: bool, place: int) -> list[Said]:
+    def _having(self, denied: bool, place: int) -> list[VerbReading]:
         negated, place = self.denied(place)
         denied |= negated
         if self._words[place : place + 1] == ["been"]:
             place = self.skip_adverbs(place + 1)
-            going = [Said(lemma, Form.LASTING, denied, place + 1) for lemma in self._lemmas(place, "ing")]
-            return going or [Said("be", Form.LASTING, denied, place)]
-        said = []
+            going = [VerbReading(lemma, Form.LASTING, denied, place + 1) for lemma in self._lemmas(place, "ing")]
+            return going or [VerbReading("be", Form.LASTING, denied, place)]
+        readings = []
         for lemma in self._lemmas(place, "participle"):
             if not denied:
-                said.append(Said(lemma, Form.PERFECT, False, place + 1))
+                readings.append(VerbReading(lemma, Form.PERFECT, False, place + 1))
             if lemma != "get" and not patterns.LASTING.isdisjoint(self._words[place:]):
-                said.append(Said(lemma, Form.LASTING, denied, place + 1))
+                readings.append(VerbReading(lemma, Form.LASTING, denied, place + 1))
         # "'s" is "is" unless something shows that it is "has".
         if self._words[place - 1] != "'s" or self._words[place : place + 1] == ["got"]:
-            said.append(Said("have", Form.PRESENT, denied, place))
-        return said
+            readings.append(VerbReading("have", Form.PRESENT, denied, place))
+        return readings
 
     def _lemmas(self, place: int, form: str) -> list[str]:
         if place >= len(self._words):

@@ -61,17 +61,12 @@ _FAR: Final = 2 * MAX_LENGTH
 class Assertions:
     """The assertions of one message; none unless a user wrote it. Pure: they depend on the message alone.
 
-    Args:
-        message: the message.
-        sentences: its sentences, from :func:`grammar.sentences_of`.
-        names: the names in each sentence, from :func:`names.names_in`.
-
-    Attributes:
-        sentences: the sentences outside quotations; empty unless a user wrote the message.
+    `sentences` come from :func:`grammar.sentences_of`, `names` (those in each sentence) from :func:`names.names_in`.
+    The attribute `sentences` has those outside quotations.
     """
 
     def __init__(self, message: Message, sentences: Sequence[Sentence], names: Iterable[Iterable[str]]) -> None:
-        self.sentences = list(_own_sentences(sentences, message.content)) if message.role is Role.USER else []
+        self.sentences = list(_unquoted_sentences(sentences, message.content)) if message.role is Role.USER else []
         self._message = message
         self._said_on = message.sent_at.astimezone(UTC).date()
         self._names = frozenset(word.lower() for found in names for name in found for word in name.split())
@@ -119,7 +114,7 @@ def confidence_of(predicate: str) -> float:
     return CONFIDENCE[predicate.partition("_")[0] + "_"] if known is None else known
 
 
-def _own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
+def _unquoted_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sentence]:
     """Yield the sentences outside quotations, which may span several sentences: "I like tea. I hate it," she said.
 
     Each sentence is searched for shortly after the previous one, so that the time stays linear. One that is not found
@@ -144,8 +139,6 @@ def _own_sentences(sentences: Sequence[Sentence], content: str) -> Iterator[Sent
 
 
 class _SentenceReader:
-    """Reads one sentence."""
-
     def __init__(self, sentence: Sentence, speaker: str, names: frozenset[str], said_on: date) -> None:
         self._tokens = tokens_of(sentence)
         self._words = [token.word for token in self._tokens]
@@ -157,7 +150,6 @@ class _SentenceReader:
         self._in_quotes = self._quoted()
 
     def triples(self) -> Iterator[SpokenTriple]:
-        """Yield the triples that the sentence asserts."""
         if _VERBS.isdisjoint(self._words):
             return
         starts = [place for place in range(len(self._tokens)) if self._may_start(place)]

@@ -36,10 +36,7 @@ class Objects(Phrases):
     def read(self, takes: Takes, place: int, particles: frozenset[str] = NO_WORDS) -> Found:
         """Return the objects that begin at a position, and their end; none if they are of another kind.
 
-        Args:
-            takes: kind of object.
-            place: position of the first word.
-            particles: words such as "at" that begin the verb's next object.
+        `particles` are words such as "at" that begin the verb's next object.
         """
         if place >= len(self._tokens):
             return [], place

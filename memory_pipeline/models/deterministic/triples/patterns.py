@@ -69,7 +69,6 @@ class Pattern:
 
     Attributes:
         says: the verb's base form and the words that must follow; ``|`` separates alternatives, ``[…]`` is optional.
-        predicate: the stored predicate.
         verb: the operation of an assertion.
         takes: the kind of the object.
         forms: the forms of the verb that assert it.

@@ -28,13 +28,11 @@ _TYPED: Final = {
 
 
 class Token(NamedTuple):
-    """A word, or a part of a contraction.
+    """A word, or a part of a contraction. `start` and `end` are its span in the sentence.
 
     Attributes:
         word: in lower case, with straight apostrophes.
         raw: as written.
-        start: where it begins in the sentence.
-        end: where it ends.
         gap: the text between the previous token and this one.
     """
 

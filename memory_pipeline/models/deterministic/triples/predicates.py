@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from memory_pipeline.domain.graph.operations import Verb, snake_case
 from memory_pipeline.models.deterministic.triples import nouns
 from memory_pipeline.models.deterministic.triples import patterns as cues
-from memory_pipeline.models.deterministic.triples.clauses import ClauseSubject, Said, SpokenTriple, relation_of
+from memory_pipeline.models.deterministic.triples.clauses import ClauseSubject, SpokenTriple, VerbReading, relation_of
 from memory_pipeline.models.deterministic.triples.patterns import OPPOSITES, PATTERNS, PROPERTIES, Form, Pattern, Takes
 
 if TYPE_CHECKING:
@@ -59,26 +59,26 @@ class Predicates:
         if found:
             yield from found
             return
-        for said in self._verbs.verbs(subject, subject.end):
-            place = said.end
+        for reading in self._verbs.verbs(subject, subject.end):
+            place = reading.end
             for _ in range(3):
-                triples, end = self._predicate(subject, said, place)
+                triples, end = self._predicate(subject, reading, place)
                 yield from triples
                 if end <= place:
                     break
                 place = end
-                if said.lemma == "be" and said.form is not Form.WAS:
+                if reading.lemma == "be" and reading.form is not Form.WAS:
                     break
-            if place > said.end:
+            if place > reading.end:
                 return
 
     def heads(self, subject: ClauseSubject, place: int) -> bool:
         """Return whether a known verb with its required words begins at a position."""
         return any(
-            self._after(slots, said.end) is not None and said.form in pattern.forms
-            for said in self._verbs.verbs(subject, place)
-            for slots, pattern in _BY_LEMMA[said.lemma]
-            if slots or said.lemma not in cues.ALSO_NOUNS or self._takes_object(said.end)
+            self._after(slots, reading.end) is not None and reading.form in pattern.forms
+            for reading in self._verbs.verbs(subject, place)
+            for slots, pattern in _BY_LEMMA[reading.lemma]
+            if slots or reading.lemma not in cues.ALSO_NOUNS or self._takes_object(reading.end)
         )
 
     def _takes_object(self, place: int) -> bool:
@@ -94,28 +94,30 @@ class Predicates:
                 return None
         return place
 
-    def _predicate(self, subject: ClauseSubject, said: Said, place: int) -> tuple[list[SpokenTriple], int]:
+    def _predicate(self, subject: ClauseSubject, reading: VerbReading, place: int) -> tuple[list[SpokenTriple], int]:
         """Return the triples of a verb with the words from a position on, and the position after them."""
-        for slots, pattern in _BY_LEMMA[said.lemma]:
+        for slots, pattern in _BY_LEMMA[reading.lemma]:
             first = self._after(slots, place)
-            if first is None or said.form not in pattern.forms or not self._fits(subject, pattern):
+            if first is None or reading.form not in pattern.forms or not self._fits(subject, pattern):
                 continue
-            if place > said.end and not slots:
+            if place > reading.end and not slots:
                 continue
-            objects, end = self._objects.read(pattern.takes, first, _PARTICLES.get(said.lemma, frozenset()))
-            if objects and not self._is_sensible(subject, pattern, said, objects[0], end):
+            objects, end = self._objects.read(pattern.takes, first, _PARTICLES.get(reading.lemma, frozenset()))
+            if objects and not self._is_sensible(subject, pattern, reading, objects[0], end):
                 continue
             if not objects:
                 continue
             if self._objects.is_weakened(end):
                 return [], place
-            triples = self._asserted(subject, pattern, said, objects)
+            triples = self._asserted(subject, pattern, reading, objects)
             if pattern.predicate == "has" and triples:
                 triples += self._called(subject.name, objects[-1], end)
             return triples, end
         return [], place
 
-    def _is_sensible(self, subject: ClauseSubject, pattern: Pattern, said: Said, value: str, end: int) -> bool:
+    def _is_sensible(
+        self, subject: ClauseSubject, pattern: Pattern, reading: VerbReading, value: str, end: int
+    ) -> bool:
         words = value.lower().split()
         if pattern.predicate == "located_in":
             is_place = words[0] not in nouns.DEMONYMS and words[0] not in nouns.NOT_PLACES_OF_THINGS
@@ -123,7 +125,7 @@ class Predicates:
         if pattern.predicate == "lives_in":
             return words[0] not in nouns.NOT_HOMES
         # "I left Tom a note" is not about an employer; after one the object ends.
-        return said.lemma != "leave" or self._objects.ends(end) or self._words[end] in cues.AFTER_NAMES
+        return reading.lemma != "leave" or self._objects.ends(end) or self._words[end] in cues.AFTER_NAMES
 
     @staticmethod
     def _fits(subject: ClauseSubject, pattern: Pattern) -> bool:
@@ -132,20 +134,20 @@ class Predicates:
         return pattern.of_persons or (subject.is_named and not subject.found and pattern.of_names)
 
     def _asserted(
-        self, subject: ClauseSubject, pattern: Pattern, said: Said, objects: Sequence[str]
+        self, subject: ClauseSubject, pattern: Pattern, reading: VerbReading, objects: Sequence[str]
     ) -> list[SpokenTriple]:
         predicate, verb, name = pattern.predicate, pattern.verb, subject.name
         if predicate == "is_called" and subject.relation:
             name, predicate = subject.relation
             verb = Verb.INSERT
-        if said.form is Form.USED:
+        if reading.form is Form.USED:
             verb = Verb.DELETE
-        elif said.is_denied:
+        elif reading.is_denied:
             if not pattern.denied or verb is Verb.DELETE:
                 return []
             verb = Verb.DELETE
             if predicate in OPPOSITES:
-                if said.lemma not in ("like", "enjoy", "be"):
+                if reading.lemma not in ("like", "enjoy", "be"):
                     return []
                 predicate, verb = OPPOSITES[predicate], Verb.INSERT
         triples = []
@@ -222,7 +224,7 @@ class Predicates:
         objects, end = self._objects.read(pattern.takes, first)
         if self._objects.is_weakened(end):
             return []
-        triples = self._asserted(owner, pattern, Said("be", Form.PRESENT, denied, first), objects)
+        triples = self._asserted(owner, pattern, VerbReading("be", Form.PRESENT, denied, first), objects)
         return [*owner.found, *triples]
 
     def calling(self, place: int) -> list[SpokenTriple]:

@@ -56,7 +56,7 @@ class Amount:
 
     @classmethod
     def sum(cls, amounts: Iterable[Amount]) -> Amount:
-        """Add amounts up."""
+        """Return the sum of amounts."""
         listed = list(amounts)
         return cls(sum(amount.tokens for amount in listed), sum(amount.dollars for amount in listed))
 
@@ -74,8 +74,7 @@ class Hold:
     """The part of a budget that one question uses until its calls are in the store.
 
     Attributes:
-        endpoint: the model.
-        kind: the kind of question; its average answer length is the estimate.
+        kind: the kind of question, whose average answer length is the estimate.
         spent: cost of the question's finished requests.
         reserved: expected cost of its request in flight.
     """
@@ -89,10 +88,10 @@ class Hold:
 class Budgets:
     """Keep workspaces within their monthly budgets.
 
-    Each request first reserves its expected cost: the tokens it sends, plus the average answer length of its kind this
-    month. The first request of a kind has no average; it reserves the longest allowed answer, or all that is left if
-    that is less. If requests in flight have reserved the rest, a new request waits for their actual cost. So a budget
-    is overspent by at most what concurrent requests use beyond the average.
+    Each request first reserves its expected cost: the tokens it sends, plus this month's average answer length for its
+    kind. The first request of a kind reserves the longest allowed answer, or all that is left if that is less. If
+    requests in flight have reserved the rest, a new request waits for their actual cost. So a budget is overspent by at
+    most what concurrent requests use beyond the average.
 
     This also holds across processes. A process rereads what the others spent, more often as the budget runs out. With
     room for few requests, processes take turns, so that each sees what the previous one spent.
@@ -141,11 +140,7 @@ class Budgets:
     def reserve(self, workspace_id: str, hold: Hold, tokens_in: int, most: int) -> None:
         """Reserve the expected cost of a request; wait while requests in flight leave no room.
 
-        Args:
-            workspace_id: the workspace that pays.
-            hold: the question's hold.
-            tokens_in: estimate of the tokens sent.
-            most: largest number of tokens in an answer.
+        `tokens_in` estimates the tokens sent; `most` is the largest number of tokens in an answer.
 
         Raises:
             ModelError: the month's budget has no room for the request, or the model's price is unknown.
@@ -170,7 +165,7 @@ class Budgets:
             self._pause(pause)
             pause = min(pause * 1.5, _LOOK_FOR_ROOM_AT_LAST)
 
-    def over(self, hold: Hold, tokens_in: int, tokens_out: int, cost: float | None) -> None:
+    def settle(self, hold: Hold, tokens_in: int, tokens_out: int, cost: float | None) -> None:
         """Replace a request's reservation by its actual cost."""
         with self._lock:
             hold.spent = Amount.sum([hold.spent, Amount(tokens_in + tokens_out, cost or 0.0)])
@@ -218,10 +213,7 @@ class Budgets:
         return Amount.sum(hold.reserved for hold in self._holds[workspace_id])
 
     def _has_turn(self, workspace_id: str) -> bool:
-        """Return whether this process has the turn to send.
-
-        Return False when it has just got the turn: it must first reread what was spent.
-        """
+        """Return whether this process has the turn to send. After getting it, first reread what was spent."""
         if workspace_id in self._turns:
             return True
         if self._store.claim(_turn_of(workspace_id), _TURN):

@@ -52,12 +52,10 @@ class CallError(Exception):
     """A failed request. The message is one line, without the model's name and without keys.
 
     Attributes:
-        trouble: the reason.
         is_passing: whether a retry may help.
         retry_after: seconds of the server's Retry-After header, if any.
-        tokens_in: tokens sent for an unusable answer.
-        tokens_out: tokens of the unusable answer.
-        cost: US dollars spent on it.
+        tokens_in, tokens_out: tokens of an unusable answer and its request.
+        cost: US dollars spent on an unusable answer.
     """
 
     def __init__(
@@ -80,19 +78,15 @@ class CallError(Exception):
         self.cost = cost
 
 
-def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, has_left: bool) -> CallError:
-    """Return the CallError for an exception of LiteLLM.
+def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, is_sent: bool) -> CallError:
+    """Return the CallError for an exception of LiteLLM, without any of `secrets` in its message.
 
-    Args:
-        error: the exception; of any class.
-        secrets: texts that the message must not contain.
-        has_key: whether a key was configured.
-        has_left: whether the request is known to have been sent.
+    `has_key` says whether a key was configured, `is_sent` whether the request is known to have been sent.
     """
     import httpx
 
     chain = list(_chain(error))
-    is_sent = has_left or any(isinstance(cause, httpx.HTTPError | OSError) for cause in chain)
+    is_sent = is_sent or any(isinstance(cause, httpx.HTTPError | OSError) for cause in chain)
     broken = next((cause for cause in reversed(chain) if isinstance(cause, httpx.TransportError)), None)
     # Without an answer, LiteLLM invents a status.
     status = getattr(error, "status_code", None) if broken is None else None

@@ -1,4 +1,4 @@
-"""Dry runs: count the requests that models would get. Send none, and answer each with a placeholder."""
+"""Dry runs: count the requests that models would get, and answer each with a placeholder. Nothing is sent."""
 
 from __future__ import annotations
 

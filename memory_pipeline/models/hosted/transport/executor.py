@@ -1,8 +1,7 @@
 """Send questions to models: concurrently, with retries, and within a budget.
 
 A question is sent once. Its answer is stored for all processes, and a process that asks the same question meanwhile
-waits for it. Every request is stored with its tokens and cost
-(:class:`memory_pipeline.domain.model_calls.CallStore`).
+waits for it. Every request is stored with its tokens and cost.
 """
 
 from __future__ import annotations
@@ -76,10 +75,8 @@ Answer again, with the corrected JSON object and nothing else."""
 class LlmExecutor:
     """Send questions to the configured models. Thread-safe.
 
-    Args:
-        configuration: models, budgets, and how many requests may run at a time.
-        store: stores answers and calls; None stores nothing and applies no budget, as in a reader.
-        clock: returns the current time in UTC; dates calls and selects the month of a budget.
+    Without a `store` nothing is stored and no budget applies, as in a reader. `clock` returns the current time in UTC;
+    it dates calls and selects the month of a budget.
     """
 
     def __init__(self, configuration: Configuration, store: CallStore | None, clock: Callable[[], datetime]) -> None:
@@ -113,10 +110,8 @@ class LlmExecutor:
     def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         """Return the answer to a question, from the store if it was asked before.
 
-        Args:
-            request: the question.
-            read: parses an answer, or raises InvalidAnswerError. After an invalid answer the question is sent once
-                more, with the error.
+        `read` parses an answer, or raises InvalidAnswerError. After an invalid answer the question is sent once more,
+        with the error.
 
         Raises:
             ModelError: the model gave no valid answer, or was not asked.
@@ -154,7 +149,7 @@ class LlmExecutor:
         budgets = self.budgets
         return error.trouble == Trouble.BUDGET and budgets is not None and budgets.waits(scope.workspace_id)
 
-    def tell(self, error: ModelError) -> None:
+    def log_failure(self, error: ModelError) -> None:
         """Log a model's failure; each distinct message once."""
         text = f"{error.trouble}: {error}"
         if text not in self._logged:
@@ -252,10 +247,7 @@ class LlmExecutor:
     def _budgeted(self, workspace_id: str | None, requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
         """Hold a part of the budget for a question. Yield a function that reserves for a request of n tokens.
 
-        Args:
-            workspace_id: the workspace that pays; None applies no budget.
-            requests: the question's requests; they report their cost to the budget.
-            most: largest number of tokens in an answer.
+        Without a `workspace_id` no budget applies. `most` is the largest number of tokens in an answer.
         """
         budgets = self.budgets
         if budgets is None or workspace_id is None:
@@ -264,7 +256,7 @@ class LlmExecutor:
         payer = workspace_id
         kind = Kind(requests.purpose, requests.endpoint.model, requests.prompt_version)
         with budgets.hold(payer, requests.endpoint, kind) as hold:
-            requests.on_spent = partial(budgets.over, hold)
+            requests.on_spent = partial(budgets.settle, hold)
             yield lambda tokens: budgets.reserve(payer, hold, int(tokens * _MARGIN), most)
 
     def _send(
@@ -277,12 +269,8 @@ class LlmExecutor:
     ) -> tuple[_Reply, Sent]:
         """Send a request; retry after transient failures.
 
-        Args:
-            endpoint: the model and its settings.
-            reference: reference to the API key. Each key has its own circuit breaker.
-            requests: records every attempt that fails; the caller records the success.
-            reserve: reserves the expected cost; called before each attempt.
-            send: sends the request once.
+        Each `reference` to an API key has its own circuit breaker. `requests` gets every failed attempt; the caller
+        adds the success. `reserve` is called before each attempt.
         """
         server = f"{endpoint.model} {endpoint.api_base} {reference}"
         retrying = tenacity.Retrying(
@@ -350,8 +338,8 @@ class _Wait:
 
     def __call__(self, state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        asked = error.retry_after if isinstance(error, CallError) else None
-        return max(self._random(state), asked or 0.0)
+        retry_after = error.retry_after if isinstance(error, CallError) else None
+        return max(self._random(state), retry_after or 0.0)
 
 
 def _may_pass(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ when the time is over. It does not cover DNS lookups, headers that trickle in, a
 Therefore each request runs on its own thread, which is abandoned a little later.
 
 **Keys.** Without an explicit key LiteLLM uses the provider's variable, such as OPENAI_API_KEY, and would send it to any
-`api_base`. So OpenAI-compatible servers at an `api_base` get a placeholder: LiteLLM insists on a key, and self-hosted
+`api_base`. So OpenAI-compatible servers at an `api_base` get a placeholder: LiteLLM requires a key, and self-hosted
 servers mostly need none. To send the variable there, name it in `api_key`.
 """
 
@@ -62,14 +62,10 @@ _on_its_way = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A completion.
+    """A completion. `is_cut` says whether the answer was cut off at the largest number of tokens.
 
-    Attributes:
-        text: the answer.
-        is_cut: whether the answer was cut off at the largest number of tokens.
-        tokens_in: tokens sent; estimated if the provider reports none.
-        tokens_out: tokens written; likewise.
-        cost: US dollars; None if neither the provider nor a price list gives it.
+    Tokens are estimates if the provider reports none. `cost` is in US dollars, or None if neither the provider nor a
+    price list gives it.
     """
 
     text: str
@@ -137,13 +133,9 @@ def complete(
 def embed(
     endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, secrets: Collection[str]
 ) -> EmbeddingReply:
-    """Embed texts in one request.
+    """Embed texts in one request, with the provider's variable if `api_key` is None.
 
-    Args:
-        endpoint: the model and its settings.
-        texts: at most as many as the server takes in one request; no empty texts, which some servers refuse.
-        api_key: the key; None for the provider's variable.
-        secrets: texts that must not appear in error messages.
+    `texts` must fit into one request and must not be empty, which some servers refuse.
 
     Raises:
         CallError: there are no vectors, or they do not match the texts.
@@ -214,7 +206,7 @@ def _send(
                 error,
                 {*secrets, api_key or ""},
                 has_key=api_key is not None,
-                has_left=hasattr(_on_its_way, "since"),
+                is_sent=hasattr(_on_its_way, "since"),
             )
         else:
             # For a 422 of an OpenAI-compatible server LiteLLM returns None, after two requests.
@@ -225,7 +217,7 @@ def _send(
     return _within(endpoint.timeout_seconds + _GRACE, call)
 
 
-def begun(work: Callable[[], _Result], name: str) -> Future[_Result]:
+def run_in_thread(work: Callable[[], _Result], name: str) -> Future[_Result]:
     """Run `work` on a new daemon thread called `name`."""
     future: Future[_Result] = Future()
 
@@ -240,7 +232,7 @@ def begun(work: Callable[[], _Result], name: str) -> Future[_Result]:
 
 
 def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    future = begun(work, "model-call")
+    future = run_in_thread(work, "model-call")
     if not wait([future], seconds).done:
         raise CallError(Trouble.TIMEOUT, f"no answer within {seconds:g} seconds", is_passing=True)
     return future.result()
@@ -332,13 +324,13 @@ def _share_connections(litellm: Any) -> None:
 
 
 def _spent(
-    endpoint: Endpoint, response: Any, asked: Sequence[str], answered: str | None
+    endpoint: Endpoint, response: Any, inputs: Sequence[str], answer: str | None
 ) -> tuple[int, int, float | None]:
     """Return tokens in, tokens out, and US dollars: as the provider reports, else by estimate and price."""
     usage = getattr(response, "usage", None)
     # Self-hosted servers often report no usage. Without estimates a budget in tokens would never be spent.
-    tokens_in = int(getattr(usage, "prompt_tokens", None) or sum(map(count_tokens, asked)))
-    tokens_out = int(getattr(usage, "completion_tokens", None) or count_tokens(answered or ""))
+    tokens_in = int(getattr(usage, "prompt_tokens", None) or sum(map(count_tokens, inputs)))
+    tokens_out = int(getattr(usage, "completion_tokens", None) or count_tokens(answer or ""))
     cost = getattr(usage, "cost", None)
     if isinstance(cost, int | float) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0:
         return tokens_in, tokens_out, float(cost)
@@ -347,11 +339,7 @@ def _spent(
 
 
 def _unit_vectors(data: Sequence[Any], count: int, dimension: int | None) -> NDArray[np.float32]:
-    """Return the unit vectors of an answer in the order of their `index`.
-
-    Raises:
-        ValueError: number, order, dimension or values of the vectors are wrong.
-    """
+    """Return the unit vectors of an answer in the order of their `index`. Raise ValueError if one is not usable."""
     if len(data) != count:
         raise ValueError(f"expected {count} vectors; the server returned {len(data)}")
     rows = [item if isinstance(item, dict) else vars(item) for item in data]

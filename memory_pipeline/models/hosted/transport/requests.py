@@ -32,14 +32,9 @@ class LlmRequest:
     """One question to a completion model.
 
     Attributes:
-        use: the agent and partition it is for.
-        purpose: the task it belongs to.
-        endpoint: the model and its settings.
         prompt_version: version of the instructions.
         system: the instructions.
         user: the input.
-        schema: JSON schema of the answer.
-        name: name of the schema.
         numbers: the line numbers that an answer may cite.
         length: most characters of an answer; None for no limit.
     """
@@ -95,12 +90,7 @@ def embedding_key(endpoint: Embedding, texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UsageShare:
-    """One use's share of a request.
-
-    Attributes:
-        texts: how many of the request's texts.
-        weight: share of its tokens, 0 to 1.
-    """
+    """One use's share of a request: how many of its texts, and the share of its tokens (0 to 1)."""
 
     use: Use
     texts: int

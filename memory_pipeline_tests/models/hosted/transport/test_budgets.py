@@ -282,7 +282,7 @@ def test_reservations_count_until_the_question_ends() -> None:
 def test_the_actual_cost_replaces_the_reservation() -> None:
     kept = budgets("tokens_per_month: 1000")
     with reserved(kept, 600, 0) as hold:
-        kept.over(hold, 100, 100, None)
+        kept.settle(hold, 100, 100, None)
         with reserved(kept, 800, 0):
             pass
         with pytest.raises(ModelError):  # no other request to wait for
@@ -315,7 +315,7 @@ def test_the_price_list_applies_without_a_configured_price() -> None:
     kept = Budgets(known, ledger, lambda: NOW)
     with kept.hold("acme", known.extraction(ACME), KIND) as hold:
         kept.reserve("acme", hold, 1_600_000, 0)  # 24 cents
-        kept.over(hold, 0, 0, 0.0)
+        kept.settle(hold, 0, 0, 0.0)
         with pytest.raises(ModelError, match=r"\$1, "):
             kept.reserve("acme", hold, 1_700_000, 0)
 

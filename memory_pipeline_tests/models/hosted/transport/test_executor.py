@@ -562,7 +562,7 @@ def test_a_missing_key_is_an_error_that_names_it(
         with pytest.raises(ModelError, match=r"ACME_MISSING_KEY.*the variable is not set") as caught:
             ask(executor, str(number))
         assert caught.value.trouble == Trouble.REFUSED
-        executor.tell(caught.value)
+        executor.log_failure(caught.value)
     with pytest.raises(ModelError, match="ACME_MISSING_KEY"):
         executor.embed(executor.configuration.embedding, ["a"], USES[:1])
     assert server.requests == []
@@ -577,8 +577,8 @@ def test_a_missing_key_is_an_error_that_names_it(
 def test_the_same_failure_is_logged_once(executor: LlmExecutor, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         for text in ("down", "down", "odd", "down"):
-            executor.tell(ModelError(Trouble.UNAVAILABLE, text))
-        executor.tell(ModelError(Trouble.TIMEOUT, "down"))
+            executor.log_failure(ModelError(Trouble.UNAVAILABLE, text))
+        executor.log_failure(ModelError(Trouble.TIMEOUT, "down"))
     assert [record.getMessage() for record in caplog.records] == [
         "model call failed, unavailable: down",
         "model call failed, unavailable: odd",
@@ -611,7 +611,7 @@ def test_keys_appear_nowhere(
         server.faults = [Fault("leak")]
         with pytest.raises(ModelError) as caught:
             ask(executor, scope=scope)
-        executor.tell(caught.value)
+        executor.log_failure(caught.value)
         told.append(repr(caught.value.args) + repr(caught.value.__cause__) + repr(caught.value.__context__))
         assert ask(executor, scope=scope) == "you said hello"
     assert len({request.headers["Authorization"] for request in server.requests}) == 2
