@@ -60,7 +60,7 @@ _MIN_SECRET = 8
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a deployment.
+    """The settings of a deployment; see the module for their variables.
 
     Attributes:
         root: folder or ``s3://bucket/prefix`` of the lake.
@@ -93,11 +93,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Read the settings from environment variables.
-
-        Raises:
-            ConfigurationError: a variable has an invalid value.
-        """
+        """Read the settings from environment variables. Raise ConfigurationError for an invalid value."""
         variables = os.environ if environment is None else environment
         text = variables.get("MEMORY_PIPELINE_START") or None
         try:
@@ -172,11 +168,9 @@ def is_secret_reference(text: str) -> bool:
 
 
 def resolve_secret(reference: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the key that `reference` points to, stripped of white space.
+    """Return the key of a reference, ``env:NAME`` or ``file:/absolute/path``, stripped of white space.
 
-    Args:
-        reference: ``env:NAME`` or ``file:/absolute/path``.
-        environment: replaces ``os.environ``.
+    `environment` replaces ``os.environ``.
 
     Raises:
         ConfigurationError: the reference is malformed, or the key is missing or unusable. The message never contains

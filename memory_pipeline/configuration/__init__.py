@@ -1,6 +1,6 @@
 """Settings of workspaces and agents, from ``config/workspaces.yaml`` of the lake.
 
-:class:`Configuration` is the parsed file with all inheritance resolved. :data:`EXAMPLE` is a file to start from.
+:class:`Configuration` is the parsed file with all inheritance resolved.
 """
 
 from __future__ import annotations

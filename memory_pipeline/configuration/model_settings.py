@@ -34,7 +34,7 @@ class Record(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _take_nothing_for_empty(cls, value: object) -> object:
+    def _accept_null(cls, value: object) -> object:
         """Accept null: YAML's value of a key with an empty section."""
         return {} if value is None else value
 
@@ -120,7 +120,7 @@ class TextModelSettings(Endpoint):
 
     @field_validator("model")
     @classmethod
-    def _check_that_it_writes(cls, model: str) -> str:
+    def _check_generates_text(cls, model: str) -> str:
         if model.startswith(f"{LOCAL}/"):
             raise ValueError(
                 f"{validators.described(model)} is not accepted; {LOCAL} only embeds and cannot generate text; "

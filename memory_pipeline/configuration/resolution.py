@@ -70,10 +70,10 @@ class Inherited:
     def at(self, level: Level) -> Inherited:
         """Return the settings of the next level, with the sections of `level` applied."""
         section = explicit_keys(level.completion)
-        completion = _joined(self.completion, section)
+        completion = _merged(self.completion, section)
 
         def task(inherited: Keys, task_keys: Keys) -> Keys:
-            return _joined(self._shared(inherited, section, completion), task_keys)
+            return _merged(self._with_completion(inherited, section, completion), task_keys)
 
         return Inherited(
             completion=completion,
@@ -84,27 +84,28 @@ class Inherited:
             },
             injection=task(self.injection, explicit_keys(level.injection)),
             memories={**self.memories, **explicit_keys(level.memories)},
-            vocabulary=_declared(self.vocabulary, level.graph) if explicit_keys(level.graph) else self.vocabulary,
+            vocabulary=_merged_vocabulary(self.vocabulary, level.graph)
+            if explicit_keys(level.graph)
+            else self.vocabulary,
         )
 
-    def _shared(self, task: Keys, section: Keys, completion: Keys) -> Keys:
+    def _with_completion(self, task: Keys, section: Keys, completion: Keys) -> Keys:
         """Return the keys of a task after a level's `completion` section; `completion` is the merged section."""
         is_same = _model(task) == _model(self.completion) and _address(task) == _address(self.completion)
         if "model" in section or is_same:
-            return _joined(task, section)
+            return _merged(task, section)
         usable = _without(section, ABOUT_A_MODEL)
         if "api_key" in section and _provider(task) == _provider(completion) and _address(task) == _address(completion):
             usable["api_key"] = section["api_key"]
         return {**task, **usable}
 
 
-def _declared(inherited: Vocabulary, graph: GraphSettings) -> Vocabulary:
-    """Return the inherited predicates, overridden by those of `graph`."""
+def _merged_vocabulary(inherited: Vocabulary, graph: GraphSettings) -> Vocabulary:
     single, multi = frozenset(graph.single_valued), frozenset(graph.multi_valued)
     return Vocabulary(inherited.single - multi | single, inherited.multi - single | multi)
 
 
-def _joined(inherited: Keys, section: Keys) -> Keys:
+def _merged(inherited: Keys, section: Keys) -> Keys:
     """Return the inherited keys, overridden by a section, without another model's keys."""
     if "model" in section:
         inherited = _without(inherited, ABOUT_A_MODEL)
@@ -139,10 +140,8 @@ class AgentSettings:
 
     Attributes:
         extraction, summaries: the models that compute its memory.
-        injection: how much memory is injected into prompts, and the model that helps to find it.
         vocabulary: the declared predicates, without the built-in ones.
-        memories: the policy for its durable memories.
-        curation: the model that consolidates them, if `memories` asks for one.
+        curation: the model that consolidates its durable memories, if `memories` asks for one.
     """
 
     extraction: ExtractionSettings
@@ -180,9 +179,7 @@ class Workspace:
     Attributes:
         agents: the agents that the file names.
         other_agents: the settings of all other agents.
-        budget: the monthly limits.
         embedding_key: reference to the API key of the embedder.
-        retention: how long its memory is kept.
         previews: whether Dagster's UI may show memory content.
     """
 
@@ -203,8 +200,7 @@ class Resolution:
     """Resolves a whole document at once, to find all faults when the file is read.
 
     Attributes:
-        workspaces: the workspaces that the document names.
-        other_workspaces: the settings of all other workspaces.
+        other_workspaces: the settings of all workspaces that the document does not name.
         faults: path and reason of each fault that inheritance reveals.
     """
 
@@ -262,8 +258,8 @@ class Resolution:
 
     def _check_models(self, path: Path, settings: AgentSettings, parent: AgentSettings | None) -> None:
         """Record keys that ask for a model where none is set, once at the level that causes it."""
-        before = _lacking_model(parent) if parent else {}
-        for place, fault in _lacking_model(settings).items():
+        before = _keys_without_model(parent) if parent else {}
+        for place, fault in _keys_without_model(settings).items():
             if place not in before:
                 self.faults.append(((*path, *place), fault))
 
@@ -276,8 +272,8 @@ class Resolution:
             fault = _lack_of_room(task)
             if fault and (before is None or _lack_of_room(before) != fault):
                 places.setdefault(fault, []).append(place)
-        for fault, those in places.items():
-            self.faults.append(((*path, *(those[0] if len(those) == 1 else ("completion",))), fault))
+        for fault, paths in places.items():
+            self.faults.append(((*path, *(paths[0] if len(paths) == 1 else ("completion",))), fault))
 
     def _check_embedding(self, embedding: Embedding) -> None:
         if not embedding.is_deterministic and embedding.dimension is None:
@@ -304,7 +300,7 @@ class Resolution:
         return budget
 
 
-def _lacking_model(settings: AgentSettings) -> dict[Path, str]:
+def _keys_without_model(settings: AgentSettings) -> dict[Path, str]:
     """Return the keys that ask for a model where none is set, each with its error message."""
     lacking: dict[Path, str] = {}
     if settings.injection.is_deterministic:

@@ -131,10 +131,9 @@ class RetentionSection(Record):
 def resolve_retention(
     inherited: Retention, keys: Mapping[str, object]
 ) -> tuple[Retention | None, list[tuple[str, str]]]:
-    """Return the inherited retention, overridden by the keys of a section.
+    """Return the inherited retention, overridden by the keys of a section, and the contradictions.
 
-    Returns:
-        The retention, or None if durations contradict each other; and the key and the reason of each contradiction.
+    The retention is None if durations contradict each other. A contradiction is its key and the reason.
     """
     plan = keys.get("plan")
     durations = (inherited if plan is None else PLANS[str(plan)]).durations
@@ -192,7 +191,7 @@ class GraphSettings(Record):
 
     @field_validator("single_valued", "multi_valued", mode="before")
     @classmethod
-    def _take_nothing_for_none(cls, value: object) -> object:
+    def _accept_null_as_empty(cls, value: object) -> object:
         return [] if value is None else value
 
     @field_validator("single_valued", "multi_valued")
@@ -247,7 +246,7 @@ class WorkspaceSection(Level):
 
     @field_validator("agents", mode="before")
     @classmethod
-    def _take_nothing_for_none(cls, value: object) -> object:
+    def _accept_null_as_empty(cls, value: object) -> object:
         return {} if value is None else value
 
 
@@ -269,7 +268,7 @@ class ConfigurationDocument(Record):
 
     @field_validator("workspaces", mode="before")
     @classmethod
-    def _take_nothing_for_none(cls, value: object) -> object:
+    def _accept_null_as_empty(cls, value: object) -> object:
         return {} if value is None else value
 
 

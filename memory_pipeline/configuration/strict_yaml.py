@@ -91,10 +91,7 @@ def refusal(source: str, faults: Iterable[ConfigurationFault]) -> ConfigurationE
 def faults_of(error: ValidationError, root: type[Record], lines: Mapping[Path, int]) -> list[ConfigurationFault]:
     """Translate pydantic's errors into faults of the file.
 
-    Args:
-        error: from validating the file's tree.
-        root: the validated model.
-        lines: the line of each path.
+    `root` is the validated model; `lines` has the line of each path.
     """
     faults = []
     for found in error.errors(include_url=False):
@@ -129,24 +126,24 @@ def _line(source: str, fault: ConfigurationFault) -> str:
 
 
 def _part(path: Path, index: int) -> str:
-    """Return one part of a path for a message: an id, quoted if it has a dot, or a key."""
+    """Return one part of a path for a message: a key or an id. Ids with a dot are quoted."""
     name = path[index]
     if path[0] == "workspaces" and index in (1, 3) and _ID.fullmatch(name):
         return shown(name, 100) if "." in name else name
     return name if _KEY_NAME.fullmatch(name) else "…"
 
 
-def _said(found: Any) -> str:
+def _reason(found: Any) -> str:
     return str(found["ctx"]["error"])
 
 
 def _text(root: type[Record], path: Path, found: Any) -> str:
     value, kind = found["input"], found["type"]
     if kind == "value_error":
-        return _said(found)
+        return _reason(found)
     record = _record(root, path[:-1])
     if kind == "extra_forbidden" and record is not None:
-        return _no_such_key(record, path[-1])
+        return _unknown_key(record, path[-1])
     if kind == "missing":
         return f"missing; expected {_expected(root, path)}"
     may_hold_key = bool(_MAY_HOLD_KEYS & set(path)) or (kind in ("model_type", "dict_type") and isinstance(value, str))
@@ -157,7 +154,7 @@ def _text(root: type[Record], path: Path, found: Any) -> str:
     return text
 
 
-def _no_such_key(record: type[Record], name: str) -> str:
+def _unknown_key(record: type[Record], name: str) -> str:
     """Return the message about an unknown key, without its value: it may be an API key under a mistyped name."""
     accepted = f"accepted: {', '.join(record.model_fields)}"
     if not _KEY_NAME.fullmatch(name):
@@ -179,22 +176,21 @@ def _annotation(root: type[Record], path: Path) -> Any:
     current: Any = root
     for name in path:
         if isinstance(current, type) and issubclass(current, Record):
-            current = _bare(current.model_fields[name].annotation)
+            current = _unwrapped(current.model_fields[name].annotation)
         else:
-            current = _bare(get_args(current)[1])
+            current = _unwrapped(get_args(current)[1])
     return current
 
 
-def _bare(annotation: Any) -> Any:
+def _unwrapped(annotation: Any) -> Any:
     """Return a type without ``Annotated`` and without ``| None``."""
     if get_origin(annotation) is Annotated:
-        return _bare(get_args(annotation)[0])
+        return _unwrapped(get_args(annotation)[0])
     others = [option for option in get_args(annotation) if option is not type(None)]
-    return _bare(others[0]) if type(None) in get_args(annotation) else annotation
+    return _unwrapped(others[0]) if type(None) in get_args(annotation) else annotation
 
 
 def _expected(root: type[Record], path: Path) -> str:
-    """Describe the accepted values at a path."""
     if not path:
         return f"a mapping of {', '.join(root.model_fields)}"
     record = _record(root, path[:-1])
@@ -215,7 +211,6 @@ def _schema(record: type[Record]) -> dict[str, Any]:
 
 
 def _words(schema: dict[str, Any]) -> str:
-    """Describe the JSON schema of a single value in words."""
     if "enum" in schema:
         return " or ".join(schema["enum"])
     nouns = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "null": "null"}
@@ -266,11 +261,7 @@ class YamlDocument:
 
 
 def read_document(text: str, source: str) -> YamlDocument:
-    """Parse a YAML text; an empty text is None.
-
-    Args:
-        text: the YAML.
-        source: address of the file, for messages.
+    """Parse a YAML text; an empty text is None. `source` is the file's address for messages.
 
     Raises:
         ConfigurationError: the text is not YAML; the message gives line and column.
@@ -303,8 +294,6 @@ def read_document(text: str, source: str) -> YamlDocument:
 
 @dataclass(slots=True)
 class _YamlReader:
-    """The state of parsing one document."""
-
     source: str
     lines: dict[Path, int] = field(default_factory=dict)
     faults: list[ConfigurationFault] = field(default_factory=list)
@@ -319,7 +308,7 @@ class _YamlReader:
         next(events)
         event = next(events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self._refused(event, "a second document begins here; expected one document")
+            raise self._error_at(event, "a second document begins here; expected one document")
         return None if tree is _UNUSABLE else tree
 
     def _value(self, events: Iterator[Any], event: Any, path: Path, depth: int = 0) -> object:
@@ -335,11 +324,11 @@ class _YamlReader:
 
     def _check(self, event: Any, depth: int) -> None:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise self._refused(event, "anchors (&name) and aliases (*name) are not accepted; quote texts")
+            raise self._error_at(event, "anchors (&name) and aliases (*name) are not accepted; quote texts")
         if event.tag is not None:
-            raise self._refused(event, "tags (!name) are not accepted; quote texts")
+            raise self._error_at(event, "tags (!name) are not accepted; quote texts")
         if depth > _MAX_DEPTH:
-            raise self._refused(event, f"the text is nested too deep; accepted: up to {_MAX_DEPTH} levels")
+            raise self._error_at(event, f"the text is nested too deep; accepted: up to {_MAX_DEPTH} levels")
 
     def _mapping(self, events: Iterator[Any], path: Path, depth: int) -> dict[str, object]:
         mapping: dict[str, object] = {}
@@ -351,7 +340,7 @@ class _YamlReader:
                 self._value(events, next(events), path, depth + 1)
                 continue
             if key in lines:
-                self._note(event, path, f"duplicate key {described(key)}, first in line {lines[key]}")
+                self._add_fault(event, path, f"duplicate key {described(key)}, first in line {lines[key]}")
             lines.setdefault(key, line)
             self.lines.setdefault((*path, key), line)
             mapping.setdefault(key, self._value(events, next(events), (*path, key), depth + 1))
@@ -361,12 +350,12 @@ class _YamlReader:
         """Return a key, or None after recording its fault."""
         if not isinstance(event, yaml.ScalarEvent):
             self._value(events, event, path, depth)
-            self._note(event, path, "a mapping or a list is not accepted as a key; expected a name")
+            self._add_fault(event, path, "a mapping or a list is not accepted as a key; expected a name")
             return None
         self._check(event, depth)
         kind = self._kind(event)
         if kind in _KINDS:
-            self._note(event, path, f"YAML reads the key {described(event.value)} as {_KINDS[kind]}; quote it")
+            self._add_fault(event, path, f"YAML reads the key {described(event.value)} as {_KINDS[kind]}; quote it")
             return None
         return str(event.value)
 
@@ -384,10 +373,10 @@ class _YamlReader:
                 value = float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
             case "int" | "float":
                 value = _UNUSABLE
-                self._note(event, path, "the number is too long or not decimal; quote it if it is a text")
+                self._add_fault(event, path, "the number is too long or not decimal; quote it if it is a text")
             case "timestamp":
                 value = _UNUSABLE
-                self._note(event, path, "YAML reads the value as a date; quote it to make it a text")
+                self._add_fault(event, path, "YAML reads the value as a date; quote it to make it a text")
             case _:
                 value = text
         return value
@@ -400,9 +389,9 @@ class _YamlReader:
         tag: str = self.resolver.resolve(yaml.ScalarNode, event.value, (True, False))  # type: ignore[no-untyped-call]
         return tag.removeprefix(_TAG)
 
-    def _note(self, event: Any, path: Path, text: str) -> None:
+    def _add_fault(self, event: Any, path: Path, text: str) -> None:
         self.faults.append(ConfigurationFault(path, text, event.start_mark.line + 1))
 
-    def _refused(self, event: Any, text: str) -> ConfigurationError:
+    def _error_at(self, event: Any, text: str) -> ConfigurationError:
         mark = event.start_mark
         return refusal(self.source, [ConfigurationFault((), text, mark.line + 1, mark.column + 1)])

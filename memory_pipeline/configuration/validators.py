@@ -118,8 +118,10 @@ def check_parameters(parameters: dict[str, object]) -> dict[str, object]:
     """Reject secrets, addresses, parameters that are set elsewhere, and values that JSON cannot represent."""
     for name in parameters:
         if name in _OWN:
-            own = _OWN[name]
-            raise ValueError(f"{name} is not accepted here; {f'set {own}' if own else 'the pipeline sets it'}")
+            replacement = _OWN[name]
+            raise ValueError(
+                f"{name} is not accepted here; {f'set {replacement}' if replacement else 'the pipeline sets it'}"
+            )
     for path, value in _leaves((), parameters):
         name = path[-1] if path else ""
         words = _WORD.findall(_CAMEL.sub("_", name).lower())

@@ -52,11 +52,9 @@ class Configuration:
 
     @classmethod
     def parse(cls, text: str, source: str) -> Configuration:
-        """Parse a configuration.
+        """Parse a configuration. An empty text means that everything is deterministic.
 
-        Args:
-            text: YAML; an empty text means that everything is deterministic.
-            source: address of the file, for messages.
+        `source` is the file's address for messages.
 
         Raises:
             ConfigurationError: the file is invalid. The message lists all faults, one per line, and never contains an
@@ -72,7 +70,8 @@ class Configuration:
         resolution = Resolution(document)
         if resolution.faults:
             raise refusal(
-                source, [ConfigurationFault(path, said, line_of(path, read.lines)) for path, said in resolution.faults]
+                source,
+                [ConfigurationFault(path, reason, line_of(path, read.lines)) for path, reason in resolution.faults],
             )
         embedding, others = document.defaults.embedding, resolution.other_workspaces
         return cls(
@@ -86,11 +85,11 @@ class Configuration:
         )
 
     def extraction(self, scope: Scope) -> ExtractionSettings:
-        """Return an agent's settings of extraction."""
+        """Return an agent's extraction settings."""
         return self._agent(scope).extraction
 
     def summarization(self, scope: Scope, grain: Grain) -> Summarization:
-        """Return an agent's settings of the summaries of a grain.
+        """Return an agent's settings for the summaries of a grain.
 
         Raises:
             InputError: the grain is working, which has no summaries.
@@ -105,7 +104,7 @@ class Configuration:
         return self._agent(scope).vocabulary
 
     def injection(self, scope: Scope) -> Injection:
-        """Return an agent's settings of injection."""
+        """Return an agent's injection settings."""
         return self._agent(scope).injection
 
     def memories(self, scope: Scope) -> MemoriesSettings:

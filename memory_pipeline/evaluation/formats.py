@@ -59,10 +59,7 @@ class Sample:
 def read_locomo(path: Path, workspace_id: str = "locomo", agent_id: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the sessions of a LoCoMo file as conversations, in order.
 
-    Args:
-        path: a JSON file.
-        workspace_id: workspace of the conversations.
-        agent_id: defaults to each sample's id, or the file's name.
+    `agent_id` defaults to each sample's id, or the file's name.
 
     Raises:
         InputError: the file cannot be read or is not in this format.
@@ -165,7 +162,7 @@ def read_jsonl_set(paths: Sequence[Path]) -> LabelledSet:
     """Read files with a conversation or a question per line. Evidence may be in another of the files.
 
     Raises:
-        InputError: a file cannot be read, or a line is neither. Names the file and the line.
+        InputError: a file cannot be read, or a line is neither. The message gives the file and the line.
     """
     conversations: list[tuple[str, object]] = []
     questions: list[LabelledQuestion] = []
@@ -218,7 +215,7 @@ def _locomo_questions(sample: Sample) -> Iterator[LabelledQuestion]:
 
 
 def _turns(evidence: object) -> tuple[Citation, ...]:
-    """Return the turns in LoCoMo's evidence, without duplicates. Text without a turn id is kept as it is."""
+    """Return the turns in LoCoMo's evidence, without duplicates. Text without a turn id is unchanged."""
     pieces = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
     found = []
     for piece in map(str, pieces):
@@ -255,7 +252,7 @@ def _citation(value: object) -> Citation:
 
 
 def _text(record: Mapping[str, Any]) -> str:
-    """Return the question. Checks what a search would refuse, so that the error names the record."""
+    """Return the question. Reject here any text that a search would refuse, so that the error names the record."""
     text = record.get("question")
     try:
         if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUERY:

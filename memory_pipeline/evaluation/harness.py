@@ -54,7 +54,6 @@ class Evaluation:
     """The results of an evaluation.
 
     Attributes:
-        labels: the labelled set.
         max_results, tokens: number of results per search; token budget of returned context.
         overall: metrics of all questions except the adversarial ones.
         categories: metrics by category, sorted by name.
@@ -94,13 +93,9 @@ def evaluate(
 ) -> Evaluation:
     """Measure the retrieval quality of `labels`. A second evaluation in the same lake gives the same metrics.
 
-    Args:
-        labels: conversations, questions and evidence.
-        settings: the lake's address and time zone. Its first day is moved before the first message if necessary.
-        max_results: results per question, 1 to 100.
-        tokens: token budget of the metrics within a budget.
-        configuration: a workspaces.yaml to store in the lake first.
-        say: called with each line of progress.
+    The lake's first day is moved before the first message if necessary. `max_results` is 1 to 100; `tokens` is the
+    budget of the metrics within a budget. `configuration`, a workspaces.yaml, is stored in the lake first. `say` gets
+    each line of progress.
 
     Raises:
         InputError: the lake has another text of a message, or messages begin too early.
@@ -152,14 +147,14 @@ def within(tokens: int, hits: Iterable[Hit]) -> Iterator[Hit]:
 def _ingest(lake: Lake, messages: Iterable[Message], say: Callable[[str], object]) -> None:
     listed = list(messages)
     lake.ensure(min(message.sent_at for message in listed))
-    landed = {message.id: message for message in landed_messages(lake, {message.hour for message in listed})}
+    stored = {message.id: message for message in landed_messages(lake, {message.hour for message in listed})}
     for message in listed:
-        if not landed.get(message.id, message).says_the_same_as(message):
+        if not stored.get(message.id, message).says_the_same_as(message):
             raise InputError(
                 f"the lake at {lake.storage.uri} has another text of message {shown(message.source_id)} in "
                 f"conversation {shown(message.conversation_id)}; use another --root, or none"
             )
-    new = [message for message in listed if message.id not in landed]
+    new = [message for message in listed if message.id not in stored]
     lake.journal.append(new)
     say(f"{len(new):,} new messages written, {len(listed) - len(new):,} already known")
 

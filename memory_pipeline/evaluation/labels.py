@@ -22,12 +22,7 @@ UNCATEGORISED = "uncategorised"
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A reference to a message, whose id is unique only within its conversation.
-
-    Attributes:
-        id: the message's own id.
-        conversation_id: None if the evidence does not name it.
-    """
+    """A reference to a message by its id, which is unique only within a conversation (None if it is not named)."""
 
     id: str
     conversation_id: str | None = None
@@ -42,10 +37,7 @@ class LabelledQuestion:
 
     Attributes:
         where: file and record, for error messages.
-        scope: the agent that is asked.
-        text: the question.
         evidence: the messages that answer it.
-        category: metrics are reported per category.
         answer: the expected answer, if the file has one.
         now: time of the question, in UTC; None means the time of the agent's last message.
     """
@@ -64,7 +56,6 @@ class JudgedQuestion:
     """A question with its evidence resolved.
 
     Attributes:
-        question: the question of the file.
         relevant: row ids of its evidence, at least one.
         unknown: evidence that refers to no message.
     """
@@ -105,10 +96,8 @@ def labelled_set(
 ) -> LabelledSet:
     """Validate conversations, and resolve the evidence of questions.
 
-    Args:
-        conversations: the place of each, for error messages, and the conversation in the format of `ingest`.
-        questions: questions in any order.
-        now: time of receipt of the messages; defaults to the current time.
+    Each conversation has its place, for error messages, and is in the format of `ingest`. `now` is the time of receipt
+    of the messages, by default the current time.
 
     Raises:
         InputError: a conversation is invalid as a whole, or there are no conversations or no questions.

@@ -1,4 +1,4 @@
-"""Metrics of rankings with binary relevance, for one question and for many. Pure functions."""
+"""Metrics of rankings with binary relevance. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Ranking:
     Attributes:
         relevant: ids of the evidence, at least one.
         turns: ids of the turns found, best first, without duplicates.
-        within_budget: ids of the turns found that fit into the token budget.
+        within_budget: those that fit into the token budget.
     """
 
     relevant: frozenset[str]

@@ -21,11 +21,11 @@ _SHOWN = 10
 
 
 def report_lines(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the metrics, the time of searches, the retention per grain, and excluded questions and messages."""
+    """Yield the lines of a report for a terminal."""
     labels, overall = evaluation.labels, evaluation.overall
     adversarial = evaluation.adversarial.questions if evaluation.adversarial else 0
-    apart = f", and {_count(adversarial, f'{ADVERSARIAL} one')}, reported separately" if adversarial else ""
-    yield f"{_size(labels)}; {_count(overall.questions, 'question')}{apart}"
+    excluded = f", and {_count(adversarial, f'{ADVERSARIAL} one')}, reported separately" if adversarial else ""
+    yield f"{_size(labels)}; {_count(overall.questions, 'question')}{excluded}"
     yield ""
     yield f"{'evidence found':<26}{'any':>18}{'all':>18}{'recall':>10}"
     for depth, coverage in overall.at.items():
@@ -124,11 +124,11 @@ def _survival_lines(remains: Sequence[Remains]) -> Iterator[str]:
 
 
 def _set_aside_lines(labels: LabelledSet) -> Iterator[str]:
-    partly = [judged for judged in labels.questions if judged.unknown]
-    if partly:
+    incomplete = [judged for judged in labels.questions if judged.unknown]
+    if incomplete:
         yield ""
-        yield f"unknown message ids in the evidence of {_count(len(partly), 'question')}:"
-        yield from _first_lines([f"{judged.question.where}: {_names(judged.unknown)}" for judged in partly])
+        yield f"unknown message ids in the evidence of {_count(len(incomplete), 'question')}:"
+        yield from _first_lines([f"{judged.question.where}: {_names(judged.unknown)}" for judged in incomplete])
     for what, set_aside in (("question", labels.questions_set_aside), ("message", labels.messages_set_aside)):
         if set_aside:
             yield ""

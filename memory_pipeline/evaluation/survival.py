@@ -1,7 +1,7 @@
 """Measure which known answers the memory of each grain still contains.
 
-An answer is looked up in all text of its agent at a grain, without search: an answer that is missing here cannot be
-found by any search. It is an upper bound: the words of an answer may be present without answering its question.
+An answer is looked up in all text of its agent at a grain, without search: no search can find an answer that is missing
+here. It is an upper bound: the words of an answer may be present without answering its question.
 
 The share by text size rates a lossy summary. Compare Lin, "ROUGE" (2004), which counts the words of a reference that a
 summary contains; here the reference is an answer to a question instead of a human summary.
@@ -53,15 +53,15 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """The answers that one grain still contains.
+    """The answers that one grain still contains. ``working`` includes all facts and turns.
 
     Attributes:
-        grain: the grain; ``working`` includes all facts and turns.
         characters: size of the grain's text, of the agents of the answers, without the dates before points.
         answers: number of answers looked up.
-        verbatim: share of answers with all words in one text (:meth:`GrainContent.says`), 0 to 1; 0 without answers.
+        verbatim: share of answers with all words in one text (:meth:`GrainContent.contains_words`), 0 to 1; 0 without
+            answers.
         values: of the answers with a number, date or name, the share with all these values in the texts
-            (:meth:`GrainContent.holds`), 0 to 1; 0 without such answers.
+            (:meth:`GrainContent.contains_values`), 0 to 1; 0 without such answers.
     """
 
     grain: Grain
@@ -80,7 +80,6 @@ class Values:
     names: frozenset[tuple[str, ...]]
 
     def __bool__(self) -> bool:
-        """Return whether there are any values."""
         return bool(self.numbers or self.dates or self.names)
 
     @classmethod
@@ -105,8 +104,7 @@ class Values:
 class GrainContent:
     """The texts of one agent at one grain, indexed for lookups.
 
-    Args:
-        texts: each with its day, from which "yesterday" is resolved.
+    `texts` has the day of each, from which "yesterday" is resolved.
     """
 
     def __init__(self, texts: Iterable[tuple[str, date]]) -> None:
@@ -124,7 +122,7 @@ class GrainContent:
             days.add(said_on)
         self._numbers, self._dates, self._days = numbers, dates, days
 
-    def says(self, words: Sequence[str]) -> bool:
+    def contains_words(self, words: Sequence[str]) -> bool:
         """Return whether one text, a fact or a sentence of a summary, contains all `words` in any order.
 
         `words` are terms of ``ranking.terms``.
@@ -132,7 +130,7 @@ class GrainContent:
         places = [self._places.get(word, set()) for word in words]
         return bool(places) and bool(set.intersection(*places))
 
-    def holds(self, values: Values) -> bool:
+    def contains_values(self, values: Values) -> bool:
         """Return whether the texts contain all `values`, each in any text.
 
         Numbers are compared as digits, "two" as "2". A date is found if a text mentions days within it, in any form
@@ -141,11 +139,11 @@ class GrainContent:
         """
         return (
             values.numbers <= self._numbers
-            and all(map(self._holds_date, values.dates))
-            and all(map(self.says, values.names))
+            and all(map(self._contains_date, values.dates))
+            and all(map(self.contains_words, values.names))
         )
 
-    def _holds_date(self, target: Span) -> bool:
+    def _contains_date(self, target: Span) -> bool:
         if any(target.first <= span.first and span.last <= target.last for span in self._dates):
             return True
         return (target.last - target.first).days < 7 and any(target.first <= day <= target.last for day in self._days)
@@ -154,10 +152,8 @@ class GrainContent:
 def survival(lake: Lake, answers: Mapping[Scope, Sequence[str]]) -> list[Remains]:
     """Return the share of answers that each grain contains, from working memory to the year. Reads no vectors.
 
-    Args:
-        lake: the lake to read.
-        answers: short answers per agent ("7 May 2023", "Porto"). Answers of stop words alone ("Yes") are skipped: they
-            would be found anywhere.
+    `answers` are short answers per agent ("7 May 2023", "Porto"). Answers of stop words alone ("Yes") are skipped: they
+    would be found anywhere.
     """
     return [remains(grain, _memories(lake, grain, set(answers)), answers) for grain in Grain]
 
@@ -173,10 +169,10 @@ def remains(grain: Grain, memories: Mapping[Scope, GrainContent], answers: Mappi
             if not words:
                 continue
             count += 1
-            verbatim += memory.says(words)
+            verbatim += memory.contains_words(words)
             if values := Values.of_answer(text):
                 with_values += 1
-                complete += memory.holds(values)
+                complete += memory.contains_values(values)
     characters = sum(memories[scope].characters for scope in answers if scope in memories)
     return Remains(grain, characters, count, verbatim / max(count, 1), complete / max(with_values, 1))
 

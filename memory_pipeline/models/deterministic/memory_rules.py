@@ -107,10 +107,10 @@ class _SentenceRules:
 
     def found(self) -> Durable | None:
         if not self._has_cue:
-            return self._said_of_one()
+            return self._asserted_triple()
         rules = (
-            self._instruction, self._rule, self._decision, self._said_of_one, self._preference, self._identified,
-            self._standing_now, self._regularity, self._supposed, self._reminder,
+            self._instruction, self._rule, self._decision, self._asserted_triple, self._preference, self._identified,
+            self._momentary_state, self._regularity, self._supposed, self._reminder,
         )  # fmt: skip
         return next((found for rule in rules if (found := rule()) is not None), None)
 
@@ -130,7 +130,7 @@ class _SentenceRules:
     def _decision(self) -> Durable | None:
         return Durable(MemoryKind.DECISION) if _decides(self._text) else None
 
-    def _said_of_one(self) -> Durable | None:
+    def _asserted_triple(self) -> Durable | None:
         triple = self._triple(self._sentence, _lasts)
         if triple is None:
             return self._ended()
@@ -146,20 +146,20 @@ class _SentenceRules:
         return None
 
     def _preference(self) -> Durable | None:
-        is_one = not self._has_date and cues.PREFERENCE.search(self._text) is not None and self._is_present
-        return Durable(MemoryKind.PREFERENCE) if is_one else None
+        matches = not self._has_date and cues.PREFERENCE.search(self._text) is not None and self._is_present
+        return Durable(MemoryKind.PREFERENCE) if matches else None
 
     def _identified(self) -> Durable | None:
         return Durable(MemoryKind.FACT) if cues.IDENTIFIED.search(self._text) else None
 
-    def _standing_now(self) -> Durable | None:
-        is_one = cues.STANDS.search(self._text) is not None and self._is_present
-        return Durable(MemoryKind.OBSERVATION, is_point_in_time=True) if is_one else None
+    def _momentary_state(self) -> Durable | None:
+        matches = cues.STANDS.search(self._text) is not None and self._is_present
+        return Durable(MemoryKind.OBSERVATION, is_point_in_time=True) if matches else None
 
     def _regularity(self) -> Durable | None:
         noticed = None if self._has_date else cues.NOTICED.match(self._text)
-        is_one = noticed is not None and cues.REGULAR.search(self._text, noticed.end()) is not None
-        return Durable(MemoryKind.OBSERVATION) if is_one else None
+        matches = noticed is not None and cues.REGULAR.search(self._text, noticed.end()) is not None
+        return Durable(MemoryKind.OBSERVATION) if matches else None
 
     def _supposed(self) -> Durable | None:
         asserted = _assertion_in(self._text)
@@ -184,8 +184,8 @@ class _SentenceRules:
 
     def _is_passing(self, operation: Operation) -> bool:
         """Return whether a liking is only momentary, or another person's."""
-        is_own = operation.subject == self._speaker and not cues.IN_PASSING.match(operation.object)
-        return _is_liking(operation.predicate) and not is_own
+        is_speakers = operation.subject == self._speaker and not cues.IN_PASSING.match(operation.object)
+        return _is_liking(operation.predicate) and not is_speakers
 
 
 def _instructs(text: str) -> bool:
@@ -233,8 +233,8 @@ def _is_rule(text: str, has_date: bool) -> bool:
     allowed = cues.ALLOWED.search(text)
     if allowed is not None:
         return allowed["before"].lower() not in cues.POINTING
-    house = cues.WE_NEVER.search(text)
-    if house is not None and house["task"].lower() in cues.HOUSE_TASKS:
+    practice = cues.WE_NEVER.search(text)
+    if practice is not None and practice["task"].lower() in cues.HOUSE_TASKS:
         return True
     return _is_duty(text)
 

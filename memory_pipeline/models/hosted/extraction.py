@@ -118,7 +118,7 @@ class HostedExtractor:
         instructions = settings.prompt or prompts.EXTRACTION
         room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
         named = " ".join([*_speakers(passage), *(line.text for line in lines)])
-        shown = self._shown(known, named, settings, int(room * _KNOWN_SHARE))
+        shown = self._known_facts(known, named, settings, int(room * _KNOWN_SHARE))
         for chunk in chunks_of(lines, int(room * (1 - _KNOWN_SHARE))):
             tag = prompts.tag_for(shown, chunk.text)
             user = f"<{tag}>\n{shown}{chunk.text}\n</{tag}>"
@@ -142,19 +142,19 @@ class HostedExtractor:
 
         Each round has the next hour of each agent with `known_facts`. The first round also has all other passages.
         """
-        at_once: list[int] = []
+        concurrent: list[int] = []
         lanes: dict[Scope, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for place in places:
             passage = passages[place]
             if self._settings(passage.scope).known_facts:
                 lanes[passage.scope][passage.hour.key].append(place)
             else:
-                at_once.append(place)
+                concurrent.append(place)
         hours = [[lane[key] for key in sorted(lane)] for lane in lanes.values()]
         for number, turn in enumerate(zip_longest(*hours, fillvalue=())):
-            yield [*(at_once if number == 0 else []), *(place for group in turn for place in group)]
-        if at_once and not hours:
-            yield at_once
+            yield [*(concurrent if number == 0 else []), *(place for group in turn for place in group)]
+        if concurrent and not hours:
+            yield concurrent
 
     def _passage(self, passage: ConversationHour, known: Mapping[Scope, Sequence[Operation]]) -> Extraction:
         begins = self._calendar.bounds(passage.hour)[0]
@@ -197,7 +197,7 @@ class HostedExtractor:
         summary, facts, operations, refused = read_extraction(text)
         by_number = {number: passage.messages[number - 1] for number in request.numbers}
         accepted = [
-            self._stated(request, [by_number[number] for number in set(fact.messages)], fact, position)
+            self._fact_from(request, [by_number[number] for number in set(fact.messages)], fact, position)
             for position, fact in enumerate(facts, start=1)
             if by_number.keys() >= set(fact.messages)
         ]
@@ -213,7 +213,7 @@ class HostedExtractor:
             accepted.append(gist)
         return _ParsedAnswer(request.numbers, tuple(accepted), tuple(changes), refused)
 
-    def _stated(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
+    def _fact_from(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:
         last = max(cited, key=lambda message: (message.sent_at, message.turn))
         content = " ".join(fact.content.split())
         # The rules resolve dates that the model left relative, against the message's day.
@@ -284,7 +284,7 @@ class HostedExtractor:
             return datetime(claimed.year, claimed.month, claimed.day, tzinfo=UTC)
         return candidates[0].instant if candidates and (text or stated) else None
 
-    def _shown(self, known: Sequence[Triple], text: str, settings: Settings, room: int) -> str:
+    def _known_facts(self, known: Sequence[Triple], text: str, settings: Settings, room: int) -> str:
         """Return the newest known facts about the names in `text`, at most `room` tokens."""
         lines: list[str] = []
         for triple in reversed(about(known, text, settings.known_facts)):

@@ -89,17 +89,17 @@ class HostedSummarizer:
 
         Assignments are processed together: first their chunks, then the merges.
         """
-        progress = [self._begin(assignment) for assignment in assignments]
+        started = [self._begin(assignment) for assignment in assignments]
         if self._executor.store:
-            self._executor.store.load({one.assignment.period for one in progress if not one.is_done})
+            self._executor.store.load({progress.assignment.period for progress in started if not progress.is_done})
         for _ in range(_MOST_ROUNDS):
-            if not (pending := [one for one in progress if not one.is_done]):
+            if not (pending := [progress for progress in started if not progress.is_done]):
                 break
             self._round(pending)
-        for one in progress:
-            if not one.is_done:  # the model does not shorten its input
-                one.result = replace(self._rules.condense(one.assignment), fallback=Trouble.TOO_LONG)
-        return [one.result for one in progress]
+        for progress in started:
+            if not progress.is_done:  # the model does not shorten its input
+                progress.result = replace(self._rules.condense(progress.assignment), fallback=Trouble.TOO_LONG)
+        return [progress.result for progress in started]
 
     def _settings(self, scope: Scope, grain: Grain) -> Settings:
         return self._executor.configuration.summarization(scope, grain)
@@ -113,59 +113,59 @@ class HostedSummarizer:
         return progress
 
     def _round(self, pending: Sequence[_Progress]) -> None:
-        requests = [(one, request) for one in pending for request in self._questions(one)]
-        tasks = [partial(self._answer, one, request) for one, request in requests]
+        requests = [(progress, request) for progress in pending for request in self._questions(progress)]
+        tasks = [partial(self._answer, progress, request) for progress, request in requests]
         answers: dict[int, list[_Answer]] = defaultdict(list)
-        for (one, _), answer in zip(requests, self._executor.gather(tasks), strict=True):
-            answers[id(one)].append(answer)
-        for one in pending:
-            self._use_answers(one, answers[id(one)])
+        for (progress, _), answer in zip(requests, self._executor.gather(tasks), strict=True):
+            answers[id(progress)].append(answer)
+        for progress in pending:
+            self._use_answers(progress, answers[id(progress)])
 
-    def _use_answers(self, one: _Progress, answers: Sequence[_Answer]) -> None:
+    def _use_answers(self, progress: _Progress, answers: Sequence[_Answer]) -> None:
         errors = [answer for answer in answers if isinstance(answer, ModelError)]
-        assignment = one.assignment
+        assignment = progress.assignment
         settings = self._settings(assignment.scope, assignment.period.grain)
         if errors:
             for error in errors:
                 self._executor.log_failure(error)
-            one.is_done = True
+            progress.is_done = True
             if not self._executor.waits(errors[0], assignment.scope):
-                one.result = replace(self._rules.condense(assignment), fallback=errors[0].trouble)
+                progress.result = replace(self._rules.condense(assignment), fallback=errors[0].trouble)
             return
         points: list[KeyPoint] = []
         for answer in answers:
             assert not isinstance(answer, ModelError)  # noqa: S101  # returned above
             found, refused = answer.value
             points += found
-            one.refused += refused
-            one.tokens_in += answer.tokens_in
-            one.tokens_out += answer.tokens_out
-            one.cost = one.cost if answer.cost is None else (one.cost or 0.0) + answer.cost
+            progress.refused += refused
+            progress.tokens_in += answer.tokens_in
+            progress.tokens_out += answer.tokens_out
+            progress.cost = progress.cost if answer.cost is None else (progress.cost or 0.0) + answer.cost
         points.sort(key=lambda point: point.event_at)
         if len(answers) > 1:
-            one.pieces = [_Piece(point.sentence, point) for point in points]
+            progress.pieces = [_Piece(point.sentence, point) for point in points]
             return
         version = _version(settings, assignment.period.grain)
-        one.is_done = True
-        one.result = Condensation(
+        progress.is_done = True
+        progress.result = Condensation(
             points=tuple(points),
             method=version,
-            tokens_in=one.tokens_in,
-            tokens_out=one.tokens_out,
-            cost=one.cost,
+            tokens_in=progress.tokens_in,
+            tokens_out=progress.tokens_out,
+            cost=progress.cost,
             model=settings.model,
             prompt_version=version,
-            refused=one.refused,
+            refused=progress.refused,
         )
 
-    def _answer(self, one: _Progress, request: LlmRequest) -> _Answer:
+    def _answer(self, progress: _Progress, request: LlmRequest) -> _Answer:
         try:
-            return self._executor.complete(request, partial(self._read, one, request))
+            return self._executor.complete(request, partial(self._read, progress, request))
         except ModelError as error:
             return error
 
-    def _questions(self, one: _Progress) -> Iterator[LlmRequest]:
-        assignment = one.assignment
+    def _questions(self, progress: _Progress) -> Iterator[LlmRequest]:
+        assignment = progress.assignment
         scope, period = assignment.scope, assignment.period
         settings = self._settings(scope, period.grain)
         length = _length(settings, period.grain)
@@ -182,7 +182,7 @@ class HostedSummarizer:
         instructions = settings.prompt or prompts.SUMMARIES[period.grain]
         lines = [
             Line(number, f"[{number}] {piece.point.event_at.astimezone(self._zone):%Y-%m-%d}", piece.text)
-            for number, piece in enumerate(one.pieces, start=1)
+            for number, piece in enumerate(progress.pieces, start=1)
         ]
         room = room_for(settings, prompts.framed(instructions, words, "data-000000000000", schema))
         chunks = chunks_of(lines, room)
@@ -197,12 +197,12 @@ class HostedSummarizer:
                 use, Purpose.SUMMARY, settings, version, system, user, schema, "summary", chunk.numbers, length
             )
 
-    def _read(self, one: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
+    def _read(self, progress: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
         """Return the points of an answer with the ids of their sources, and how many points were rejected."""
         found, refused = read_points(text)
         numbers = set(request.numbers)
         points = [
-            _point(point, [one.pieces[number - 1].point for number in sorted(set(point.sources))])
+            _point(point, [progress.pieces[number - 1].point for number in sorted(set(point.sources))])
             for point in found
             if numbers >= set(point.sources)
         ]

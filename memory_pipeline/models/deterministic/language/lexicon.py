@@ -234,16 +234,16 @@ PREFERENCE: Final = _inside(
     r"i only (?:eat|drink)\b",
 )
 #: "The alarm code is 4411": names and numbers of things.
-_WHOSE = r"(?:my|our|the|(?-i:[A-Z])\w+['’]s)"
+_OWNER = r"(?:my|our|the|(?-i:[A-Z])\w+['’]s)"
 _VALUE = r"(?=[\"“']?(?:[\w+./:-]*\d|[\w.+-]+@|https?:|www\.|[a-z0-9-]+\.[a-z]{2,6}\b))"
 IDENTIFIED: Final = _inside(
-    rf"{_WHOSE}(?: [\w'’-]+){{0,3}}? (?:password|passcode|passphrase|pin|iban|ssid|blood type|shoe size"
+    rf"{_OWNER}(?: [\w'’-]+){{0,3}}? (?:password|passcode|passphrase|pin|iban|ssid|blood type|shoe size"
     r"|(?:licen[cs]e|number) plate|(?:alarm|door|gate|entry|access|postal|post|zip|area|safe|garage|lock|customer) code"
     r"|(?:tax|vat|account|customer|passport|membership|policy|registration|licen[cs]e|serial|insurance|fax|mobile|phone"
     r"|bank|routing|house|emergency) (?:number|id))"
     rf"(?: (?:for|of|at|to|in) [\w'’ -]{{1,40}}?)? (?:is|are) (?:{_VALUE}|(?-i:A|B|AB|O)\b)",
     rf"(?:my|our|(?-i:[A-Z])\w+['’]s)(?: [\w'’-]+){{0,2}}? (?:address|website|url|domain|e-?mail) is {_VALUE}",
-    rf"{_WHOSE}(?: [\w'’-]+){{0,2}}? (?:birthday|anniversary|name day) (?:is|falls) (?:always )?(?:on |in )?(?:the )?"
+    rf"{_OWNER}(?: [\w'’-]+){{0,2}}? (?:birthday|anniversary|name day) (?:is|falls) (?:always )?(?:on |in )?(?:the )?"
     r"(?:\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
 )
 

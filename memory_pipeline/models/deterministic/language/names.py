@@ -74,7 +74,7 @@ def names_in(sentences: Sequence[Sentence], speaker: str | None = None) -> list[
 
 
 def subject_of(text: str) -> str | None:
-    """Return the name with which a text begins: "Alice" for "Alice's sister likes tea", ``User`` for "The user", or None."""
+    """Return the name that begins a text, or None: "Alice" for "Alice's sister likes tea", ``User`` for "The user"."""
     for sentence in sentences_of(text, 1):
         if sentence.parts[:2] == ("the", "user") or sentence.parts[:1] == ("user",):
             return "User"
@@ -91,8 +91,8 @@ def subject_of(text: str) -> str | None:
 
 def _names(sentence: Sentence, known: Collection[str]) -> tuple[str, ...]:
     words = sentence.words
-    shouted = sum(word.isupper() and len(word) > 1 for word in words)
-    if len(words) >= 4 and shouted * 2 > len(words):
+    in_capitals = sum(word.isupper() and len(word) > 1 for word in words)
+    if len(words) >= 4 and in_capitals * 2 > len(words):
         return ()
     titles = [match for match in _TITLE.finditer(sentence.text) if match[1][-1].isalnum()]
     names = [match[1] for match in titles]

@@ -168,7 +168,7 @@ def _inflected() -> dict[str, list[tuple[str, str]]]:
     """Map each inflected verb of the patterns to its base forms and form names (base, s, ing, past, participle)."""
     forms: dict[str, list[tuple[str, str]]] = {}
     for pattern in PATTERNS:
-        for lemma in pattern.says.split()[0].split("|"):
+        for lemma in pattern.phrase.split()[0].split("|"):
             stem = lemma.removesuffix("e")
             third = lemma[:-1] + "ies" if lemma.endswith(("dy", "ry")) else lemma + "s"
             past = lemma[:-1] + "ied" if third.endswith("ies") else stem + "ed"

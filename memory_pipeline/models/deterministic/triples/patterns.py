@@ -68,7 +68,7 @@ class Pattern:
     """Words that assert a predicate.
 
     Attributes:
-        says: the verb's base form and the words that must follow; ``|`` separates alternatives, ``[…]`` is optional.
+        phrase: the verb's base form and the words that must follow; ``|`` separates alternatives, ``[…]`` is optional.
         verb: the operation of an assertion.
         takes: the kind of the object.
         forms: the forms of the verb that assert it.
@@ -78,7 +78,7 @@ class Pattern:
         denied: whether a negation withdraws the triple; otherwise it gives nothing.
     """
 
-    says: str
+    phrase: str
     predicate: str
     verb: Verb
     takes: Takes

@@ -24,7 +24,7 @@ def _by_lemma() -> dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...],
     """Return the patterns of each verb with its slots: the words that follow, and whether one is required."""
     found: dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...], Pattern]]] = {}
     for pattern in PATTERNS:
-        verbs, *following = pattern.says.split()
+        verbs, *following = pattern.phrase.split()
         slots = tuple([(frozenset(slot.strip("[]").split("|")), not slot.startswith("[")) for slot in following])
         for lemma in verbs.split("|"):
             found.setdefault(lemma, []).append((slots, pattern))

@@ -29,7 +29,7 @@ _FAILURES = 4
 #: Seconds for which a server that is down gets no request, except one trial request.
 _COOL_DOWN = 30.0
 #: Seconds between checks for room in a budget (first and longest), and between reads of what other processes spent.
-_LOOK_FOR_ROOM, _LOOK_FOR_ROOM_AT_LAST, _LOOK_AT_OTHERS = 0.05, 0.5, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _REREAD_AFTER = 0.05, 0.5, 5.0
 #: A process rereads what others spent once it has used 1/_PART of what was left at the last read.
 _PART = 10
 #: With room for fewer than _FEW × max_concurrency requests, processes take turns …
@@ -114,7 +114,7 @@ class Budgets:
         self._lock = threading.Lock()
         self._holds: defaultdict[str, list[Hold]] = defaultdict(list)
         #: Time of the last read of what others spent, and what was left then.
-        self._looked: dict[str, tuple[float, Amount]] = {}
+        self._last_reads: dict[str, tuple[float, Amount]] = {}
         self._turns: set[str] = set()
         #: The first refusal of each month. Repeating its words lets the log show it once.
         self._refusals: dict[tuple[str, str], str] = {}
@@ -160,10 +160,10 @@ class Budgets:
             dollars = 0.0 if price is None else (tokens_in * price.input + tokens_out * price.output) / 1e6
             return Amount(tokens_in + tokens_out, dollars)
 
-        pause = _LOOK_FOR_ROOM
+        pause = _FIRST_PAUSE
         while not self._has_reserved(workspace_id, hold, budget, cost, most):
             self._pause(pause)
-            pause = min(pause * 1.5, _LOOK_FOR_ROOM_AT_LAST)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
 
     def settle(self, hold: Hold, tokens_in: int, tokens_out: int, cost: float | None) -> None:
         """Replace a request's reservation by its actual cost."""
@@ -201,12 +201,12 @@ class Budgets:
         """Return what is left of a budget; reread first what other processes spent if that may matter."""
         over = Amount.sum(hold.spent for hold in self._holds[workspace_id])
         left = limit.minus(over).minus(Amount.of(self._store.spent(workspace_id, month)))
-        at, then = self._looked.get(workspace_id, (-math.inf, Amount()))
+        at, then = self._last_reads.get(workspace_id, (-math.inf, Amount()))
         used = Amount.sum([then.minus(left), expected])
-        is_due = time.monotonic() - at > _LOOK_AT_OTHERS or not used.fits(then, _PART)
+        is_due = time.monotonic() - at > _REREAD_AFTER or not used.fits(then, _PART)
         if is_due and expected.fits(left):
             left = limit.minus(over).minus(Amount.of(self._store.spent(workspace_id, month, look=True)))
-            self._looked[workspace_id] = time.monotonic(), left
+            self._last_reads[workspace_id] = time.monotonic(), left
         return left
 
     def _reserved(self, workspace_id: str) -> Amount:
@@ -218,7 +218,7 @@ class Budgets:
             return True
         if self._store.claim(_turn_of(workspace_id), _TURN):
             self._turns.add(workspace_id)
-            self._looked.pop(workspace_id, None)
+            self._last_reads.pop(workspace_id, None)
         return False
 
     def _end_turn(self, workspace_id: str) -> None:
@@ -252,7 +252,7 @@ class CircuitBreaker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._failures: dict[str, int] = {}
-        self._closed_until: dict[str, float] = {}
+        self._skipped_until: dict[str, float] = {}
 
     def allows(self, server: str) -> bool:
         """Return whether to send a request. A server that is down gets one request per cool-down."""
@@ -260,9 +260,9 @@ class CircuitBreaker:
             if self._failures.get(server, 0) < _FAILURES:
                 return True
             now = time.monotonic()
-            if now < self._closed_until.get(server, 0.0):
+            if now < self._skipped_until.get(server, 0.0):
                 return False
-            self._closed_until[server] = now + _COOL_DOWN
+            self._skipped_until[server] = now + _COOL_DOWN
             return True
 
     def failed(self, server: str) -> None:
@@ -270,7 +270,7 @@ class CircuitBreaker:
         with self._lock:
             self._failures[server] = self._failures.get(server, 0) + 1
             if self._failures[server] == _FAILURES:
-                self._closed_until[server] = time.monotonic() + _COOL_DOWN
+                self._skipped_until[server] = time.monotonic() + _COOL_DOWN
 
     def succeeded(self, server: str) -> None:
         """Reset the failure count."""

@@ -52,7 +52,7 @@ class CallError(Exception):
     """A failed request. The message is one line, without the model's name and without keys.
 
     Attributes:
-        is_passing: whether a retry may help.
+        is_transient: whether a retry may help.
         retry_after: seconds of the server's Retry-After header, if any.
         tokens_in, tokens_out: tokens of an unusable answer and its request.
         cost: US dollars spent on an unusable answer.
@@ -63,7 +63,7 @@ class CallError(Exception):
         trouble: Trouble,
         message: str,
         *,
-        is_passing: bool,
+        is_transient: bool,
         retry_after: float | None = None,
         tokens_in: int = 0,
         tokens_out: int = 0,
@@ -71,7 +71,7 @@ class CallError(Exception):
     ) -> None:
         super().__init__(message)
         self.trouble = trouble
-        self.is_passing = is_passing
+        self.is_transient = is_transient
         self.retry_after = retry_after
         self.tokens_in = tokens_in
         self.tokens_out = tokens_out
@@ -92,9 +92,9 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, is_
     status = getattr(error, "status_code", None) if broken is None else None
     words = str(error) if broken is None else f"{type(broken).__name__}: {broken}"
     details = f"{words} {getattr(error, 'body', None)}"
-    trouble, is_passing = Trouble.UNAVAILABLE, True
+    trouble, is_transient = Trouble.UNAVAILABLE, True
     if not is_sent or isinstance(broken, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
-        trouble, is_passing, status = Trouble.REFUSED, False, None
+        trouble, is_transient, status = Trouble.REFUSED, False, None
         if _NO_KEY_GIVEN.search(words):
             words = f"no key was given; {_HOW_TO_GIVE_A_KEY}"
     elif isinstance(broken, httpx.TimeoutException) or status in {408, 504}:
@@ -105,11 +105,11 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, is_
         or (status in {400, 422} and _TOO_LONG.search(details))
         or (status == 429 and "request too large" in details.lower())  # larger than the whole limit per minute
     ):
-        trouble, is_passing = Trouble.TOO_LONG, False
+        trouble, is_transient = Trouble.TOO_LONG, False
     elif status == 429 and not _ACCOUNT_IS_EMPTY.search(details):
         trouble = Trouble.RATE_LIMITED
     elif isinstance(status, int) and 400 <= status < 500 and status not in {409, 425}:
-        trouble, is_passing = Trouble.REFUSED, False
+        trouble, is_transient = Trouble.REFUSED, False
     elif isinstance(chain[-1], ValueError | LookupError | AttributeError | TypeError):
         status, words = None, f"LiteLLM cannot read the answer: {chain[-1]}"
     message = plain(words, secrets)
@@ -118,8 +118,8 @@ def failure_of(error: Exception, secrets: Collection[str], *, has_key: bool, is_
     return CallError(
         trouble,
         (f"{status}: {message}" if status else message)[:_LONGEST_MESSAGE],
-        is_passing=is_passing,
-        retry_after=_retry_after(chain) if is_passing else None,
+        is_transient=is_transient,
+        retry_after=_retry_after(chain) if is_transient else None,
     )
 
 

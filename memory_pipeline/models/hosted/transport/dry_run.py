@@ -57,8 +57,8 @@ class DryRunExecutor(LlmExecutor):
     The number of requests is exact unless it depends on the length of answers. Tokens and cost are estimates.
     """
 
-    def __init__(self, *args: object, **named: object) -> None:
-        super().__init__(*args, **named)  # type: ignore[arg-type]  # passed on unchanged
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed on unchanged
         self.expected: dict[Expected, Usage] = defaultdict(Usage)
         self._counted: set[str] = set()
         self._lock = threading.Lock()

@@ -58,11 +58,11 @@ _LONGEST_WAIT = 120.0
 #: Longest wait between two attempts in seconds, unless the server asks for more.
 _LONGEST_BACKOFF = 30.0
 #: First and longest seconds between checks whether another thread or process has the answer.
-_LOOK_AGAIN, _LOOK_AGAIN_AT_LAST = 0.05, 2.0
+_FIRST_POLL, _LONGEST_POLL = 0.05, 2.0
 #: Seconds between progress messages in the log.
 _REPORT_EVERY = 10.0
 #: Errors caused by the request or its key, not by the server.
-_OWN_FAULT = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.REFUSED})
+_REQUEST_FAULTS = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.REFUSED})
 #: Factor on the estimate of a question's tokens for which a budget reserves.
 _MARGIN = 1.25
 #: Characters of a cut-off answer that a correction repeats; the context has no room for more.
@@ -89,7 +89,7 @@ class LlmExecutor:
         self._keys: dict[str | None, str | None] = {None: None}
         self._secrets = secrets_in_environment()
         self._logged: set[str] = set()
-        self._counting = threading.Lock()
+        self._count_lock = threading.Lock()
         self._done, self._reported = 0, time.monotonic()
 
     def gather(self, tasks: Sequence[Callable[[], _Value]]) -> list[_Value]:
@@ -118,7 +118,7 @@ class LlmExecutor:
         """
         requests = Requests(self.store, request.key, request.purpose, request.endpoint, request.prompt_version)
         requests.shares = [UsageShare(request.use, 1, 1.0)]
-        return self._once(requests, read, lambda: self._ask(request, requests, read))
+        return self._stored_or_asked(requests, read, lambda: self._ask(request, requests, read))
 
     def embed(self, endpoint: Embedding, texts: Sequence[str], uses: Sequence[Use]) -> NDArray[np.float32]:
         """Return the vectors of one batch, shape (len(texts), dimension), from the store if it was asked before.
@@ -132,7 +132,7 @@ class LlmExecutor:
         def read(text: str) -> NDArray[np.float32]:
             return np.frombuffer(base64.b64decode(text), np.float32).reshape(len(texts), -1)
 
-        return self._once(requests, read, lambda: self._vectors(endpoint, texts, requests)).value
+        return self._stored_or_asked(requests, read, lambda: self._vectors(endpoint, texts, requests)).value
 
     def known(self, key: str, period: Period, read: Callable[[str], _Value]) -> Answered[_Value] | None:
         """Return a stored answer; None if there is none, or if it fails the current checks."""
@@ -156,7 +156,7 @@ class LlmExecutor:
             self._logged.add(text)
             _log.warning("model call failed, %s", text)
 
-    def _once(
+    def _stored_or_asked(
         self, requests: Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
     ) -> Answered[_Value]:
         """Return the stored answer, or ask under a lease, so that other processes wait for the answer."""
@@ -167,10 +167,10 @@ class LlmExecutor:
         if known := self.known(key, period, read):
             return known
         lease = timedelta(seconds=(endpoint.timeout_seconds + _LONGEST_BACKOFF) * endpoint.attempts)
-        pause = _LOOK_AGAIN
+        pause = _FIRST_POLL
         while not store.claim(key, lease):
             self._pause(pause)
-            pause = min(pause * 1.5, _LOOK_AGAIN_AT_LAST)
+            pause = min(pause * 1.5, _LONGEST_POLL)
             if known := self.known(key, period, read):
                 return known
         try:
@@ -296,7 +296,7 @@ class LlmExecutor:
                         requests.add(sent, error.trouble, error.tokens_in, error.tokens_out, error.cost)
                         raise
         except CallError as error:
-            if error.trouble in _OWN_FAULT:
+            if error.trouble in _REQUEST_FAULTS:
                 self._breaker.succeeded(server)  # it answered
             else:
                 self._breaker.failed(server)
@@ -317,7 +317,7 @@ class LlmExecutor:
         return self._keys[reference], tuple(secrets)
 
     def _report(self) -> None:
-        with self._counting:
+        with self._count_lock:
             self._done += 1
             now = time.monotonic()
             if now - self._reported < _REPORT_EVERY:
@@ -343,4 +343,4 @@ class _Wait:
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, CallError) and error.is_passing and (error.retry_after or 0.0) <= _LONGEST_WAIT
+    return isinstance(error, CallError) and error.is_transient and (error.retry_after or 0.0) <= _LONGEST_WAIT

@@ -57,7 +57,7 @@ _SEND_BASE64: Final = frozenset({"openai", "azure", "openrouter", "hosted_vllm",
 _lock = threading.Lock()
 _is_set_up = False
 #: Has `since` once this thread's request was sent; each request has its own thread.
-_on_its_way = threading.local()
+_current_request = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def complete(
     fixed = {"messages": [dict(message) for message in messages], "stream": False}
     response = _send("completion", endpoint, defaults, fixed, api_key, secrets)
     if not response.choices:
-        raise CallError(Trouble.UNAVAILABLE, "the answer holds no choices", is_passing=True)
+        raise CallError(Trouble.UNAVAILABLE, "the answer holds no choices", is_transient=True)
     choice = response.choices[0]
     text = choice.message.content
     tokens_in, tokens_out, cost = _spent(endpoint, response, [message["content"] for message in messages], text)
@@ -127,7 +127,7 @@ def complete(
         return Reply(text or "", choice.finish_reason == "length", tokens_in, tokens_out, cost)
     else:
         trouble, message = Trouble.INVALID, "the answer is empty; the model refused, or had nothing to say"
-    raise CallError(trouble, message, is_passing=False, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
+    raise CallError(trouble, message, is_transient=False, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
 
 
 def embed(
@@ -148,12 +148,12 @@ def embed(
         defaults["allowed_openai_params"] = ["dimensions"]
     response = _send("embedding", endpoint, defaults, {"input": list(texts)}, api_key, secrets)
     if not response.data:
-        raise CallError(Trouble.UNAVAILABLE, "the answer holds no vectors", is_passing=True)
+        raise CallError(Trouble.UNAVAILABLE, "the answer holds no vectors", is_transient=True)
     tokens_in, _, cost = _spent(endpoint, response, texts, None)
     try:
         return EmbeddingReply(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, cost)
     except ValueError as error:
-        raise CallError(Trouble.INVALID, str(error), is_passing=True, tokens_in=tokens_in, cost=cost) from None
+        raise CallError(Trouble.INVALID, str(error), is_transient=True, tokens_in=tokens_in, cost=cost) from None
 
 
 def price(endpoint: Endpoint) -> Price | None:
@@ -206,15 +206,15 @@ def _send(
                 error,
                 {*secrets, api_key or ""},
                 has_key=api_key is not None,
-                is_sent=hasattr(_on_its_way, "since"),
+                is_sent=hasattr(_current_request, "since"),
             )
         else:
             # For a 422 of an OpenAI-compatible server LiteLLM returns None, after two requests.
-            failure = CallError(Trouble.REFUSED, "422: the server cannot process the request", is_passing=False)
+            failure = CallError(Trouble.REFUSED, "422: the server cannot process the request", is_transient=False)
         # Outside the except clause: inside, __context__ would hold LiteLLM's error with its request and key.
         raise failure
 
-    return _within(endpoint.timeout_seconds + _GRACE, call)
+    return _with_deadline(endpoint.timeout_seconds + _GRACE, call)
 
 
 def run_in_thread(work: Callable[[], _Result], name: str) -> Future[_Result]:
@@ -231,10 +231,10 @@ def run_in_thread(work: Callable[[], _Result], name: str) -> Future[_Result]:
     return future
 
 
-def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
+def _with_deadline(seconds: float, work: Callable[[], _Result]) -> _Result:
     future = run_in_thread(work, "model-call")
     if not wait([future], seconds).done:
-        raise CallError(Trouble.TIMEOUT, f"no answer within {seconds:g} seconds", is_passing=True)
+        raise CallError(Trouble.TIMEOUT, f"no answer within {seconds:g} seconds", is_transient=True)
     return future.result()
 
 
@@ -306,11 +306,11 @@ def _share_connections(litellm: Any) -> None:
             return client.send(request, stream=True, follow_redirects=False)
 
     def begin(_: httpx.Request) -> None:
-        _on_its_way.since = time.monotonic()
+        _current_request.since = time.monotonic()
 
     def bound(response: httpx.Response) -> None:
         if seconds := response.request.extensions.get("timeout", {}).get("read"):
-            response.stream = Body(response.stream, response.request, _on_its_way.since + seconds)
+            response.stream = Body(response.stream, response.request, _current_request.since + seconds)
 
     client = httpx.Client(
         verify=get_ssl_configuration(),

@@ -242,7 +242,7 @@ def test_every_fault_has_its_trouble(
         started = time.monotonic()
         error = failure(server, path, provider=provider, timeout_seconds=seconds)
         assert time.monotonic() - started < seconds + 8
-        seen[kind] = (error.trouble, error.is_passing)
+        seen[kind] = (error.trouble, error.is_transient)
         assert 0 < len(str(error)) <= 300
         assert "\n" not in str(error)
         assert KEY not in str(error)
@@ -287,21 +287,21 @@ def test_retry_after_is_read(server: OpenAIServer, path: str, provider: str) -> 
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
 def test_a_refused_connection_is_unavailable(server: OpenAIServer, path: str, provider: str) -> None:
     error = failure(None, path, provider=provider, api_base=CLOSED)
-    assert (error.trouble, error.is_passing) == UNAVAILABLE
+    assert (error.trouble, error.is_transient) == UNAVAILABLE
     assert "refused" in str(error)
 
 
 @pytest.mark.parametrize("path", ["chat", "embeddings"])
 def test_a_missing_key_is_an_error_with_the_remedy(server: OpenAIServer, path: str) -> None:
     error = failure(None, path, key=None)
-    assert (error.trouble, error.is_passing) == REFUSED
+    assert (error.trouble, error.is_transient) == REFUSED
     assert "set api_key in config/workspaces.yaml" in str(error)
     assert failure(None, path, key=None, model="azure/m").trouble == Trouble.REFUSED
     assert "set api_key in config/workspaces.yaml" in str(failure(server, path, key=None, model="gemini/m"))
     assert not server.requests
     server.faults = [Fault("401")]
     error = failure(server, path, key=None)
-    assert (error.trouble, error.is_passing) == REFUSED
+    assert (error.trouble, error.is_transient) == REFUSED
     assert "set api_key in config/workspaces.yaml" in str(error)
     server.faults = [Fault("401")]
     assert "config/workspaces.yaml" not in str(failure(server, path))
@@ -314,7 +314,7 @@ def test_requests_that_cannot_be_sent_are_refused(server: OpenAIServer, path: st
         failure(server, path, key="këy 🙂"),
         failure(server, path, key="line\nbreak"),
     ]
-    assert [(error.trouble, error.is_passing) for error in errors] == [REFUSED] * 3
+    assert [(error.trouble, error.is_transient) for error in errors] == [REFUSED] * 3
     assert "provider" in str(errors[0]).lower()
     assert not server.requests
 
@@ -332,7 +332,7 @@ def test_a_dribbling_server_ends_at_the_timeout(
     started = time.monotonic()
     error = failure(server, path, provider=provider, timeout_seconds=0.3)
     assert time.monotonic() - started < 8
-    assert (error.trouble, error.is_passing) == TIMEOUT
+    assert (error.trouble, error.is_transient) == TIMEOUT
 
 
 def test_an_endless_answer_leaves_no_thread(server: OpenAIServer) -> None:
