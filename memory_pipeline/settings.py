@@ -60,16 +60,13 @@ _MIN_SECRET = 8
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a deployment; see the module for their variables.
+    """The settings of a deployment; the table above describes their variables.
 
     Attributes:
-        root: folder or ``s3://bucket/prefix`` of the lake.
-        start: first day of the memory. All grains start here, so it is a 1 January (years, quarters and months) that
-            is a Monday (weeks), such as in 2018 and 2024. None derives it from the lake's records.
-        timezone: IANA time zone of the partitions. None means the zone that the lake was created with.
-        has_dagster_home: whether a Dagster instance stores the runs.
-        partitions_per_run: maximum number of partitions of a grain per run, in backfills and for sensors. None runs a
-            backfill as one run.
+        start: all grains start on this day, so it is a 1 January (years, quarters and months) that is a Monday (weeks),
+            such as in 2018 and 2024. None derives it from the lake's records.
+        timezone: None means the zone that the lake was created with.
+        partitions_per_run: limit per grain, in backfills and for sensors. None runs a backfill as one run.
         plans_ranges: whether Dagster writes one planned event per asset of a run instead of one per partition.
     """
 
@@ -204,7 +201,7 @@ def resolve_secret(reference: str, environment: Mapping[str, str] | None = None)
 def secrets_in_environment(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the values of all variables with names like ``*_KEY``, to redact them in logs and rows.
 
-    The longest comes first: replaced one by one, a value that starts with another leaves no rest.
+    The longest comes first, because one value may start with another.
     """
     variables = os.environ if environment is None else environment
     values = {value.strip() for name, value in variables.items() if name.upper().endswith(_SECRET_NAMES)}

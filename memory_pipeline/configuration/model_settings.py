@@ -10,7 +10,6 @@ from memory_pipeline.configuration import validators
 
 #: The model name for rules, hashes and arithmetic instead of a model.
 DETERMINISTIC = validators.DETERMINISTIC
-#: The provider whose models run in this process.
 LOCAL = validators.LOCAL
 
 #: Placeholders in a custom prompt for summaries.
@@ -23,9 +22,7 @@ class Record(BaseModel):
     """Immutable settings that reject unknown keys.
 
     Values are not coerced: neither ``true`` nor ``"1"`` is a number. Errors hide values, which could be API keys.
-
-    Attributes:
-        elsewhere: hint for the error message about an unknown key.
+    `elsewhere` is a hint for the error message about an unknown key.
     """
 
     elsewhere: ClassVar[str] = ""

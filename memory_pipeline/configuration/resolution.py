@@ -138,10 +138,8 @@ _LEAST_QUESTION = 1_000
 class AgentSettings:
     """The settings of an agent.
 
-    Attributes:
-        extraction, summaries: the models that compute its memory.
-        vocabulary: the declared predicates, without the built-in ones.
-        curation: the model that consolidates its durable memories, if `memories` asks for one.
+    `vocabulary` leaves out the built-in predicates. `curation` is the model of `completion`; it consolidates durable
+    memories if `memories` asks for a model.
     """
 
     extraction: ExtractionSettings
@@ -174,13 +172,9 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The settings of a workspace.
+    """The settings of a workspace, and of the agents that the file names and of all others.
 
-    Attributes:
-        agents: the agents that the file names.
-        other_agents: the settings of all other agents.
-        embedding_key: reference to the API key of the embedder.
-        previews: whether Dagster's UI may show memory content.
+    `embedding_key` is a reference to the embedder's API key. `previews` lets Dagster's UI show memory content.
     """
 
     agents: Mapping[str, AgentSettings]
@@ -301,7 +295,7 @@ class Resolution:
 
 
 def _keys_without_model(settings: AgentSettings) -> dict[Path, str]:
-    """Return the keys that ask for a model where none is set, each with its error message."""
+    """Return the error message of each key that asks for a model where none is set."""
     lacking: dict[Path, str] = {}
     if settings.injection.is_deterministic:
         for name in settings.injection.for_model:

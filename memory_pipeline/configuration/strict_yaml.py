@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 Path = tuple[str, ...]
 
-#: Maximum number of faults in one message.
-_MOST = 20
+_MOST_FAULTS = 20
 _ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 #: Plausible mistyped names. A longer name may be a misplaced API key.
 _KEY_NAME = re.compile(r"[A-Za-z0-9_. -]{1,30}")
@@ -82,9 +81,9 @@ class ConfigurationFault:
 def refusal(source: str, faults: Iterable[ConfigurationFault]) -> ConfigurationError:
     """Return the error that lists `faults`, one per line, in the order of the file."""
     ordered = sorted(faults, key=lambda fault: (fault.line or 0, fault.path))
-    lines = [_line(source, fault) for fault in ordered[:_MOST]]
-    if len(ordered) > _MOST:
-        lines.append(f"{source}: and {len(ordered) - _MOST:,} more")
+    lines = [_line(source, fault) for fault in ordered[:_MOST_FAULTS]]
+    if len(ordered) > _MOST_FAULTS:
+        lines.append(f"{source}: and {len(ordered) - _MOST_FAULTS:,} more")
     return ConfigurationError("\n".join(lines))
 
 
@@ -224,7 +223,6 @@ def _words(schema: dict[str, Any]) -> str:
     return f"{noun}, at most {schema['maximum']:,.12g}" if "maximum" in schema else noun
 
 
-#: Longest text, in characters.
 MAX_TEXT = 1_000_000
 #: Deepest nesting; an agent's parameters are at depth six.
 _MAX_DEPTH = 16
@@ -249,10 +247,7 @@ _UNUSABLE = object()
 class YamlDocument:
     """A parsed YAML document.
 
-    Attributes:
-        tree: mappings, lists, strings, numbers, booleans and None, without invalid values.
-        lines: the line of each key, by its path.
-        faults: the invalid keys and values.
+    `tree` has mappings, lists, strings, numbers, booleans and None; invalid values are left out.
     """
 
     tree: object
@@ -347,7 +342,6 @@ class _YamlReader:
         return {key: value for key, value in mapping.items() if value is not _UNUSABLE}
 
     def _key(self, events: Iterator[Any], event: Any, path: Path, depth: int) -> str | None:
-        """Return a key, or None after recording its fault."""
         if not isinstance(event, yaml.ScalarEvent):
             self._value(events, event, path, depth)
             self._add_fault(event, path, "a mapping or a list is not accepted as a key; expected a name")

@@ -44,7 +44,7 @@ _ADDRESS_WORDS = tuple("base url uri endpoint host proxy proxies".split())
 #: Not a secret: it groups requests with a common prefix.
 _HARMLESS = frozenset({"prompt_cache_key"})
 #: LiteLLM's parameters that another key sets, to avoid conflicts; None if the pipeline sets them.
-_OWN = {
+_SET_ELSEWHERE = {
     "model": "model",
     "temperature": "temperature",
     "timeout": "timeout_seconds",
@@ -117,8 +117,8 @@ def check_api_base(address: str) -> str:
 def check_parameters(parameters: dict[str, object]) -> dict[str, object]:
     """Reject secrets, addresses, parameters that are set elsewhere, and values that JSON cannot represent."""
     for name in parameters:
-        if name in _OWN:
-            replacement = _OWN[name]
+        if name in _SET_ELSEWHERE:
+            replacement = _SET_ELSEWHERE[name]
             raise ValueError(
                 f"{name} is not accepted here; {f'set {replacement}' if replacement else 'the pipeline sets it'}"
             )
@@ -171,7 +171,6 @@ def check_predicates(predicates: list[str]) -> list[str]:
 
 
 def _leaves(path: tuple[str, ...], value: object) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Yield a value and all nested values, each with its path of names."""
     yield path, value
     if isinstance(value, dict):
         for name, entry in value.items():

@@ -41,13 +41,10 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of a LoCoMo file: the conversations of two people.
+    """A sample of a LoCoMo file: the conversations of two people, in the order of the sessions' numbers.
 
-    Attributes:
-        where: file and number of the sample, for error messages.
-        agent_id: the agent that the sample becomes.
-        conversations: the sessions, in the order of their numbers.
-        questions: the value of ``qa``, unchecked; None if it is missing.
+    `where` is file and number, for error messages. `questions` is the value of ``qa``, unchecked; None if it is
+    missing.
     """
 
     where: str

@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import Hit
     from memory_pipeline.settings import Settings
 
-#: Depths of coverage, besides the number of results.
-_DEPTHS = (1, 5, 10)
+_COVERAGE_DEPTHS = (1, 5, 10)
 _ALL_DAYS = 36_500
-#: Questions per line of progress.
-_PACE = 100
+_QUESTIONS_PER_PROGRESS_LINE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +52,8 @@ class Evaluation:
     """The results of an evaluation.
 
     Attributes:
-        max_results, tokens: number of results per search; token budget of returned context.
+        tokens: token budget of returned context.
         overall: metrics of all questions except the adversarial ones.
-        categories: metrics by category, sorted by name.
         adversarial: metrics of the adversarial questions, None without any.
         p50, p95: median and 95th percentile of the time of a search, in milliseconds.
         remains: answers that each grain still contains; empty if the set has no answers.
@@ -113,7 +110,7 @@ def evaluate(
     for outcome in outcomes:
         groups[outcome.judged.question.category].append(outcome.ranking)
     adversarial = groups.pop(ADVERSARIAL, None)
-    depths = sorted({depth for depth in _DEPTHS if depth <= max_results} | {max_results})
+    depths = sorted({depth for depth in _COVERAGE_DEPTHS if depth <= max_results} | {max_results})
     milliseconds = [outcome.milliseconds for outcome in outcomes]
     return Evaluation(
         labels=labels,
@@ -195,7 +192,7 @@ def _ask(
         yield QuestionResult(
             judged, Ranking(judged.relevant, turns_of(hits), turns_of(within(tokens, more))), milliseconds
         )
-        if number % _PACE == 0 or number == len(labels.questions):
+        if number % _QUESTIONS_PER_PROGRESS_LINE == 0 or number == len(labels.questions):
             say(f"{number:,} of {len(labels.questions):,} questions asked")
 
 

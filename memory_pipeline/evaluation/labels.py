@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 #: Category of questions without an answer in memory. It is reported separately.
 ADVERSARIAL = "adversarial"
-#: Category of questions without one.
 UNCATEGORISED = "uncategorised"
 
 
@@ -53,12 +52,7 @@ class LabelledQuestion:
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestion:
-    """A question with its evidence resolved.
-
-    Attributes:
-        relevant: row ids of its evidence, at least one.
-        unknown: evidence that refers to no message.
-    """
+    """A question with its evidence resolved to row ids, at least one. `unknown` evidence refers to no message."""
 
     question: LabelledQuestion
     relevant: frozenset[str]
@@ -78,11 +72,8 @@ class SetAside:
 class LabelledSet:
     """The validated content of labelled files.
 
-    Attributes:
-        messages: messages by row id, in the order of the files.
-        questions: questions with evidence.
-        questions_set_aside: questions whose evidence is missing, unknown or ambiguous.
-        messages_set_aside: invalid messages.
+    `messages` are by row id, in the order of the files. Set aside are invalid messages, and questions without evidence
+    or with unknown or ambiguous evidence.
     """
 
     messages: Mapping[str, Message]
@@ -169,7 +160,6 @@ def _judge(question: LabelledQuestion, known: Mapping[tuple[Scope, str], list[Me
 
 
 def _content(conversation: object) -> str:
-    """Return the content of a rejected record's only message."""
     [message] = conversation["messages"]  # type: ignore[index]  # read_messages() puts the message into one
     return str(message.get("content", "")) if isinstance(message, dict) else str(message)
 

@@ -16,12 +16,9 @@ NDCG_DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The result of a search for one question.
+    """The turns found for one question, best first, without duplicates.
 
-    Attributes:
-        relevant: ids of the evidence, at least one.
-        turns: ids of the turns found, best first, without duplicates.
-        within_budget: those that fit into the token budget.
+    `relevant` has the ids of the evidence, at least one; `within_budget` the turns that fit into the token budget.
     """
 
     relevant: frozenset[str]
@@ -31,12 +28,9 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Evidence found for many questions.
+    """How many questions have any and all of their relevant turns found.
 
-    Attributes:
-        any: number of questions with at least one relevant turn found.
-        all: number of questions with all relevant turns found.
-        recall: mean share of a question's relevant turns that were found, 0 to 1; 0 without questions.
+    `recall` is the mean share of a question's relevant turns that were found, 0 to 1; 0 without questions.
     """
 
     any: int
@@ -46,10 +40,9 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The metrics of a set of questions.
+    """The metrics of a set of questions; without any, all are 0.
 
     Attributes:
-        questions: number of questions; without any, all metrics are 0.
         at: coverage of the first k turns, by k.
         mrr: mean of 1 / rank of the first relevant turn, 0 if none was found.
         ndcg: mean nDCG of the first :data:`NDCG_DEPTH` turns.

@@ -96,7 +96,6 @@ def _coverage_line(what: str, coverage: Coverage, scores: Scores) -> str:
 
 
 def _category_lines(evaluation: Evaluation) -> Iterator[str]:
-    """Yield the metrics of each category, the adversarial one last."""
     depths = tuple(evaluation.overall.at)
     deepest = min(max(depths), NDCG_DEPTH)
     names = [*(f"any@{depth}" for depth in depths), f"all@{deepest}", f"recall@{deepest}"]

@@ -43,7 +43,7 @@ _FIRST_UNSPACED: Final = 0x2E80
 _CHUNK: Final = 1 << 16
 
 _TOKEN = re.compile(r"[^\W_]++(?:['’][^\W_]++)*+")
-#: Base of the polynomial hash: odd and large (2⁶⁴ divided by the golden ratio).
+#: Base of the polynomial hash: 2⁶⁴ divided by the golden ratio, made odd.
 _BASE: Final = 0x9E3779B97F4A7C15
 
 
@@ -121,14 +121,12 @@ class _WordColumns:
         self.weights.append(weight)
 
     def _points(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return all code points, and the number of each one's word."""
         encoded = "".join(self.texts).encode("utf-32-le", "surrogatepass")
         points = np.frombuffer(encoded, dtype="<u4").astype(np.uint64)
         lengths = np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))
         return points, np.repeat(np.arange(len(self.texts)), lengths)
 
     def whole(self) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
-        """Return row, hash and weight of each whole word."""
         points, word_of = self._points()
         starts = np.flatnonzero(np.diff(word_of, prepend=-1))
         offsets = np.arange(len(points)) - starts[word_of]

@@ -62,10 +62,8 @@ _PARTICIPLES: Final = frozenset(
 class Durable:
     """The durable memory that a sentence becomes.
 
-    Attributes:
-        is_point_in_time: whether it states something about one moment.
-        triple: subject, predicate and object, if the sentence asserts one triple.
-        is_supposed: whether it is only supposed, with confidence :data:`SUPPOSED`.
+    `triple` is subject, predicate and object, if the sentence asserts one triple. A supposed memory has confidence
+    :data:`SUPPOSED`.
     """
 
     kind: MemoryKind
@@ -139,7 +137,6 @@ class _SentenceRules:
         return Durable(kind, is_point_in_time=is_now and triple[1] in cues.CHANGING, triple=triple)
 
     def _ended(self) -> Durable | None:
-        """Return the end of something lasting, as in "I no longer live in Porto"."""
         for one in self._operations(self._sentence):
             if one.verb is Verb.DELETE and _lasts(one) and one.object and not _is_liking(one.predicate):
                 return Durable(MemoryKind.FACT, triple=(one.subject, f"{ENDED}{one.predicate}", one.object))
@@ -203,7 +200,6 @@ def _instructs(text: str) -> bool:
 
 
 def _forbids(text: str) -> bool:
-    """Return whether a user permanently stops something."""
     no_longer = cues.NO_LONGER.match(text)
     if no_longer is None or cues.BOUNDED.search(text):
         return False
@@ -244,7 +240,6 @@ def _is_policy(text: str, has_date: bool) -> bool:
 
 
 def _is_duty(text: str) -> bool:
-    """Return whether a sentence states a duty. A guess ("it must be nice") is none."""
     may = cues.MAY.match(text)
     if may is not None or cues.MUST_EVER.search(text):
         return True
@@ -265,7 +260,6 @@ def _decides(text: str) -> bool:
 
 
 def _lasts(operation: Operation) -> bool:
-    """Return whether an operation's triple is lasting: a home, two daughters, asthma."""
     predicate = operation.predicate
     if predicate == "has":
         return operation.object.lower().rpartition(" ")[2] in cues.HELD

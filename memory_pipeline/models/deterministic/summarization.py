@@ -84,13 +84,12 @@ class ExtractiveSummarizer:
         (importance + 0.5) · worth / characters
 
     A word is worth 1. A date, a number, a name, and the day of the text (so that no single day takes all) are worth 8.
-    Stop words, politeness and applause are worth 0. Each is worth half once it is in a chosen text, a quarter once it
-    is in two, and so on. Texts with an importance of 0.8 or more are chosen first, by importance. Texts shorter than
-    50 characters, date included, count as 50, since fragments are unclear without their context.
+    Stop words, politeness and applause are worth 0. Texts with an importance of 0.8 or more are chosen first, by
+    importance. Texts shorter than 50 characters, date included, count as 50, since fragments are unclear without their
+    context.
 
-    Args:
-        embedder: finds duplicates; the hashing embedder by default.
-        budgets: characters per grain, at least 100; other grains use :data:`DEFAULT_BUDGETS`.
+    `embedder` finds duplicates; by default the hashing embedder. `budgets` are characters per grain, at least 100;
+    other grains use :data:`DEFAULT_BUDGETS`.
     """
 
     def __init__(self, embedder: Embedder | None = None, budgets: Mapping[Grain, int] | None = None) -> None:

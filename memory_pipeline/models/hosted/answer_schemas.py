@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item", bound=BaseModel)
 _Value = TypeVar("_Value")
-#: Most names looked up for one prompt.
 MOST_NAMES = 20
-#: Lines are numbered from 1.
 _Number = Annotated[int, Field(ge=1)]
 
 

@@ -146,11 +146,7 @@ class _CurationQuestion:
         self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, tag: str, numbers: tuple[int, ...], read: Callable[[str], _Value]) -> _Value:
-        """Return the model's answer about a text that encloses stored data in `tag`. Store the answer.
-
-        Raises:
-            ModelError: the model gave no valid answer.
-        """
+        """Return the model's answer about a text that encloses stored data in `tag`. Store the answer."""
         request = LlmRequest(
             use=self._use,
             purpose=Purpose.UPKEEP,

@@ -51,7 +51,6 @@ _SHORTEST_LINE = 24
 _MESSAGE_SHARE = 0.25
 #: Most tokens of a line number in an answer.
 _TOKENS_PER_NUMBER = 4
-#: Marks omitted text.
 _GAP = " … "
 
 
@@ -180,11 +179,7 @@ class _QueryModel:
         self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, stored: Sequence[str], read: Callable[[str], _Value]) -> _Value:
-        """Return the model's answer about `text`, which contains the stored texts `stored`.
-
-        Raises:
-            ModelError: the model gave no valid answer in time.
-        """
+        """Return the model's answer about `text`, which contains the stored texts `stored`."""
         tag = prompts.tag_for(*stored)
         request = LlmRequest(
             # A Use needs a period. This one names no partition, since nothing is stored.

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 _TOLERANCE = 2.0
 #: Smallest length limit for a chunk's answer, in characters.
 _SHORTEST = 200
-#: Most rounds of merging chunks.
 _MOST_ROUNDS = 12
 
 
@@ -198,7 +197,7 @@ class HostedSummarizer:
             )
 
     def _read(self, progress: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
-        """Return the points of an answer with the ids of their sources, and how many points were rejected."""
+        """Return the points of an answer with the ids of their sources, and the number of rejected points."""
         found, refused = read_points(text)
         numbers = set(request.numbers)
         points = [

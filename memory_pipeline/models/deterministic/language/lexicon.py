@@ -65,7 +65,6 @@ TASKS: Final = word_set(
     tag talk tell test text translate treat update upload use verify warn write give
     """
 )
-#: Tasks that agents are told to stop.
 STOPPED: Final = word_set(
     """
     adding apologising apologizing booking calling contacting emailing including mailing mentioning messaging
@@ -150,7 +149,7 @@ ALLOWED: Final = _inside(
     r"(?:allowed|permitted|forbidden|prohibited|mandatory|compulsory|obligatory|banned|off limits"
     r"|required (?:to|for|by|in|on|at|before))\b(?! to (?:think|feel|say|know|worry|laugh|cry|complain|ask|look|be)\b)"
 )
-#: Subjects of a permission that is not a general rule.
+#: Subjects that make a permission specific.
 POINTING: Final = word_set("it that this you he she they i we which what who everything nothing there")
 _EVERYONE = (
     r"(?:(?:every|each|all|any|no|only|both|the|our|new|a|an|customers?|staff|employees|guests?|visitors?|orders?"
@@ -247,7 +246,6 @@ IDENTIFIED: Final = _inside(
     r"(?:\d|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)",
 )
 
-#: A state at this moment.
 NOW: Final = _inside(
     r"(?:currently|right now|at the moment|at present|presently|as of (?:now|today|this)|today|tonight"
     r"|this (?:morning|afternoon|evening|week|month)|just now|for now|for the moment|in stock|out of stock|sold out)\b"
@@ -279,7 +277,7 @@ SUPPOSED_START: Final = _start(
 )
 SUPPOSED_INSIDE: Final = re.compile(r" (?:probably|apparently|possibly|supposedly|presumably|maybe)(?= [a-z])")
 
-#: Words of jokes and fiction.
+#: Jokes and fiction.
 NOT_MEANT: Final = _inside(
     r"(?:joke|joking|kidding|jk|haha|lol|hypothetically|imagine|pretend|song|movie|lyrics|dream(?:ed|t)?|would have"
     r"|once upon)\b"

@@ -53,7 +53,7 @@ _SINGULAR_VERBS = word_set(
     hates starts lives works plays needs turns agrees knows pays wins brings comes goes keeps runs
     """
 )
-#: Verbs in the plural, and adverbs that precede a verb.
+#: Plural verbs, and adverbs before a verb.
 _PLURAL_VERBS = word_set("are 're were have 've do")
 _BEFORE_VERBS = word_set("never always also really only still just usually often")
 
@@ -131,7 +131,6 @@ def _is_name(sentence: Sentence, place: int, word: str, known: Collection[str]) 
 
 
 def _follows_name(words: Sequence[str], first: str) -> bool:
-    """Return whether the words after a sentence's first word show that it is a name."""
     following = words[-1] if words[0] == "and" else words[0]
     if following[0].isupper():
         return _may_be_name(_bare(following)) or (following == "I" and len(words) > 1)

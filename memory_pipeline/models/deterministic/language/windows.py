@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 _DAY: Final = timedelta(days=1)
-#: A longer question is not searched for dates.
 _LONGEST: Final = 2_000
 
 
@@ -63,7 +62,6 @@ def _english(text: str, today: date) -> Iterator[DateRange]:
 
 
 def _days(label: str) -> tuple[date, date]:
-    """Return the first and last day of the label of a :class:`DateMention`."""
     day, slash, last = label.partition("/")
     if slash:
         first = date.fromisoformat(day)

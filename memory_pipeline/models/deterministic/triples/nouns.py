@@ -61,7 +61,6 @@ EVALUATIONS = word_set(
     sad proud pretty fun blessed tough hard quick long rough busy
     """
 )
-#: Adjectives of lasting traits.
 TRAITS = word_set(
     """
     vegetarian vegan pescatarian diabetic asthmatic epileptic dyslexic autistic coeliac celiac lactose-intolerant
@@ -74,7 +73,6 @@ TRAITS = word_set(
     hypothyroid immunocompromised paraplegic insomniac halal kosher
     """
 )
-#: Lasting traits of several words.
 TRAIT_PHRASES = frozenset(
     ("lactose intolerant", "colour blind", "color blind", "gluten intolerant", "left handed", "right handed",
      "self employed", "hard of hearing", "short sighted", "type 1 diabetic", "type 2 diabetic", "semi retired")
@@ -153,7 +151,6 @@ KNOWN_HAD_ENDINGS = (
     "betes",
     "pathy",
 )
-#: Things that people buy and consume.
 CONSUMED = word_set(
     """
     seat seats bun buns cookie cookies cup subscription voucher raffle ticket tickets coffee tea beer wine drink
@@ -245,13 +242,11 @@ KNOWN_BY_ALL = word_set(
     moon circus dentist police army church radio news telly commute tube bus metro dark
     """
 )
-#: Nouns that end in -ly.
 LY_NOUNS = word_set(
     """
     family italy butterfly jelly lily fly rely monopoly sicily belly holly july assembly supply anomaly
     """
 )
-#: Capitalized words that are no homes.
 NOT_HOMES = word_set(
     """
     linux windows mac macos python rust java go android iphone ios aws azure gcp github gitlab kubernetes docker

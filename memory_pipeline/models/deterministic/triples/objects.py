@@ -80,7 +80,6 @@ class Objects(Phrases):
         return self.several(place, particles | patterns.OWNED_ENDS, NO_WORDS if is_known else nouns.VAGUE_HEADS)
 
     def _goods(self, place: int, particles: frozenset[str]) -> Found:
-        """Read something bought or sold: a durable thing with an article."""
         word = self._tokens[place].word
         if word not in ("a", "an", "my", "the", "our"):
             return [], place  # "eleven buns"
@@ -112,7 +111,6 @@ class Objects(Phrases):
         return [], place
 
     def _employer(self, place: int, particles: frozenset[str]) -> Found:
-        """Read a name, or a thing with an article."""
         found, end = self._named(place, particles)
         if found or self._tokens[place].word not in ("a", "an", "the") or self._tokens[place].is_cut_off:
             return found, end
@@ -202,7 +200,6 @@ class Objects(Phrases):
         return [], place
 
     def _date(self, place: int, particles: frozenset[str]) -> Found:
-        """Read a date or a year, as written."""
         del particles
         tokens = self._tokens
         begin = self.skip_articles(place)
@@ -285,12 +282,10 @@ def _is_role(word: str) -> bool:
 
 
 def _are_roles(word: str) -> bool:
-    """Return whether a noun is a role in the plural: "my parents are teachers"."""
     return word.endswith("s") and not word.endswith("ss") and _is_role(word[:-1])
 
 
 def _is_demonym(tokens: Sequence[Token]) -> bool:
-    """Return whether words are a demonym: "Polish", "half Greek"."""
     last = tokens[-1]
     return (
         last.is_capital and last.word in nouns.DEMONYMS and all(token.word in ("half", "part") for token in tokens[:-1])

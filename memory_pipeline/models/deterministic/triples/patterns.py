@@ -70,10 +70,8 @@ class Pattern:
     Attributes:
         phrase: the verb's base form and the words that must follow; ``|`` separates alternatives, ``[…]`` is optional.
         verb: the operation of an assertion.
-        takes: the kind of the object.
         forms: the forms of the verb that assert it.
-        of_things: whether a thing ("the office") may be the subject.
-        of_persons: whether a person may be the subject.
+        of_things, of_persons: whether a thing ("the office") or a person may be the subject.
         of_names: whether a name may be the subject, even one of a thing.
         denied: whether a negation withdraws the triple; otherwise it gives nothing.
     """
@@ -216,7 +214,6 @@ ADVERBS = word_set(
     properly happily normally often all technically originally proudly literally secretly newly simply
     """
 )
-#: Words that may open a clause before its subject.
 OPENERS = word_set(
     """
     and but so also well yes yeah yep yup no nope oh ok okay hey hi hello hiya btw fyi actually honestly now
@@ -225,7 +222,6 @@ OPENERS = word_set(
     sadly morning evening greetings ah um er hmm haha lol update fact
     """
 )
-#: Openers of several words.
 _OPENINGS = (
     "by the way", "to be honest", "at the moment", "these days", "right now", "of course", "in fact",
     "just so you know", "as you know", "for the record", "even though", "good morning", "good evening",
@@ -261,7 +257,6 @@ REPORTS = word_set(
     pretended dreamt dreamed convinced
     """
 )
-#: An object ends before these.
 OBJECT_ENDS = word_set(
     """
     because which who whom whose that where when whenever while so but if unless since now nowadays anymore again
@@ -272,7 +267,6 @@ OBJECT_ENDS = word_set(
     does do will would can could should just alone myself himself herself
     """
 )
-#: An object also ends before these phrases.
 _END_PHRASES = (
     "any more", "any longer", "these days", "at the moment", "right now", "for now", "as well", "at all", "a lot",
     "so much", "very much", "last week", "last month", "last year", "last night", "last spring", "last summer",
@@ -315,7 +309,6 @@ PASSING_ACTIONS = word_set(
     wait get lose stop bed work school church sea town gym court pass assume admit check savor savour hit come put
     """
 )
-#: Further verbs after "going to".
 ACTION_VERBS = word_set(
     """
     move visit marry adopt apply retire graduate renovate paint redecorate emigrate relocate enrol enroll register
@@ -343,21 +336,18 @@ OWNED_ENDS = word_set("at for from on with to by about called named like near th
 ARTICLES = word_set("a an the my our own some")
 #: A statement before one of these is limited.
 WEAKENING = word_set("if unless when whenever provided until till once")
-#: An action ends before these.
 ACTION_ENDS = word_set(
     """
     because which but so if unless cause cuz i we he she they though although when whenever while since hopefully
     too instead anyway eventually someday really badly again than
     """
 )
-#: Words that may follow an age.
 AFTER_AGE = word_set(
     """
     last yesterday in on and but now so today already this next soon with years yrs yo y/o who as going turning
     because
     """
 )
-#: Verbs of things.
 THING_VERBS = word_set("is 's costs cost are")
 #: Words that may begin a clause.
 JOINTS = word_set("and but so because cause cuz since though although while whereas plus yet")

@@ -28,12 +28,9 @@ _TYPED: Final = {
 
 
 class Token(NamedTuple):
-    """A word, or a part of a contraction. `start` and `end` are its span in the sentence.
+    """A word or a part of a contraction, and its span in the sentence.
 
-    Attributes:
-        word: in lower case, with straight apostrophes.
-        raw: as written.
-        gap: the text between the previous token and this one.
+    `word` is in lower case with straight apostrophes, `raw` as written. `gap` is the text after the previous token.
     """
 
     word: str
@@ -117,7 +114,6 @@ class Phrases:
 
     @staticmethod
     def _are_times(words: Sequence[str]) -> bool:
-        """Return whether words are a time: "two years", "March", "2019"."""
         for word in words:
             if word in patterns.TIME_NOUNS or (len(word) == 4 and word.isdigit() and word[:2] in ("19", "20")):
                 return True

@@ -95,7 +95,6 @@ class Predicates:
         return place
 
     def _predicate(self, subject: ClauseSubject, reading: VerbReading, place: int) -> tuple[list[SpokenTriple], int]:
-        """Return the triples of a verb with the words from a position on, and the position after them."""
         for slots, pattern in _BY_LEMMA[reading.lemma]:
             first = self._after(slots, place)
             if first is None or reading.form not in pattern.forms or not self._fits(subject, pattern):

@@ -174,7 +174,7 @@ class Budgets:
     def _has_reserved(
         self, workspace_id: str, hold: Hold, budget: Budget, cost: Callable[[int], Amount], most: int
     ) -> bool:
-        """Reserve the cost of a request. Return False if it must wait for other requests."""
+        """Reserve the cost of a request. Return False if it must wait for others."""
         month = f"{self._clock():%Y-%m}"
         limit = Amount(
             _UNLIMITED if budget.tokens_per_month is None else budget.tokens_per_month,

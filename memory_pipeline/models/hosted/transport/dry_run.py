@@ -103,7 +103,6 @@ class DryRunExecutor(LlmExecutor):
 
 
 def _extraction(request: LlmRequest) -> str:
-    """Return an answer with the expected number of facts of typical length."""
     numbers = _numbers(request)
     facts = [
         {
@@ -131,7 +130,6 @@ def _summary(request: LlmRequest) -> str:
 
 
 def _upkeep(request: LlmRequest) -> str:
-    """Return both contents for a merge, and no stale memories."""
     return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(request.user)), "stale": []})
 
 

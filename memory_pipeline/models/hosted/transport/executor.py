@@ -59,7 +59,6 @@ _LONGEST_WAIT = 120.0
 _LONGEST_BACKOFF = 30.0
 #: First and longest seconds between checks whether another thread or process has the answer.
 _FIRST_POLL, _LONGEST_POLL = 0.05, 2.0
-#: Seconds between progress messages in the log.
 _REPORT_EVERY = 10.0
 #: Errors caused by the request or its key, not by the server.
 _REQUEST_FAULTS = frozenset({Trouble.TOO_LONG, Trouble.INVALID, Trouble.REFUSED})
@@ -110,8 +109,7 @@ class LlmExecutor:
     def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         """Return the answer to a question, from the store if it was asked before.
 
-        `read` parses an answer, or raises InvalidAnswerError. After an invalid answer the question is sent once more,
-        with the error.
+        `read` raises InvalidAnswerError for an invalid answer. The question is then sent once more, with the error.
 
         Raises:
             ModelError: the model gave no valid answer, or was not asked.
@@ -235,7 +233,7 @@ class LlmExecutor:
             def send() -> litellm_client.EmbeddingReply:
                 return litellm_client.embed(endpoint, texts, api_key=key, secrets=secrets)
 
-            try:  # as above
+            try:
                 reply, sent = self._send(endpoint, reference, requests, reserve, send)
                 requests.add(sent, "ok", reply.tokens_in, 0, reply.cost)
                 return requests.answered(reply.values, base64.b64encode(reply.values.tobytes()).decode())
@@ -245,10 +243,7 @@ class LlmExecutor:
 
     @contextmanager
     def _budgeted(self, workspace_id: str | None, requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
-        """Hold a part of the budget for a question. Yield a function that reserves for a request of n tokens.
-
-        Without a `workspace_id` no budget applies. `most` is the largest number of tokens in an answer.
-        """
+        """Hold a part of the budget for a question. Yield a function that reserves for a request of n tokens."""
         budgets = self.budgets
         if budgets is None or workspace_id is None:
             yield lambda _: None

@@ -93,15 +93,10 @@ def complete(
     api_key: str | None,
     secrets: Collection[str],
 ) -> Reply:
-    """Send a completion request.
+    """Send a completion request with chat messages in OpenAI's format.
 
-    Args:
-        endpoint: the model and its settings.
-        messages: the chat messages in OpenAI's format.
-        schema: JSON schema of the answer; None for free text.
-        name: the schema's name: letters, digits, ``_`` and ``-``.
-        api_key: the key; None for the provider's variable.
-        secrets: texts that must not appear in error messages.
+    Without a `schema` the answer is free text; `name` is the schema's name (letters, digits, ``_`` and ``-``). Without
+    an `api_key` the provider's variable is used. `secrets` must not appear in error messages.
 
     Raises:
         CallError: there is no answer, or it is empty or withheld.
@@ -300,8 +295,6 @@ def _share_connections(litellm: Any) -> None:
             self._stream.close()
 
     class Shared(httpx.BaseTransport):
-        """Send the requests of LiteLLM's own clients through the shared client."""
-
         def handle_request(self, request: httpx.Request) -> httpx.Response:
             return client.send(request, stream=True, follow_redirects=False)
 

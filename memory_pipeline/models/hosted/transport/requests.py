@@ -32,8 +32,7 @@ class LlmRequest:
     """One question to a completion model.
 
     Attributes:
-        prompt_version: version of the instructions.
-        system: the instructions.
+        system: the instructions, in the version `prompt_version`.
         user: the input.
         numbers: the line numbers that an answer may cite.
         length: most characters of an answer; None for no limit.
