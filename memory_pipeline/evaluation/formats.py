@@ -143,9 +143,9 @@ def read_locomo_set(paths: Sequence[Path]) -> LabelledSet:
         InputError: a file cannot be read or is not in this format, or two samples have the same name.
     """
     samples = [sample for path in paths for sample in read_samples(path, _WORKSPACE)]
-    named: dict[str, Sample] = {}
+    by_name: dict[str, Sample] = {}
     for sample in samples:
-        first = named.setdefault(sample.agent_id, sample)
+        first = by_name.setdefault(sample.agent_id, sample)
         if first is not sample:
             raise InputError(
                 f"{sample.where} and {first.where} are both called {shown(sample.agent_id)}; give each file once, and "
@@ -278,7 +278,7 @@ def _time(value: object) -> datetime | None:
     if value is None:
         return None
     try:
-        moment = datetime.fromisoformat(value)  # type: ignore[arg-type]  # what is no text raises TypeError
+        moment = datetime.fromisoformat(value)  # type: ignore[arg-type]  # a value that is not text raises TypeError
         if moment.tzinfo is None:
             raise ValueError
         Calendar().hour(moment)  # checks the range of years

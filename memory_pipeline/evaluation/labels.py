@@ -21,7 +21,7 @@ UNCATEGORISED = "uncategorised"
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A reference to a message by its id, which is unique only within a conversation (None if it is not named)."""
+    """A reference to a message by its id, which is unique only within a conversation (None if it is omitted)."""
 
     id: str
     conversation_id: str | None = None
@@ -136,20 +136,20 @@ def _judge(question: LabelledQuestion, known: Mapping[tuple[Scope, str], list[Me
     relevant: set[str] = set()
     unknown: list[Citation] = []
     for citation in question.evidence:
-        named = [
+        matching = [
             message
             for message in known.get((question.scope, citation.id), ())
             if citation.conversation_id in (None, message.conversation_id)
         ]
-        if len(named) > 1:
-            talks = sorted({message.conversation_id for message in named})
+        if len(matching) > 1:
+            talks = sorted({message.conversation_id for message in matching})
             raise InputError(
-                f"evidence {shown(str(citation))} names {len(named)} messages, of the conversations "
+                f"evidence {shown(str(citation))} names {len(matching)} messages, in conversations "
                 f"{shown(', '.join(talks), 200)}; write it as an object with conversation_id and id, and give each "
                 "message of a conversation an id of its own"
             )
-        relevant.update(message.id for message in named)
-        if not named:
+        relevant.update(message.id for message in matching)
+        if not matching:
             unknown.append(citation)
     if not relevant:
         names = ", ".join(str(citation) for citation in unknown)
@@ -165,4 +165,4 @@ def _content(conversation: object) -> str:
 
 
 def _first(set_aside: list[SetAside]) -> str:
-    return f"; the first of {len(set_aside):,} that were refused: {set_aside[0].reason}" if set_aside else ""
+    return f"; the first of {len(set_aside):,} rejected messages: {set_aside[0].reason}" if set_aside else ""

@@ -209,7 +209,7 @@ def _dates(text: str, said_on: date) -> Iterator[Span]:
 
 
 def _relative_span(before: str, day: date) -> Span | None:
-    """Resolve words before a date, such as "the week before" or "the Friday after". None if there are no such words."""
+    """Resolve words before a date, such as "the week before" or "the Friday after". None without such words."""
     match = _FROM_DATE.search(before)
     if not match:
         return None
@@ -220,7 +220,7 @@ def _relative_span(before: str, day: date) -> Span | None:
 
 
 def _span(label: str) -> Span | None:
-    """Return the days of a ``DateMention.label``, or None if it is no date: users write brackets, too."""
+    """Return the days of a ``DateMention.label``, or None if it is not a date: users write brackets, too."""
     try:
         if len(label) < 10:
             period = Period.parse({4: Grain.YEARLY, 7: Grain.MONTHLY, 8: Grain.WEEKLY}[len(label)], label)

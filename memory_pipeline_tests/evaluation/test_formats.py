@@ -167,7 +167,7 @@ def test_an_id_that_two_conversations_use_is_named_with_its_conversation(tmp_pat
     whole = [{"conversation_id": "c2", "id": "m1"}, {"conversation_id": "c1", "id": "m1"}]
     labels = jsonl(tmp_path, C1, C2, ask("m1"), ask(whole[0]), ask(*whole), ask("m2"))
     [set_aside] = labels.questions_set_aside
-    assert "evidence 'm1' names 2 messages, of the conversations 'c1, c2'; write it as an object" in set_aside.reason
+    assert "evidence 'm1' names 2 messages, in conversations 'c1, c2'; write it as an object" in set_aside.reason
     contents = [{labels.messages[row].content for row in judged.relevant} for judged in labels.questions]
     assert contents == [
         {"Bruno ate my passport."},

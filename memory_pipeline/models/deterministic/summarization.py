@@ -78,8 +78,8 @@ _NEGATION = re.compile(r"n['’]t\b|\b(?:no|not|never|none|nobody|nothing|withou
 class ExtractiveSummarizer:
     """Choose the most informative texts, verbatim; a :class:`memory_pipeline.domain.summaries.Summarizer`.
 
-    Duplicates are merged into the oldest one, which then cites all sources. If the rest fits the budget, all is kept.
-    Otherwise texts are chosen one by one, each time the one with the largest gain that still fits:
+    Duplicates are merged into the oldest one, which then cites all sources. If the rest fits the budget, it is the
+    summary. Otherwise texts are chosen one by one, each time the one with the largest gain that still fits:
 
         (importance + 0.5) · worth / characters
 

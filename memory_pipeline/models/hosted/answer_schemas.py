@@ -43,7 +43,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True, allow_inf_nan=False)
 
 
-#: A number of this size or larger is no term.
+#: A number of this size or larger is not a term.
 _LARGEST = 1e18
 #: Kinds of durable memory that a model may assign; only agents use the others.
 _DURABLE = ("fact", "rule", "instruction", "preference", "decision", "procedure", "observation")

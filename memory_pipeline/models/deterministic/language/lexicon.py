@@ -36,7 +36,7 @@ _FROM_NOW_ON = (
 _FIRST = rf"(?:(?:{_FROM_NOW_ON}|by default|in the future),? )?"
 _EACH_TIME = r"(?:whenever|every time|each time|any ?time)"
 
-#: A sentence without one of these has none of the cues below; they are not searched.
+#: A sentence without one of these words matches no cue below, so the cues are not searched.
 WORDS: Final = word_set(
     """
     address again agreed all allowed always anniversary any anybody anymore anyone apparently appears assume backlog

@@ -34,7 +34,7 @@ _LINKS = frozenset(["of", "of the", "de", "da", "del", "di", "la", "le", "van", 
 #: The title of a book or film: capitalized, in quotes.
 _TITLE = re.compile(r"[\"“„«]([A-Z][\w'’]* [^\"“”«».!?]{1,60})[\"”»]")
 
-#: Capitalized words that are no names. Days and months are dates.
+#: Capitalized words that are not names. Days and months are dates.
 _NOT_NAMES = word_set(
     """
     monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays
@@ -83,8 +83,8 @@ def subject_of(text: str) -> str | None:
             return found[0]
         first, following = (*sentence.words[:1], "")[0], (*sentence.parts[1:2], "")[0]
         is_name = first[:1].isupper() and _may_be_name(first) and not is_plain_verb(first.lower())
-        is_one = following not in _PLURAL_VERBS and (is_verb(following) or following in _BEFORE_VERBS)
-        if is_name and not first.endswith(("ing", "ly", "ed")) and is_one:
+        precedes_verb = following not in _PLURAL_VERBS and (is_verb(following) or following in _BEFORE_VERBS)
+        if is_name and not first.endswith(("ing", "ly", "ed")) and precedes_verb:
             return first  # "Alice enjoys …", "Alice doesn't …"
     return None
 

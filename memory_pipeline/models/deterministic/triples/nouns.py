@@ -29,7 +29,7 @@ RELATION_ADJECTIVES = word_set(
     middle current great
     """
 )
-#: Nouns after "have", "own" and "buy" that are no possessions: "I have an idea".
+#: Nouns after "have", "own" and "buy" that are not possessions: "I have an idea".
 VAGUE_HEADS = word_set(
     """
     idea way fact thought vibe vibes concept look question questions ideas feeling feelings day time times fun
@@ -101,7 +101,7 @@ ROLES = word_set(
 )
 #: … their endings, …
 ROLE_ENDINGS = ("er", "or", "ist", "ian", "eer", "man", "woman", "ess", "smith", "wright", "herd")
-#: … and nouns with these endings that are no roles.
+#: … and nouns with these endings that are not roles.
 NOT_ROLES = word_set(
     """
     bummer winner killer disaster matter number monster loser believer sucker dreamer lover starter newcomer
@@ -114,7 +114,7 @@ NOT_ROLES = word_set(
     charmer joker darling outsider insider latecomer junior senior trooper trouper
     """
 )
-#: Words that are no names at the start of a sentence.
+#: Words that are not names at the start of a sentence.
 NOT_NAMES = word_set(
     """
     coffee tea music life school dinner lunch breakfast love time money yoga art food nature family cooking work

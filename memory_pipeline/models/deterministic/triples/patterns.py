@@ -229,7 +229,7 @@ _OPENINGS = (
     "at school", "on top of that", "after all", "in case you forgot", "guess what", "heads up",
 )  # fmt: skip
 OPENINGS: Final = _by_first_word(_OPENINGS)
-#: Words of a time that may stand before a subject: "last week I moved to Porto".
+#: Words of a time that may precede a subject: "last week I moved to Porto".
 TIME_WORDS = word_set(
     """
     in on since last this next ago for after at a an the two three four five six seven eight nine ten few couple of
@@ -290,7 +290,7 @@ TIME_NOUNS = word_set(
     ages decades hours hour minutes weekends christmas easter
     """
 )
-#: Words that are no object and do not begin or end one.
+#: Words that are not an object and do not begin or end one.
 NOT_OBJECTS = word_set(
     """
     it that this these those them him her you me us everything nothing something anything everyone nobody someone
@@ -369,7 +369,7 @@ TASKS = word_set("translate proofread rephrase paraphrase rewrite")
 #: Words of a lasting state: "I've lived here since …".
 LASTING = word_set("for since always all")
 PRONOUNS = word_set("i he she we they it you this that there")
-#: Verbs by which a clause is recognized.
+#: Verbs that mark a clause.
 ANY_VERBS = word_set(
     """
     is was has had will can would could did does do n't 's 'm 're 've 'd 'll am are were have says thinks wants asks

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _FAILURES = 4
 #: Seconds for which a server that is down gets no request, except one trial request.
 _COOL_DOWN = 30.0
-#: Seconds between checks for room in a budget (first and longest), and between reads of what other processes spent.
+#: Seconds between checks for room in a budget (first and longest), and between reads of other processes' spending.
 _FIRST_PAUSE, _LONGEST_PAUSE, _REREAD_AFTER = 0.05, 0.5, 5.0
-#: A process rereads what others spent once it has used 1/_PART of what was left at the last read.
+#: A process rereads others' spending once it has used 1/_PART of the budget that remained at the last read.
 _PART = 10
 #: With room for fewer than _FEW × max_concurrency requests, processes take turns …
 _FEW = 4
@@ -74,7 +74,7 @@ class Hold:
     """The part of a budget that one question uses until its calls are in the store.
 
     Attributes:
-        kind: the kind of question, whose average answer length is the estimate.
+        kind: the kind of question; its average answer length is the estimate.
         spent: cost of the question's finished requests.
         reserved: expected cost of its request in flight.
     """
@@ -93,8 +93,8 @@ class Budgets:
     requests in flight have reserved the rest, a new request waits for their actual cost. So a budget is overspent by at
     most what concurrent requests use beyond the average.
 
-    This also holds across processes. A process rereads what the others spent, more often as the budget runs out. With
-    room for few requests, processes take turns, so that each sees what the previous one spent.
+    This also holds across processes. A process rereads the others' spending, more often as the budget runs out. With
+    room for few requests, processes take turns, so that each sees the previous one's spending.
 
     `clock` returns the current time in UTC, which selects the month. `pause` sleeps for some seconds, or raises to give
     up waiting.
@@ -113,7 +113,7 @@ class Budgets:
         self._pause = pause
         self._lock = threading.Lock()
         self._holds: defaultdict[str, list[Hold]] = defaultdict(list)
-        #: Time of the last read of what others spent, and what was left then.
+        #: Time of the last read of others' spending, and the budget that remained then.
         self._last_reads: dict[str, tuple[float, Amount]] = {}
         self._turns: set[str] = set()
         #: The first refusal of each month. Repeating its words lets the log show it once.
@@ -126,7 +126,7 @@ class Budgets:
 
     @contextmanager
     def hold(self, workspace_id: str, endpoint: Endpoint, kind: Kind) -> Iterator[Hold]:
-        """Track what one question uses of a budget until its calls are in the store."""
+        """Track one question's use of a budget until its calls are in the store."""
         hold = Hold(endpoint, kind)
         with self._lock:
             self._holds[workspace_id].append(hold)
@@ -198,7 +198,7 @@ class Budgets:
             return True
 
     def _left(self, workspace_id: str, month: str, limit: Amount, expected: Amount) -> Amount:
-        """Return what is left of a budget; reread first what other processes spent if that may matter."""
+        """Return the remaining budget; reread other processes' spending first if that may matter."""
         over = Amount.sum(hold.spent for hold in self._holds[workspace_id])
         left = limit.minus(over).minus(Amount.of(self._store.spent(workspace_id, month)))
         at, then = self._last_reads.get(workspace_id, (-math.inf, Amount()))
@@ -213,7 +213,7 @@ class Budgets:
         return Amount.sum(hold.reserved for hold in self._holds[workspace_id])
 
     def _has_turn(self, workspace_id: str) -> bool:
-        """Return whether this process has the turn to send. After getting it, first reread what was spent."""
+        """Return whether this process has the turn to send. After getting it, reread the spending first."""
         if workspace_id in self._turns:
             return True
         if self._store.claim(_turn_of(workspace_id), _TURN):

@@ -105,14 +105,14 @@ def complete(
     if endpoint.temperature is not None:
         defaults["temperature"] = endpoint.temperature
     if schema is not None and endpoint.answer_format == "json_schema":
-        described = {"name": name, "schema": deepcopy(dict(schema)), "strict": False}
-        defaults["response_format"] = {"type": "json_schema", "json_schema": described}
+        named_schema = {"name": name, "schema": deepcopy(dict(schema)), "strict": False}
+        defaults["response_format"] = {"type": "json_schema", "json_schema": named_schema}
     elif schema is not None and endpoint.answer_format == "json_object":
         defaults["response_format"] = {"type": "json_object"}
     fixed = {"messages": [dict(message) for message in messages], "stream": False}
     response = _send("completion", endpoint, defaults, fixed, api_key, secrets)
     if not response.choices:
-        raise CallError(Trouble.UNAVAILABLE, "the answer holds no choices", is_transient=True)
+        raise CallError(Trouble.UNAVAILABLE, "the answer has no choices", is_transient=True)
     choice = response.choices[0]
     text = choice.message.content
     tokens_in, tokens_out, cost = _spent(endpoint, response, [message["content"] for message in messages], text)
@@ -143,7 +143,7 @@ def embed(
         defaults["allowed_openai_params"] = ["dimensions"]
     response = _send("embedding", endpoint, defaults, {"input": list(texts)}, api_key, secrets)
     if not response.data:
-        raise CallError(Trouble.UNAVAILABLE, "the answer holds no vectors", is_transient=True)
+        raise CallError(Trouble.UNAVAILABLE, "the answer has no vectors", is_transient=True)
     tokens_in, _, cost = _spent(endpoint, response, texts, None)
     try:
         return EmbeddingReply(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, cost)
