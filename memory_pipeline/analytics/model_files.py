@@ -2,8 +2,8 @@
 
 ::
 
-    -- How much each agent remembers at each grain.        description, in sentences
-    -- Row: one agent and grain.                           what a row stands for
+    -- Size of each agent's memory at each grain.          description, in sentences
+    -- Row: one agent and grain.                           meaning of a row
     -- Owner: team:memory                                  a team, or an e-mail address
     -- Incremental: month                                  marts: the column whose values are rebuilt separately
     -- Columns:                                            the columns of the result, in order

@@ -106,18 +106,20 @@ class TableSpec:
 
 
 SCOPE = (
-    field("workspace_id", ID, "Workspace that the row belongs to."),
-    field("agent_id", ID, "Agent that the row belongs to."),
+    field("workspace_id", ID, "Workspace."),
+    field("agent_id", ID, "Agent."),
 )
 #: Keeps rows of one agent together, so that a few agents of a large partition can be read alone.
 BY_AGENT = ("workspace_id", "agent_id", "id")
 EMBEDDING = (
-    field("vector", VECTOR, "Embedding of the content; unit length; none where the embedder failed?", nullable=True),
-    field("embed_model", ID, "Embedder that made the vector, none without one?", nullable=True),
+    field("vector", VECTOR, "Embedding of the content, of unit length; null if the embedder failed.", nullable=True),
+    field("embed_model", ID, "Embedder of the vector; null if there is no vector.", nullable=True),
 )
 #: Origin of a row for which a model was asked or should have been.
 PROVENANCE = (
-    field("model", ID, "Model that was asked?", nullable=True),
-    field("prompt_version", ID, "Prompt that it was asked with?", nullable=True),
-    field("fallback", ID, "Why rules took the place of the model: timeout, rate_limited, …?", nullable=True),
+    field("model", ID, "Requested model; null if there was no request.", nullable=True),
+    field("prompt_version", ID, "Version of the prompt; null if there was no request.", nullable=True),
+    field(
+        "fallback", ID, "Why rules replaced the model: timeout, rate_limited, …; null if they did not.", nullable=True
+    ),
 )
