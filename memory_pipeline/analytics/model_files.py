@@ -50,16 +50,12 @@ class Model:
     """One SQL file: a SELECT and its header.
 
     Attributes:
-        folder: staging, marts or tests.
-        name: of the file and of its table or view.
-        description: free text.
         sql: the whole file.
-        row: what a row stands for.
+        row: meaning of a row.
         owner: ``team:NAME`` or an e-mail address.
         columns: description of each column, in order; required for marts.
         incremental: the column of months; each month of the mart is rebuilt separately.
-        asset: of a test: the asset under test.
-        severity: of a test: error or warning.
+        asset, severity: for a test: the asset under test, and error or warning.
     """
 
     folder: str

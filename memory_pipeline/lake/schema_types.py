@@ -24,13 +24,13 @@ _HOLDS = b"holds"
 class Holds(StrEnum):
     """What a column's texts contain. Erasure depends on it, so every text column declares it."""
 
-    #: Words of people, and names of people and things: searched for a person.
+    #: Words of people, names of people and things. Searched when a person is erased.
     WORDS = "words"
-    #: A copy of such words: erased together with the column that it was copied from.
+    #: A copy of such words. Erased together with the column that it was copied from.
     COPY = "copy"
-    #: Who did something, and why: may be erased without the row.
+    #: Who did something, and why. May be erased without the row.
     NOTE = "note"
-    #: The id of a person: compared as a whole with a person's names.
+    #: The id of a person. Compared as a whole with a person's names.
     USER = "user"
     #: Ids, digests, periods, kinds, methods and models: never personal.
     ID = "id"
@@ -101,7 +101,7 @@ class TableSpec:
         object.__setattr__(self, "schema", pa.schema(stored, metadata=self.schema.metadata))
 
     def holding(self, *holds: Holds) -> tuple[str, ...]:
-        """Return the columns with such texts."""
+        """Return the columns that contain such texts."""
         return tuple(name for name, own in self.texts.items() if own in holds)
 
 
@@ -115,7 +115,7 @@ EMBEDDING = (
     field("vector", VECTOR, "Embedding of the content, of unit length; null if the embedder failed.", nullable=True),
     field("embed_model", ID, "Embedder of the vector; null if there is no vector.", nullable=True),
 )
-#: Origin of a row for which a model was asked or should have been.
+#: Origin of a row from a model or its fallback.
 PROVENANCE = (
     field("model", ID, "Requested model; null if there was no request.", nullable=True),
     field("prompt_version", ID, "Version of the prompt; null if there was no request.", nullable=True),

@@ -1,4 +1,4 @@
-"""Calls and answers that are not in the tables yet: a small file for each question that was asked.
+"""Calls and answers that are not in the tables yet: a small file for each question.
 
 ::
 
@@ -46,7 +46,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """Content of a pending file: requests of one question, its answer, if any, and when it was stored."""
+    """Content of a pending file: requests of one question, its answer, if any, and the time of storage."""
 
     calls: tuple[Call, ...]
     answer: Answer | None
@@ -78,7 +78,7 @@ class PendingCalls:
             path = f"{_ANSWERS}/{kept.answer.key}.json"
             if self._storage.create(path, data):
                 return path
-            # The existing answer stays. Neither this one's cost nor the other's calls may be lost.
+            # The existing answer stays. Neither the cost of this one nor the calls of the other may be lost.
         path = f"{_CALLS}/{ULID()}.json"
         self._storage.write(path, data)
         return path

@@ -3,9 +3,8 @@
 SQL of agents is untrusted, and DuckDB cannot be contained in this process: a single call of `list_distinct` or
 `quantile_cont` runs for minutes without checking for an interrupt, the memory limit does not count what `repeat`
 builds, and a thread cannot be killed. So a :class:`Session` runs its queries in a separate process, which the operating
-system limits, and which is killed if it does not answer.
-See :mod:`memory_pipeline.lake.sql.worker` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for the accepted
-SQL.
+system limits, and which is killed if it does not answer. Its limits are in :mod:`memory_pipeline.lake.sql.worker`, the
+accepted SQL in :mod:`memory_pipeline.domain.sql_guard`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 20_000
 MAX_ROWS = 10_000
 MAX_SECONDS = 60.0
-#: Seconds that the process may take to start, and to answer after a query's time limit. By the second it has ended
-#: itself, unless it is stopped or the machine is very busy.
+#: Seconds that the process may take to start, and to answer after a query's time limit. It usually ends itself before
+#: the second, unless it is stopped or the machine is very busy.
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 3.0
 _SCRIPT = Path(__file__).with_name("worker.py")
@@ -60,7 +59,7 @@ _BUILT = {
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB session for our own SQL: it installs nothing, sees no Python variables, and uses UTC."""
+    """Return a DuckDB session for trusted SQL: it installs nothing, sees no Python variables, and uses UTC."""
     import duckdb
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
@@ -72,7 +71,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 class QueryResult:
     """The rows of a query, as plain Python values; times are in UTC.
 
-    `is_cut` says that there were more rows, or that a text longer than 20,000 characters was cut (it ends with `…`;
+    `is_cut` means that there were more rows, or that a text longer than 20,000 characters was cut (it ends with `…`;
     bytes are cut without a mark). Times beyond the year 9999, times of day and UUIDs are texts.
     """
 
@@ -96,9 +95,9 @@ def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5
 class Session:
     """Read-only SQL over exactly the given tables, in a separate process that keeps them between queries.
 
-    The tables are written once to memory that the process maps. It starts in the background, and restarts after a
-    query had to be killed. Threads may share a session; their queries run one at a time. Close it, or use `with`; a
-    forgotten one ends with the interpreter.
+    The tables are written once to memory that the process maps. It starts in the background, and restarts after a query
+    had to be killed. Threads may share a session; their queries run one at a time. Close it, or use `with`; otherwise
+    it ends with the interpreter.
 
     Args:
         tables: by name (letters, digits and `_`), or a function that returns them, called once.
@@ -163,7 +162,7 @@ class Session:
             try:
                 answer = self._process.answer({"sql": sql, "max_rows": max_rows, "max_seconds": max_seconds})
             except BaseException:
-                # Also if a caller's thread is interrupted: a late answer must not be taken for the next one's.
+                # Also if a caller's thread is interrupted: a late answer must not be returned for the next query.
                 self._process.end()
                 self._process = None
                 raise
@@ -176,8 +175,6 @@ class Session:
 
 
 class _Process:
-    """One process of :mod:`~memory_pipeline.lake.sql.worker`, and its pipes."""
-
     def __init__(self, files: Mapping[str, int]) -> None:
         self._is_ready = False
         # No environment, so it contains no keys. Imports use this process's paths.
@@ -235,7 +232,6 @@ class _Process:
             return  # it has ended, and so has its output, which is read next
 
     def _received(self, seconds: float) -> tuple[Any, ...] | None:
-        """Return the next message, or None if there is none in time."""
         assert self._process.stdout is not None  # noqa: S101 - it was asked for
         file = self._process.stdout.fileno()
         until = time.monotonic() + seconds
@@ -254,7 +250,7 @@ class _Process:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds plain values only, so that even a compromised process runs nothing here."""
+    """Builds plain values only, so that even a compromised process cannot run code here."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _BUILT:
@@ -280,7 +276,7 @@ def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
 
 
 def _written(name: str, table: object) -> int:
-    """Return an open file with the table as an Arrow IPC file, in memory where the system supports that."""
+    """Return an open file with the table as an Arrow IPC file, in memory if the system supports that."""
     import pyarrow as pa
 
     if not isinstance(table, pa.Table) or not table.num_columns:

@@ -4,8 +4,7 @@ It distinguishes "nothing to remember" from "not processed yet", and "up to date
 the digest of its inputs differs from the one in the ledger. It contains no clock times, so two lakes built from the
 same journal are equal.
 
-The ledger can be restored: if one of its files is damaged, its periods count as missing. Those with rows are then
-pending, and are entered again when they are rebuilt.
+If one of its files is damaged, its periods count as missing, and are entered again when they are rebuilt.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class LedgerEntry:
         rows, agents: their numbers.
         unfinished: number of rows, passages or summaries that wait for a model: built by a fallback, without a vector,
             or over the budget. The next run rebuilds a partition with any.
-        expired: number of rows that have expired since; the digests are still those from before.
+        expired: number of rows that have expired since. The digests still include them.
     """
 
     asset: str
@@ -93,10 +92,9 @@ class Ledger:
         }
 
     def note_expired(self, remaining: Mapping[tuple[str, str], int]) -> None:
-        """Record expired rows in one commit. Rows that waited there for a model no longer do.
+        """Record expired rows in one commit. Expired rows no longer wait for a model.
 
-        Args:
-            remaining: the number of rows that stay, by asset and period.
+        `remaining` is the number of rows that stay, by asset and period.
         """
         buckets = {LedgerEntry(asset, period, "", "", 0, 0).bucket for asset, period in remaining}
 
@@ -120,13 +118,8 @@ class Ledger:
     def record(self, entries: Iterable[LedgerEntry], seen: Seen | None = None) -> bool:
         """Record built partitions in one commit; an entry replaces that of the same asset and period.
 
-        Args:
-            entries: the new entries.
-            seen: the entries when the build began. If another run has changed one since, it may have used newer rows:
-                then nothing is recorded.
-
-        Returns:
-            Whether the entries were recorded; if not, rebuild the partitions.
+        Return whether they were recorded. They are not if another run has changed one of the entries `seen` when the
+        build began, because that run may have used newer rows: rebuild the partitions.
         """
         rows = [{**asdict(entry), "bucket": entry.bucket} for entry in entries]
         new = pa.Table.from_pylist(rows, schema=LEDGER.schema)
