@@ -57,7 +57,7 @@ class Catalog:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             files = " → ".join(known[name].file for name in reversed(error.args[1]))
-            raise InputError(f"these models depend on each other in a circle: {files}") from None
+            raise InputError(f"circular dependency of models: {files}") from None
         order.sort(key=lambda name: FOLDERS.index(known[name].folder))  # a stable sort keeps the dependency order
         ordered = cls({name: known[name] for name in order}, reads)
         for model in ordered.among("marts"):
@@ -71,7 +71,7 @@ class Catalog:
             InputError: the model is unknown.
         """
         if name not in self.models:
-            raise InputError(f"SQL model {shown(name)} is unknown; there are: {', '.join(sorted(self.models))}")
+            raise InputError(f"SQL model {shown(name)} is unknown; models: {', '.join(sorted(self.models))}")
         return self.models[name]
 
     def among(self, folder: str) -> list[Model]:

@@ -147,11 +147,11 @@ class LakeViews:
         if name == MODEL_CALLS.name:
             return {keys["hour"][: len("2024-01")]}
         period = Period(Grain(keys.get("grain", Grain.WORKING)), keys["period"])
-        own = self._described(period)
-        parent = own["parent"]
+        described = self._described(period)
+        parent = described["parent"]
         if period.grain is Grain.WORKING or parent is None:
-            return {str(own["month"])}
-        return {str(own["month"]), str(self._described(Period(_coarser(period.grain), str(parent)))["month"])}
+            return {str(described["month"])}
+        return {str(described["month"]), str(self._described(Period(_coarser(period.grain), str(parent)))["month"])}
 
     def _described(self, period: Period) -> dict[str, object]:
         if period not in self._facts_of:

@@ -51,7 +51,7 @@ class MartState:
         sql: digest of its SQL, and of the staging models it reads.
         made: digest of the mart's files.
         versions: of the lake tables it reads; equal versions mean equal rows.
-        inputs: digests of its inputs: by table or mart, or by month if the mart is incremental.
+        inputs: digests by table or mart, or by month if the mart is incremental.
     """
 
     sql: str
@@ -220,12 +220,12 @@ class Warehouse:
         for name in names:
             if self.model(name).folder != "marts":
                 marts = ", ".join(model.name for model in self._catalog.among("marts"))
-                raise InputError(f"SQL model {shown(name)} is no mart; there are: {marts}")
+                raise InputError(f"SQL model {shown(name)} is not a mart; marts: {marts}")
         self._look()
-        wanted = {*names, *(read for name in names for read in self._catalog.needed(name))}
+        selected = {*names, *(read for name in names for read in self._catalog.needed(name))}
         failed: dict[str, DamagedError] = {}
         for model in self._catalog.among("marts"):
-            if model.name in wanted:
+            if model.name in selected:
                 try:
                     built = self._retrying(lambda model=model: self._build(model, full=full))  # type: ignore[misc]
                 except DamagedError as error:
@@ -361,9 +361,9 @@ def stale_marts(lake: Lake) -> list[Model]:
 
 def _rows_read(profile: dict[str, Any]) -> int:
     """Return the number of rows that a query read, from DuckDB's profile."""
-    own = profile.get("intermediate_rows", 0) if profile.get("type") == "TABLE_SCAN" else 0
+    scanned = profile.get("intermediate_rows", 0) if profile.get("type") == "TABLE_SCAN" else 0
     below = [*profile.get("operator", ()), *profile.get("children", ())]
-    return int(own) + sum(map(_rows_read, below))
+    return int(scanned) + sum(map(_rows_read, below))
 
 
 def _is_missing_file(error: Exception) -> bool:

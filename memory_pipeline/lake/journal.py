@@ -156,9 +156,9 @@ class Journal:
         """
         events: list[MemoryEvent] = []
         found = Contents([], [], [], events)
-        own = set(file.hours)
-        wanted = own if hours is None else own.intersection(hours)
-        skipped = {hour.key.encode() for hour in own - wanted}
+        file_hours = set(file.hours)
+        selected = file_hours if hours is None else file_hours.intersection(hours)
+        skipped = {hour.key.encode() for hour in file_hours - selected}
         data = b"" if self._is_link(file.path) else self._storage.read(file.path) or b""
         for number, line in enumerate(data.splitlines(), start=1):
             if not line.strip():
@@ -169,15 +169,16 @@ class Journal:
             try:
                 record = parse_json(line)
                 parsed = _parsed(record)
-                if parsed.scope != file.scope or parsed.hour not in own:
-                    raise InputError(f"a record of {parsed.scope} and {parsed.hour} is in a file of another")
+                if parsed.scope != file.scope or parsed.hour not in file_hours:
+                    name = f"{parsed.scope.workspace_id}/{parsed.scope.agent_id}"
+                    raise InputError(f"expected the agent and hours of its file, not {name} and {parsed.hour}")
             except NothingSaidError:
                 continue  # only recalled memory
             except InputError as error:
                 where = f"{file.path}, line {number}"
                 found.rejected.append(Rejection(str(error), where, line.decode(errors="backslashreplace")))
                 continue
-            if parsed.hour not in wanted:
+            if parsed.hour not in selected:
                 continue
             if isinstance(parsed, Edit):
                 found.edits.append(parsed)
@@ -192,11 +193,11 @@ class Journal:
 
         A file is deleted when all its hours are acknowledged.
         """
-        made = None if hours is None else frozenset(hours)
-        done = {file for file in files if made is None or made.issuperset(file.pending_hours)}
+        acknowledged = None if hours is None else frozenset(hours)
+        done = {file for file in files if acknowledged is None or acknowledged.issuperset(file.pending_hours)}
         for file in files:
-            if made is not None and file not in done:
-                for first, last in _spans(file.hours, made):
+            if acknowledged is not None and file not in done:
+                for first, last in _spans(file.hours, acknowledged):
                     path = f"{_folder(file.scope)}/{_mark(file.path)}.{first}.{last}.done"
                     # A mark lost in a power cut is written again when its hours are recomputed.
                     self._storage.create(path, b"", durable=False)
@@ -214,8 +215,8 @@ class Journal:
     def delete_stale_marks(self, scope: Scope) -> None:
         """Delete an agent's marks that belong to deleted files."""
         paths = [entry.path for entry in self._list(_folder(scope))]
-        stay = {_mark(path) for path in paths}
-        self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in stay)
+        current = {_mark(path) for path in paths}
+        self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in current)
 
     def _list(self, folder: str) -> list[FileInfo]:
         """Return the files of a folder; none if the folder is a symbolic link or inside one."""

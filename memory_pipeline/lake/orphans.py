@@ -59,13 +59,8 @@ def vacuum(
 
     Safe to repeat, to interrupt and to run beside writers, readers and other calls.
 
-    Args:
-        storage: the lake's files.
-        tables: the lake's tables.
-        now: the current time, UTC.
-        age: how long after its replacement a file is kept for readers. Readers of this package retry when a file is
-            missing; other programs that read the tables do not.
-        dry_run: only count.
+    Replaced files are kept for `age`, for readers. Readers of this package retry when a file is missing; other programs
+    that read the tables do not. `now` is the current time, UTC.
 
     Raises:
         InputError: `age` is negative.

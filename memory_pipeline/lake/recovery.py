@@ -52,18 +52,18 @@ def recover(storage: Storage, tables: Tables, spec: TableSpec, keys: Collection[
     files = files.filter(pc.invert(pc.is_in(files["path"], broken["path"].combine_chunks())))
     before = sum(tables.counts(spec).values())
     for fixed in _outer(files, spec):
-        own = files
+        selected_files = files
         for column, value in fixed.items():
-            own = own.filter(pc.equal(own[f"partition.{column}"], value))
-        found = read(storage, own, spec)
+            selected_files = selected_files.filter(pc.equal(selected_files[f"partition.{column}"], value))
+        recovered = read(storage, selected_files, spec)
         key = [*spec.partition_by, *spec.order_by]
 
-        def united(old: pa.Table, found: pa.Table = found, key: list[str] = key) -> pa.Table:
-            both = pa.concat_tables([found, old])
+        def united(old: pa.Table, recovered: pa.Table = recovered, key: list[str] = key) -> pa.Table:
+            both = pa.concat_tables([recovered, old])
             last = dict(zip(zip(*(both[name].to_pylist() for name in key), strict=True), range(len(both)), strict=True))
             return both.take(pa.array(sorted(last.values()), pa.int64()))
 
-        tables.transform(spec, set(keys_of(own, spec)), united, **fixed)
+        tables.transform(spec, set(keys_of(selected_files, spec)), united, **fixed)
     return sum(tables.counts(spec).values()) - before
 
 

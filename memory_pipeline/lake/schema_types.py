@@ -92,17 +92,17 @@ class TableSpec:
     def __post_init__(self) -> None:
         texts: dict[str, Holds] = {}
         stored = []
-        for own in self.schema:
-            metadata = dict(own.metadata or {})
+        for column in self.schema:
+            metadata = dict(column.metadata or {})
             holds = Holds(metadata.pop(_HOLDS, b"words").decode())
-            texts |= {own.name: holds} if has_texts(own.type) else {}
-            stored.append(own.with_metadata(metadata) if metadata else own)
+            texts |= {column.name: holds} if has_texts(column.type) else {}
+            stored.append(column.with_metadata(metadata) if metadata else column)
         object.__setattr__(self, "texts", texts)
         object.__setattr__(self, "schema", pa.schema(stored, metadata=self.schema.metadata))
 
     def holding(self, *holds: Holds) -> tuple[str, ...]:
         """Return the columns that contain such texts."""
-        return tuple(name for name, own in self.texts.items() if own in holds)
+        return tuple(name for name, contents in self.texts.items() if contents in holds)
 
 
 SCOPE = (

@@ -215,14 +215,14 @@ class Calls:
 
     def load(self, periods: Collection[Period]) -> None:
         """Read the answers of partitions into memory, replacing those loaded before."""
-        wanted = frozenset(periods)
+        needed = frozenset(periods)
         with self._reading:
             with self._lock:
                 self._answers = {}
             self._sizes = {}
             self._read_at = self._landed.version()
-            self._read(wanted)
-        self._look(wanted)
+            self._read(needed)
+        self._look(needed)
 
     def find(self, key: str, period: Period) -> Answer | None:
         """Return the answer to a question asked for `period` by any process, or None.
@@ -255,11 +255,11 @@ class Calls:
                 self._used.add(answer.key)
 
     def _find_pending(self, key: str) -> Answer | None:
-        kept = self._pending.find(key)
-        if kept is None or kept.answer is None:
+        pending = self._pending.find(key)
+        if pending is None or pending.answer is None:
             return None
-        self._remember([kept.answer])
-        return kept.answer
+        self._remember([pending.answer])
+        return pending.answer
 
     def _find_landed(self, key: str, period: Period) -> Answer | None:
         version = self._landed.version()
@@ -272,13 +272,13 @@ class Calls:
     def _read(self, periods: Iterable[Period]) -> None:
         """Read the partitions that have grown since they were read. Answers are only ever added."""
         for grain, group in groupby(sorted(periods, key=_grain), key=_grain):
-            wanted = list(group)
+            needed = list(group)
             sizes = self._tables.sizes(ANSWERS, grain=grain)
-            grown = [period.key for period in wanted if sizes.get(period.key, 0) != self._sizes.get(period, 0)]
+            grown = [period.key for period in needed if sizes.get(period.key, 0) != self._sizes.get(period, 0)]
             if grown:
                 rows = self._tables.read(ANSWERS, grown, grain=grain)
                 self._remember(map(row_to_answer, rows.to_pylist()))
-            self._sizes |= {period: sizes.get(period.key, 0) for period in wanted}
+            self._sizes |= {period: sizes.get(period.key, 0) for period in needed}
 
     def _remember(self, answers: Iterable[Answer]) -> None:
         found = {answer.key: answer for answer in answers}
@@ -315,8 +315,10 @@ class Calls:
         known = self._spending.files()
         listed = {entry.path: entry for entry in self._pending.list()}
         found = self._pending.read(entry for path, entry in listed.items() if path not in known)
-        self._remember(kept.answer for kept in found.values() if kept.answer and kept.answer.use.period in periods)
-        self._spending.refresh(known - listed.keys(), {entry.path: kept.calls for entry, kept in found.items()})
+        self._remember(
+            pending.answer for pending in found.values() if pending.answer and pending.answer.use.period in periods
+        )
+        self._spending.refresh(known - listed.keys(), {entry.path: pending.calls for entry, pending in found.items()})
         self._has_looked = True
 
     def settle(self, written: Collection[Period] = ()) -> dict[Period, Usage]:
@@ -333,19 +335,19 @@ class Calls:
         if not entries:
             return {}
         known = self._vectors
-        kept = self._pending.read(
+        pending = self._pending.read(
             entry for entry in entries if entry.path not in known or known[entry.path].tag != entry.tag
         )
-        usage = self._land(list(kept.values()))
+        usage = self._land(list(pending.values()))
         vectors = {
             entry.path: _Vectors(entry.tag, each.vectors.key, each.vectors.use.period, each.kept_at)
-            for entry, each in kept.items()
+            for entry, each in pending.items()
             if each.vectors is not None
         }
         listed = {entry.path for entry in entries}
         vectors = {path: each for path, each in known.items() if path in listed} | vectors
         dropped = {path: each for path, each in vectors.items() if self._is_over(each, written)}
-        done = [entry.path for entry in kept if entry.path not in vectors] + list(dropped)
+        done = [entry.path for entry in pending if entry.path not in vectors] + list(dropped)
         self._pending.delete(done)
         self._used -= {each.key for each in dropped.values()}
         self._vectors = {path: each for path, each in vectors.items() if path not in dropped}
@@ -414,10 +416,10 @@ def _add(tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], **fixed: s
 
     def grown(old: pa.Table) -> pa.Table:
         nonlocal added
-        present, wanted = (
+        old_keys, new_keys = (
             pc.binary_join_element_wise(table[partition], table[identifier], "/") for table in (old, new)
         )
-        added = new.filter(pc.invert(pc.is_in(wanted, present.combine_chunks())))
+        added = new.filter(pc.invert(pc.is_in(new_keys, old_keys.combine_chunks())))
         return pa.concat_tables([old, added])
 
     tables.transform(spec, {row[partition] for row in rows}, grown, **fixed)

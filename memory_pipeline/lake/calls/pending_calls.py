@@ -98,13 +98,13 @@ class PendingCalls:
 
         An unreadable file is read again only after it has changed.
         """
-        wanted = [entry for entry in entries if self._unreadable.get(entry.path) != entry.tag]
-        held = {}
-        for entry, data in zip(wanted, self._each(lambda entry: self._storage.read(entry.path), wanted), strict=True):
-            kept = None if data is None else self._parsed(entry.path, data, entry.tag)
-            if kept is not None:
-                held[entry] = kept
-        return held
+        unread = [entry for entry in entries if self._unreadable.get(entry.path) != entry.tag]
+        contents = {}
+        for entry, data in zip(unread, self._each(lambda entry: self._storage.read(entry.path), unread), strict=True):
+            call = None if data is None else self._parsed(entry.path, data, entry.tag)
+            if call is not None:
+                contents[entry] = call
+        return contents
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete files. Missing ones are ignored."""
@@ -140,16 +140,16 @@ def _from_bytes(path: str, data: bytes) -> PendingCall:
     answer, calls = record.get("answer"), record.get("calls")
     if not isinstance(calls, list):
         raise InputError(f"calls {shown(calls)} is not valid; expected a list")
-    kept = PendingCall(
+    pending = PendingCall(
         calls=tuple(row_to_call(_row(call)) for call in calls),
         answer=None if answer is None else row_to_answer(_row(answer)),
         kept_at=time_of(record, "kept_at"),
     )
     name = _NAME.fullmatch(path)
     key = name and name["key"]
-    if key and (kept.answer is None or kept.answer.key != key):
-        raise InputError("the answer in it belongs to another name")
-    return kept
+    if key and (pending.answer is None or pending.answer.key != key):
+        raise InputError("the key of its answer does not match its name")
+    return pending
 
 
 def _row(value: object) -> dict[str, Any]:

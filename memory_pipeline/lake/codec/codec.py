@@ -139,10 +139,12 @@ class Codec(Generic[R]):
 
     def to_records(self, rows: pa.Table) -> list[R]:
         """Return rows as records, in their order. Rows are not validated again."""
-        own = {name: to_values(rows[name]) for name in {n for one in self._attributes.values() for n in one.columns}}
+        by_name = {
+            name: to_values(rows[name]) for name in {n for one in self._attributes.values() for n in one.columns}
+        }
         columns = []
         for one in self._attributes.values():
-            values = [own[name] for name in one.columns]
+            values = [by_name[name] for name in one.columns]
             columns.append(values[0] if one.make is None else list(map(one.make, *values)))
         return [self._record(*values) for values in zip(*columns, strict=True)]
 

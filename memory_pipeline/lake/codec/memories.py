@@ -31,12 +31,12 @@ def _changes_to_json(event: MemoryEvent) -> str:
 
 
 def _changes(text: str) -> Changes:
-    said = json.loads(text)
-    if "kind" in said:
-        said["kind"] = MemoryKind(said["kind"])
-    if "tags" in said:
-        said["tags"] = tuple(said["tags"])
-    return Changes(**said)
+    record = json.loads(text)
+    if "kind" in record:
+        record["kind"] = MemoryKind(record["kind"])
+    if "tags" in record:
+        record["tags"] = tuple(record["tags"])
+    return Changes(**record)
 
 
 _EVENT: dict[str, Callable[[Any], object]] = {"verb": MemoryVerb, "changes": _changes}
@@ -85,8 +85,8 @@ def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Tabl
 
 def upkeep_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
     """Return consolidation events as rows of ``upkeep_events``, each once. `nights` is their day by event time."""
-    own = list({event.id: event for event in events}.values())
-    return _UPKEEP_EVENTS.to_rows(own, night=[nights[event.event_at].key for event in own])
+    unique = list({event.id: event for event in events}.values())
+    return _UPKEEP_EVENTS.to_rows(unique, night=[nights[event.event_at].key for event in unique])
 
 
 def memories_to_rows(

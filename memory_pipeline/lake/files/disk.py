@@ -34,8 +34,8 @@ def disk_error(error: BaseException, path: str | None = None, default: str = "th
     text = str(error)
     code = error.errno if isinstance(error, OSError) else None
     if code is None:
-        told = _OS_ERROR.search(text)
-        code = int(told[1]) if told else None
+        quoted = _OS_ERROR.search(text)
+        code = int(quoted[1]) if quoted else None
         if code not in _REMEDIES:
             return None
     elif path is None and code not in _REMEDIES and code != errno.ENOTDIR:

@@ -177,8 +177,8 @@ class Bucket:
                 if each["Initiated"] < before and each["Key"].startswith(prefix):
                     found.append(each["Key"])
                     if abort:
-                        own = {"Key": each["Key"], "UploadId": each["UploadId"]}
-                        self._do(f"drop an upload to {self._located(each['Key'])}", "abort_multipart_upload", **own)
+                        upload = {"Key": each["Key"], "UploadId": each["UploadId"]}
+                        self._do(f"drop an upload to {self._located(each['Key'])}", "abort_multipart_upload", **upload)
             if not page.get("IsTruncated"):
                 return found
             arguments = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
@@ -208,10 +208,10 @@ class Bucket:
 
     def _delete_together(self, keys: Sequence[str]) -> Sequence[str]:
         """Delete files by one request. Return those to delete one by one."""
-        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         try:
             with self._asked(f"delete {len(keys)} files of {self._located('')}"):
-                answer = self._call("delete_objects", Delete=wanted)
+                answer = self._call("delete_objects", Delete=request)
         except _Refused as refused:
             if refused.code not in _NO_BULK:
                 raise refused.error from None

@@ -207,8 +207,8 @@ class Storage:
     def sizes(self, paths: Collection[str], folder: str) -> dict[str, int]:
         """Return the sizes in bytes of the files at `paths` that exist, all below `folder`."""
         if not self.is_local:
-            wanted = set(paths)
-            return {entry.path: entry.size for entry in self.list(folder) if entry.path in wanted} if wanted else {}
+            names = set(paths)
+            return {entry.path: entry.size for entry in self.list(folder) if entry.path in names} if names else {}
         found = {}
         for path in paths:
             with suppress(FileNotFoundError):

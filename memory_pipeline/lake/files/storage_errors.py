@@ -67,13 +67,9 @@ def store_policy(
 ) -> RetryPolicy:
     """Return the retry policy for operations on the object store, or a disk, through a library.
 
-    Args:
-        what: the object of the requests, for error messages.
-        attempts: the maximum number.
-        errors: the library's error types.
-        give_up: returns the error to raise in place of the last one, unless a request failed.
-        is_lost: returns whether an error means that other writers were faster.
-        place: the path for disk errors that name none.
+    `give_up` returns the error to raise in place of the last of `errors`, unless a request failed. `is_lost` returns
+    whether an error means that other writers were faster. `what` and `place` are for messages about failed requests and
+    disk errors without a path.
     """
 
     def judge(error: Exception) -> FailureKind:
@@ -96,9 +92,9 @@ def in_words(error: BaseException, what: str) -> LakeError:
         answer = f"{status} {code[1]}" if code else status
     else:
         answer = next((cause for cause in _CAUSES if cause in text), shown(text, 200))
-    asked = f"{request[1]} {shown(request[2], 300)[1:-1]}" if request else "a request"
+    description = f"{request[1]} {shown(request[2], 300)[1:-1]}" if request else "a request"
     return LakeError(
-        f"{what}: the object store failed repeatedly: {asked} ({answer}); nothing is lost, it "
+        f"{what}: the object store failed repeatedly: {description} ({answer}); nothing is lost, it "
         "is safe to run again once the store answers"
     )
 

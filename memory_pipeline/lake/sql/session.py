@@ -109,17 +109,19 @@ class Session:
 
     def __init__(self, tables: Tables) -> None:
         self._lock = threading.Lock()
-        given = tables() if callable(tables) else tables
+        provided = tables() if callable(tables) else tables
         folded = set()
-        for name in given:
+        for name in provided:
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name.casefold() in folded:
-                raise InputError(f"table {shown(name)}: names of letters, digits and _ are accepted, each once")
+                raise InputError(
+                    f"table {shown(name)} is not accepted; expected distinct names of letters, digits and _"
+                )
             folded.add(name.casefold())
         self._process: _Process | None = None
         self._is_closed = False
         self._files: dict[str, int] = {}
         self._end = weakref.finalize(self, _close_files, self._files)
-        for name, table in given.items():
+        for name, table in provided.items():
             self._files[name] = _written(name, table)
         self._process = _Process(self._files)
 
@@ -156,7 +158,7 @@ class Session:
         _check_query(sql, max_rows, max_seconds)
         with self._lock:
             if self._is_closed:
-                raise LakeError("the session for queries is closed; open another")
+                raise LakeError("the SQL session is closed; open another one")
             if self._process is None or self._process.has_ended():
                 self._process = _Process(self._files)
             try:
@@ -193,7 +195,7 @@ class _Process:
                 start_new_session=True,
             )
         except OSError as error:
-            raise LakeError(f"the process for queries cannot be started: {error}") from error
+            raise LakeError(f"the process for SQL cannot be started: {error}") from error
         self.end = weakref.finalize(self, _end, self._process)
         self._send({"tables": dict(files)})
 
@@ -260,19 +262,21 @@ class _Unpickler(pickle.Unpickler):
 
 def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
     if not isinstance(sql, str):
-        raise InputError(f"sql {shown(sql)}: a text is accepted")
+        raise InputError(f"sql {shown(sql)} is not accepted; expected a text")
     if not sql.strip():
-        raise InputError("sql is empty; write one SELECT")
+        raise InputError("sql is empty; expected one SELECT")
     if len(sql) > MAX_CHARACTERS:
-        raise InputError(f"sql has {len(sql):,} characters; at most {MAX_CHARACTERS:,} are accepted")
+        raise InputError(f"sql has {len(sql):,} characters; expected at most {MAX_CHARACTERS:,}")
     for character in sql:
         if character not in "\n\r\t" and unicodedata.category(character) in {"Cc", "Cs"}:
             raise InputError(f"sql has the character {character!a}; leave it out, or write chr({ord(character)})")
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or not 1 <= max_rows <= MAX_ROWS:
-        raise InputError(f"max_rows {shown(max_rows)}: a whole number from 1 to {MAX_ROWS:,} is accepted")
+        raise InputError(f"max_rows {shown(max_rows)} is not accepted; expected a whole number from 1 to {MAX_ROWS:,}")
     is_number = isinstance(max_seconds, (int, float)) and not isinstance(max_seconds, bool)
     if not is_number or not 0.01 <= max_seconds <= MAX_SECONDS:  # type: ignore[operator]
-        raise InputError(f"max_seconds {shown(max_seconds)}: a number from 0.01 to {MAX_SECONDS:g} is accepted")
+        raise InputError(
+            f"max_seconds {shown(max_seconds)} is not accepted; expected a number from 0.01 to {MAX_SECONDS:g}"
+        )
 
 
 def _written(name: str, table: object) -> int:
@@ -280,7 +284,7 @@ def _written(name: str, table: object) -> int:
     import pyarrow as pa
 
     if not isinstance(table, pa.Table) or not table.num_columns:
-        raise InputError(f"table {shown(name)}: an Arrow table with at least one column is accepted")
+        raise InputError(f"table {shown(name)} is not accepted; expected an Arrow table with at least one column")
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("table")
     else:

@@ -48,9 +48,9 @@ def damaged_files(
     schema = pa.schema([spec.schema.field(name) for name in names])
 
     def fault(number: int) -> str | None:
-        own = files.slice(number, 1)
+        file = files.slice(number, 1)
         try:
-            for batch in dataset(storage, own, spec).to_batches(columns=names):
+            for batch in dataset(storage, file, spec).to_batches(columns=names):
                 pa.Table.from_batches([batch]).cast(schema)
         except FAILURES as error:
             if not is_damage(error):

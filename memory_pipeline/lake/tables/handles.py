@@ -123,15 +123,11 @@ def retry_commit(
     attempt: Callable[[FairnessLock, CommitToken[Any]], _Result],
     claims: Leases | None = None,
 ) -> _Result:
-    """Return the result of `attempt`, retried after concurrent commits to the table at `path`.
+    """Return the result of `attempt`, retried after concurrent commits to the table at `path` below the root.
 
-    Args:
-        storage: the lake's files.
-        path: the table, below the root.
-        what: the table, for the error message.
-        aim: the purpose of the commit, for the error message: "replace …".
-        attempt: gets the turn, and the token that marks its commits.
-        claims: those of the process, if several of its threads write.
+    `attempt` gets the turn, and the token that marks its commits. `what` and `aim` are for the error message: the
+    table, and the purpose of the commit, such as "replace …". Pass the process's `claims` if several of its threads
+    write.
 
     Raises:
         CommitConflictError: every attempt lost against other writers.

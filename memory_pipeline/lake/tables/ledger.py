@@ -79,16 +79,16 @@ class Ledger:
     def entries(self, asset: str, periods: Iterable[Period] | None = None) -> Mapping[str, LedgerEntry]:
         """Return the entries of an asset by period name, for the given periods or all."""
         keys = {key for key in self._tables.keys(LEDGER) if key.rpartition(".")[0] == asset}
-        wanted = None
+        names = None
         if periods is not None:
-            wanted = {period.key for period in periods}
-            keys &= {LedgerEntry(asset, period, "", "", 0, 0).bucket for period in wanted}
+            names = {period.key for period in periods}
+            keys &= {LedgerEntry(asset, period, "", "", 0, 0).bucket for period in names}
         rows = self._tables.read_sound(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
         return {
             # Null in older lakes.
             row["period"]: LedgerEntry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
             for row in rows
-            if wanted is None or row["period"] in wanted
+            if names is None or row["period"] in names
         }
 
     def note_expired(self, remaining: Mapping[tuple[str, str], int]) -> None:
@@ -110,10 +110,10 @@ class Ledger:
 
     def seen(self, assets: Iterable[str], periods: Iterable[Period]) -> Seen:
         """Return the entries of periods of some assets, for :meth:`record` to compare."""
-        wanted = {(asset, period.key) for period in periods for asset in assets}
-        buckets = {LedgerEntry(asset, key, "", "", 0, 0).bucket for asset, key in wanted}
+        pairs = {(asset, period.key) for period in periods for asset in assets}
+        buckets = {LedgerEntry(asset, key, "", "", 0, 0).bucket for asset, key in pairs}
         rows = self._tables.read_sound(LEDGER, buckets).to_pylist() if buckets else []
-        return {key: row for row in rows if (key := (row["asset"], row["period"])) in wanted}
+        return {key: row for row in rows if (key := (row["asset"], row["period"])) in pairs}
 
     def record(self, entries: Iterable[LedgerEntry], seen: Seen | None = None) -> bool:
         """Record built partitions in one commit; an entry replaces that of the same asset and period.
@@ -123,14 +123,14 @@ class Ledger:
         """
         rows = [{**asdict(entry), "bucket": entry.bucket} for entry in entries]
         new = pa.Table.from_pylist(rows, schema=LEDGER.schema)
-        own = {(row["asset"], row["period"]): row for row in rows}
+        new_rows = {(row["asset"], row["period"]): row for row in rows}
         is_entered = True
 
         def merged(old: pa.Table) -> pa.Table:
             nonlocal is_entered
             if seen is not None:
-                there = {key: row for row in old.to_pylist() if (key := (row["asset"], row["period"])) in own}
-                is_entered = all(there.get(key) in (seen.get(key), own[key]) for key in own)
+                current = {key: row for row in old.to_pylist() if (key := (row["asset"], row["period"])) in new_rows}
+                is_entered = all(current.get(key) in (seen.get(key), new_rows[key]) for key in new_rows)
                 if not is_entered:
                     return old
             replaced = pc.is_in(

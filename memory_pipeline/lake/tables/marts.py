@@ -87,11 +87,8 @@ class Marts:
     def replace(self, name: str, rows: pa.Table, *, column: str | None, values: Collection[str] | None) -> Replaced:
         """Replace all rows of a mart, or those with some values of a column, in one commit. Equal rows are not written.
 
-        Args:
-            name: the mart.
-            rows: the new rows, in the order in which they are compared.
-            column: the text column that partitions a mart that is replaced in parts; None for other marts.
-            values: the values to replace; if not given, replace everything, columns included.
+        `rows` are in the order in which they are compared. `column` is the text column that partitions a mart that is
+        replaced in parts. Without `values`, everything is replaced, columns included.
 
         Raises:
             CommitConflictError: other writers kept changing the same mart.
@@ -128,9 +125,9 @@ class Marts:
                     raise CommitLostError from error
             table = DeltaTable(self._storage.locate(_path(name)), storage_options=self._storage.options)
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
-        wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
+        condition = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
         with overtaking(self._storage, _path(name), table, mark):
-            if _holds(table, wanted, rows):
+            if _holds(table, condition, rows):
                 # An attempt that seemed to fail may have written it.
                 return Replaced(bool(mark.made()), _paths(table))
             listed = ", ".join(f"'{value}'" for value in sorted(values or ()))

@@ -89,14 +89,9 @@ class Tables:
         where: pc.Expression | None = None,
         **fixed: str,
     ) -> pa.Table:
-        """Return the rows of the given partitions, or of all, in the table's schema. Missing ones have no rows.
+        """Return the rows of the given partitions, or of all, that meet `where`, in the table's schema.
 
-        Args:
-            spec: the table.
-            keys: values of the last partition column.
-            columns: the columns to read; all if not given.
-            where: a condition on the rows.
-            fixed: the value of each partition column before the last.
+        A missing table or partition has no rows. Without `columns`, all are read.
 
         Raises:
             DamagedError: files cannot be read.
@@ -180,12 +175,12 @@ class Tables:
         Raises:
             CommitConflictError: other writers kept changing the table.
         """
-        gone = set(paths)
+        damaged = set(paths)
 
-        def those(files: pa.Table) -> dict[str, RowDeletion]:
-            return {path: RowDeletion(0, None) for path in files.column("path").to_pylist() if path in gone}
+        def deletions(files: pa.Table) -> dict[str, RowDeletion]:
+            return {path: RowDeletion(0, None) for path in files.column("path").to_pylist() if path in damaged}
 
-        self._without(spec, None, {}, those)
+        self._without(spec, None, {}, deletions)
 
     def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> Replacement:
         """Replace all rows of the given partitions by `rows`, in one commit. An equal partition is not written.
@@ -273,11 +268,9 @@ class Tables:
 
         Concurrent readers and writers start over. Older versions can no longer be read. A missing table is ignored.
 
-        Args:
-            path: the table, below the root.
-            grace: how long removed files and their log entries are kept, rounded up to hours.
-            orphans: minimum age of files that belong to no version, as killed writers leave them; at least an hour, to
-                spare running writers. By default such files are kept.
+        Removed files and their log entries are kept for `grace`, rounded up to hours. Files that belong to no version,
+        as killed writers leave them, are kept for `orphans`, at least an hour, to spare running writers; by default for
+        ever.
 
         Raises:
             InputError: `grace` is negative, or `orphans` is less than an hour.
@@ -289,13 +282,9 @@ class Tables:
     def vacuum(self, path: str, before: datetime, now: datetime, *, dry_run: bool) -> dict[str, Purged]:
         """Delete unneeded files of a table while readers and writers are active. A missing table is ignored.
 
-        Return the deleted files, by kind: ``replaced``, ``tables`` (in no version) and ``logs``.
-
-        Args:
-            path: the table, below the root.
-            before: delete files removed from the table before this time, rounded up to hours.
-            now: the current time, UTC. Log files and files of no version must be an hour older.
-            dry_run: only count.
+        Files removed from the table before `before`, rounded up to hours, are deleted. Log files and files of no
+        version must be an hour older than `now`. Return the files by kind: ``replaced``, ``tables`` (in no version) and
+        ``logs``.
 
         Raises:
             CommitConflictError: other writers kept changing the table.

@@ -124,10 +124,10 @@ class ExpirationMarks:
         latest = self._latest.get(kept)
         if latest is None or not rows.num_rows or pc.min(rows["period"]).as_py() > latest:
             return np.zeros(rows.num_rows, np.bool_)
-        own = self._through[kept]
+        last_periods = self._through[kept]
         owners = pc.binary_join_element_wise(*(rows[name] for name in _OWNER), "~").combine_chunks().dictionary_encode()
         scopes = (Scope(*owner.split("~")) for owner in owners.dictionary.to_pylist())  # no id contains a tilde
-        marks = pa.array([own.get(scope) for scope in scopes], pa.string()).take(owners.indices)
+        marks = pa.array([last_periods.get(scope) for scope in scopes], pa.string()).take(owners.indices)
         expired = pc.fill_null(pc.less_equal(rows["period"], marks), fill_value=False)
         return np.asarray(expired.to_numpy(zero_copy_only=False), np.bool_)
 
