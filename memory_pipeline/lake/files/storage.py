@@ -396,6 +396,6 @@ class Storage:
 
 
 def _unless_gone(error: Exception) -> None:
-    """Ignore a folder that was removed or is none; raise if a folder cannot be read."""
+    """Ignore a missing folder; raise other errors."""
     if not isinstance(error, FileNotFoundError):
         raise error
