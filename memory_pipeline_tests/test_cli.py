@@ -192,7 +192,7 @@ def test_converted_locomo_files_can_be_ingested(tmp_path: Path) -> None:
         (["run", "--from", "2024-02-01", "--to", "2024-01-01"], InputError, "--to 2024-01-01 is before"),
         (["search", "x", "--workspace", "../x", "--agent", "a"], InputError, "workspace_id '../x' is not valid"),
         (["expand", "nonsense", *SCOPE], InputError, "is not valid; expected an id"),
-        (["sql", "nothing"], InputError, "there are: "),
+        (["sql", "nothing"], InputError, "models: "),
         (["ingest", "missing.jsonl"], InputError, "missing.jsonl cannot be read: No such file"),
     ],
 )

@@ -1,18 +1,18 @@
--- How much shorter memory becomes from grain to grain, over time.
+-- Compression from grain to grain: characters of the sources and of the memory, by period.
 -- Row: one workspace, grain and period.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
---   period - The period; for working memory, the day.
---   agents - Agents that remember something of it.
---   rows - Facts or summaries.
---   characters_in - Of what they were made from: of turns, the turns themselves.
---   characters_out - Of their own.
---   ratio - characters_out by characters_in, 0.1 for a tenth; none without anything to compare with.
---   tokens_in - Read to make summaries; estimated at 4 bytes each where no model counted.
---   tokens_out - Written; likewise.
---   fallbacks - Rows that rules made, because a model did not help.
+--   period - Period; for working memory, the day.
+--   agents - Number of agents with memory of the period.
+--   rows - Number of facts or summaries.
+--   characters_in - Characters of the sources; a turn is its own source.
+--   characters_out - Characters of the rows.
+--   ratio - characters_out divided by characters_in; 0.1 means a tenth. Null if characters_in is 0.
+--   tokens_in - Tokens read to create summaries; estimated at 4 bytes per token if no model counted.
+--   tokens_out - Tokens written, counted like tokens_in.
+--   fallbacks - Rows created by rules because the model failed.
 SELECT
     workspace_id,
     grain,

@@ -1,16 +1,16 @@
--- What memory of each period cost, whenever it was made.
--- Row: one workspace, grain and period, and month in which requests were sent for it.
+-- Model requests and their cost by the period of the memory that they were sent for.
+-- Row: one workspace, grain, period, and month of the requests.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month (UTC) in which the requests were sent, as 2024-01.
+--   month - Month (UTC) of the requests, such as 2024-01.
 --   workspace_id - Workspace.
 --   grain - Grain of the memory.
---   period - Its period.
---   calls - Requests; one that served several periods counts for the first of them.
---   tokens_in - Read, as the provider counted.
---   tokens_out - Written; likewise.
---   cost_usd - Of the calls whose price is known.
+--   period - Period of the memory.
+--   calls - Number of requests; a request for several periods counts for the first of them.
+--   tokens_in - Tokens read, as counted by the provider.
+--   tokens_out - Tokens written, as counted by the provider.
+--   cost_usd - Cost in US dollars of the requests with a known price.
 SELECT
     month,
     workspace_id,

@@ -1,16 +1,18 @@
--- Whether every agent has a summary of each period of which it has material. A period that closed a moment ago has none yet.
--- Row: one workspace, summary grain and period that some agent has material of.
+-- Missing summaries: how many agents with material of a period have a summary of it. A period that has just closed has
+-- none yet.
+-- Row: one workspace, summary grain and period with material.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
 --   grain - daily, weekly, monthly, quarterly or yearly.
---   period - The period.
---   closes_at - From when on it can be summarized.
+--   period - Period.
+--   closes_at - Time (UTC) from which the period can be summarized.
 --   agents_with_material - Agents that have facts of the day, or finer summaries.
---   agents_with_summary - Those of them that have a summary of it.
---   agents_expired - Those of them whose summary has expired.
---   agents_missing - Those of them that have none and should, once it has closed.
---   share_covered - Agents with a summary by those whose summary has not expired, 0 to 1; none where all have.
+--   agents_with_summary - Those of agents_with_material that have a summary of the period.
+--   agents_expired - Those of agents_with_material whose summary has expired.
+--   agents_missing - Those of agents_with_material that have no summary and should have one once the period has closed.
+--   share_covered - agents_with_summary divided by the agents whose summary has not expired, 0 to 1; null if all have
+--     expired.
 WITH material AS (
     SELECT DISTINCT
         workspace_id, agent_id, material_for AS period,

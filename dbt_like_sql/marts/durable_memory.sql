@@ -1,4 +1,4 @@
--- What each agent keeps for good, and how it stands.
+-- Durable memories of each agent, counted by kind, status and temperature.
 -- Row: one agent, kind, status and temperature.
 -- Owner: team:memory
 -- Columns:
@@ -6,16 +6,16 @@
 --   agent_id - Agent.
 --   kind - fact, rule, instruction, observation, preference, procedure, reflection, decision, plan or tool_output.
 --   status - active, superseded, deprecated or archived.
---   temperature - hot (in the hot index), warm (recalled) or cold (archive search alone).
---   memories - How many there are.
---   versions - Of them together, the newest ones included.
---   characters - Of what they say now.
---   accesses - How often they were used.
---   mean_importance - 0 to 1, as it was set.
---   mean_confidence - 0 to 1.
---   as_of - When something last happened to any memory of the agent.
---   mean_age_days - From when they were last said, updated or confirmed, until as_of.
---   without_vector - Those that can be found by their words alone.
+--   temperature - hot (in the hot index), warm (recalled) or cold (only in archive searches).
+--   memories - Number of memories.
+--   versions - Number of their versions, including the newest ones.
+--   characters - Characters of the newest versions.
+--   accesses - Number of accesses.
+--   mean_importance - Mean importance as set, 0 to 1.
+--   mean_confidence - Mean confidence, 0 to 1.
+--   as_of - Time (UTC) of the last event of any memory of the agent.
+--   mean_age_days - Mean time in days from the last statement, update or confirmation until as_of.
+--   without_vector - Memories without an embedding, which only full-text search finds.
 WITH held AS MATERIALIZED (
     SELECT
         owner, memory_id, is_newest, workspace_id, agent_id, kind, status, temperature, characters, access_count,

@@ -1,16 +1,16 @@
--- Who and what is spoken of, month by month.
+-- Names of people, places and things in facts, by month.
 -- Row: one workspace, entity and month.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - The month, in the deployment's zone, as 2024-01.
+--   month - Month in the deployment's time zone, such as 2024-01.
 --   workspace_id - Workspace.
---   entity - Name of a person, place or thing, as it was written.
---   mentions - Messages that name it.
---   facts - Facts that name it, turns included.
---   agents - Agents that it was named to, or by.
---   first_mentioned_at - When it was first named in this month.
---   last_mentioned_at - When it was last named in this month.
+--   entity - Name of a person, place or thing, as written.
+--   mentions - Number of messages with the name.
+--   facts - Number of facts with the name, including turns.
+--   agents - Number of agents with the name in their conversations.
+--   first_mentioned_at - Time (UTC) of the first mention in the month.
+--   last_mentioned_at - Time (UTC) of the last mention in the month.
 WITH named AS (
     SELECT
         p.month, f.workspace_id, f.agent_id, f.message_ids[1] AS message_id, f.event_at, unnest(f.entities) AS entity

@@ -1,34 +1,33 @@
--- What each agent remembers of each period, and what it was made from. Other marts add it up.
--- Row: one agent, class of memory and period. Hours of working memory count with the day that they roll up into.
+-- Memory of each agent by period, with its sources and cost. Other marts aggregate it.
+-- Row: one agent, retention class and period. Hours of working memory are added to their day.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month of the period's first day, as 2024-01.
+--   month - Month of the period's first day, such as 2024-01.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
---   kept - Class of memory, for which a time is set that it is kept: conversations (turns), facts, preferences; else as
---     the grain.
---   period - The period; for working memory, the day.
---   material_for - The period of the next coarser grain that is made from it; none for a year.
---   ends_on - Day after its last day, in the deployment's zone.
---   rows - Facts or summaries.
---   messages - Messages; they are kept as conversations are.
---   bytes - Of the text of rows and messages, as UTF-8.
---   characters_in - Of what the rows were made from: of turns, the turns themselves.
---   characters_out - Of the rows.
---   tokens_in - Read to make summaries; estimated at 4 bytes each where no model counted.
---   tokens_out - Written; likewise.
---   cost_usd - Of the summaries whose price is known.
---   fallbacks - Rows that rules made, because a model did not help.
---   without_vector - Rows, of facts or summaries, that can be found by their words alone.
+--   kept - Retention class: conversations (turns), facts or preferences for working memory, otherwise the grain.
+--   period - Period; for working memory, the day.
+--   material_for - Period of the next coarser grain that it is a source of; null for a year.
+--   ends_on - Day after the last day, in the deployment's time zone.
+--   rows - Number of facts or summaries.
+--   messages - Number of messages. Their retention class is conversations.
+--   bytes - Bytes of the text of rows and messages, in UTF-8.
+--   characters_in - Characters of the sources of the rows; a turn is its own source.
+--   characters_out - Characters of the rows.
+--   tokens_in - Tokens read to create summaries; estimated at 4 bytes per token if no model counted.
+--   tokens_out - Tokens written, counted like tokens_in.
+--   cost_usd - Cost in US dollars of the summaries with a known price.
+--   fallbacks - Rows created by rules because the model failed.
+--   without_vector - Rows without an embedding, which only full-text search finds.
 WITH days AS (
     SELECT hours.period AS hour, days.month, days.period, days.ends_on
     FROM stg_periods AS hours
     JOIN stg_periods AS days ON days.grain = 'daily' AND days.period = hours.parent
     WHERE hours.grain = 'working'
 ),
--- Files are many: each is opened once.
+-- Materialized, so that each of the many files is opened once.
 facts AS MATERIALIZED (
     SELECT id, period, workspace_id, agent_id, kind, kept, characters, bytes, fallback, embed_model
     FROM stg_facts

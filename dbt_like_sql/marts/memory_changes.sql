@@ -1,15 +1,15 @@
--- What was done to durable memories, month by month: by conversations, by agents themselves, and by the upkeep.
--- Row: one month, agent, maker and verb.
+-- Changes of durable memories by conversations, agents and the consolidation, by month.
+-- Row: one month, agent, origin and verb.
 -- Owner: team:memory
 -- Columns:
---   month - As 2024-01: of a night that of its day, in the deployment's zone, of all else that of the hour, in UTC.
+--   month - Month, such as 2024-01: in UTC, or for the consolidation in the deployment's time zone.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
---   made_by - conversation, agent or upkeep.
---   verb - REMEMBER, UPDATE, FORGET, BOOST, …; of the upkeep PROMOTE, MERGE, SUPERSEDE, COOL, ARCHIVE, HEAT, ….
---   events - How often it was done.
---   memories - To how many memories.
---   days - On how many days, or in how many nights.
+--   made_by - conversation, agent or upkeep (consolidation).
+--   verb - REMEMBER, UPDATE, FORGET, BOOST, …; for upkeep PROMOTE, MERGE, SUPERSEDE, COOL, ARCHIVE, HEAT, ….
+--   events - Number of events.
+--   memories - Number of changed memories.
+--   days - Number of days with such events.
 WITH events AS (
     SELECT
         left(period, 7) AS month, left(period, 10) AS day, workspace_id, agent_id,

@@ -1,15 +1,15 @@
--- How much each agent remembers at each grain, and how far it was condensed.
+-- Size of each agent's memory at each grain, and of its sources.
 -- Row: one agent and grain.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
---   rows - Facts of working memory, or summaries.
---   characters_in - Of what they were made from: of turns, the turns themselves.
---   characters_out - Of their own.
---   first_period - The first period that is remembered; of working memory, the first day.
---   last_period - The last one.
+--   rows - Number of facts (working memory) or summaries.
+--   characters_in - Characters of the sources; a turn is its own source.
+--   characters_out - Characters of the rows.
+--   first_period - First period with rows; for working memory, the first day.
+--   last_period - Last period with rows; for working memory, the last day.
 SELECT
     workspace_id,
     agent_id,

@@ -1,22 +1,22 @@
--- What models were asked for, and what that cost.
--- Row: one day (UTC, on which the requests were sent), workspace, agent, grain, purpose and model.
+-- Model requests and their cost by day, agent and purpose.
+-- Row: one day, workspace, agent, grain, purpose and model.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month of the day, as 2024-01.
---   day - Day on which the requests were sent, in UTC.
+--   month - Month of the day, such as 2024-01.
+--   day - Day (UTC) of the requests.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
---   grain - Grain of the memory that they were sent for.
---   purpose - extraction, summary, upkeep or embedding.
---   model - Model that was asked.
---   calls - Requests; one that served several agents counts for the first of them.
---   failed - Those without a usable answer.
---   tokens_in - Read, as the provider counted.
---   tokens_out - Written; likewise.
---   cost_usd - Of the calls whose price is known.
---   calls_without_price - Those that read something at a price that nobody knows.
---   seconds - Spent waiting.
+--   grain - Grain of the memory that the requests were sent for.
+--   purpose - extraction, summary, upkeep (consolidation) or embedding.
+--   model - Requested model.
+--   calls - Number of requests; a request for several agents counts for the first of them.
+--   failed - Number of requests without a usable answer.
+--   tokens_in - Tokens read, as counted by the provider.
+--   tokens_out - Tokens written, as counted by the provider.
+--   cost_usd - Cost in US dollars of the requests with a known price.
+--   calls_without_price - Number of requests that read tokens at an unknown price.
+--   seconds - Total duration in seconds.
 SELECT
     month,
     day,

@@ -1,16 +1,16 @@
--- What was made: the ledger, with bytes and cost.
+-- Materialized partitions from the ledger, with their size and cost.
 -- Row: one partition of an asset.
 -- Owner: team:memory
 -- Columns:
---   asset - The asset, as in Dagster.
---   period - The period.
---   rows - That it held when it was made.
---   agents - That had rows.
---   unfinished - What waits for a model.
---   expired - Rows that have expired since.
---   bytes - Of its files; none where the asset has no files of its own for a period.
---   calls - Requests to models that were sent for it, whenever that was.
---   cost_usd - Of those whose price is known.
+--   asset - Asset, as in Dagster.
+--   period - Period.
+--   rows - Number of rows when the partition was materialized.
+--   agents - Number of agents with rows.
+--   unfinished - Number of fallbacks and of items that wait for a model.
+--   expired - Number of rows that have expired since.
+--   bytes - Size of the files; null if the asset has no files of its own for the period.
+--   calls - Number of model requests for the partition, in all runs.
+--   cost_usd - Cost in US dollars of the requests with a known price.
 WITH costs AS (
     SELECT
         CASE WHEN grain = 'working' THEN 'working_facts' ELSE grain || '_summaries' END AS asset,

@@ -1,16 +1,15 @@
--- What will expire when, under the retention that is configured now. A period that is held back, because its parent was
--- not made from it yet, goes later.
--- Row: one workspace, class of memory and month in which it expires; one more for what never does.
+-- Expected expirations under the configured retention. A period whose parent is not yet summarized is kept longer.
+-- Row: one workspace, retention class and month of expiration; one more for memory that never expires.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
---   kept - Class of memory: conversations (messages and turns), facts, preferences, daily, …, yearly.
---   duration - For how long it is kept, as configured: 48h, 30d, 6w, 6mo, 4q, 2y or forever.
---   expires_month - Month in which it expires, as 2024-01; none for what is kept forever.
---   rows - Facts, messages or summaries.
---   bytes - Of their text, as UTF-8; files hold vectors beside it, and are compressed.
---   first_expires_on - Day on which the first of it expires; of durations in hours, the day in UTC or the next one.
---   last_expires_on - Day on which the last of it does.
+--   kept - Retention class: conversations (messages and turns), facts, preferences, daily, …, yearly.
+--   duration - Configured duration: 48h, 30d, 6w, 6mo, 4q, 2y or forever.
+--   expires_month - Month of expiration, such as 2024-01; null for memory that never expires.
+--   rows - Number of facts, messages or summaries.
+--   bytes - Bytes of their text, in UTF-8. Files also hold vectors, and are compressed.
+--   first_expires_on - First day of expiration; for durations in hours, the day in UTC or the next one.
+--   last_expires_on - Last day of expiration, likewise.
 WITH kept AS (
     SELECT workspace_id, kept, ends_on, sum(rows + messages) AS rows, sum(bytes) AS bytes
     FROM memory_by_period
@@ -27,7 +26,7 @@ configured AS (
     LEFT JOIN stg_retention AS own ON own.workspace_id = k.workspace_id AND own.kept = k.kept
     LEFT JOIN stg_retention AS others ON others.workspace_id = '' AND others.kept = k.kept AND own.kept IS NULL
 ),
--- Expired is what ended before the day that lies the duration back: months before the 31st may be the 28th.
+-- A period expires if it ended before the day one duration ago. Months before the 31st may be the 28th.
 forecast AS (
     SELECT
         workspace_id, kept, duration, rows, bytes,

@@ -1,16 +1,16 @@
--- How much of what summaries were made from is still told by them: the share that at least one of their points cites.
+-- Share of the sources that summaries still cite, in at least one of their key points.
 -- Row: one workspace, summary grain and period.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
---   month - Month of the period's first day, as 2024-01.
+--   month - Month of the period's first day, such as 2024-01.
 --   workspace_id - Workspace.
 --   grain - daily, weekly, monthly, quarterly or yearly.
---   period - The period.
---   agents - Agents that have a summary of it.
---   offered - What it was made from: for a day, facts; else points of finer summaries, as far as these are still kept.
---   cited - Those of offered that a point cites.
---   share_cited - cited by offered, 0 to 1; none where nothing that was offered is kept.
+--   period - Period.
+--   agents - Number of agents with a summary of the period.
+--   offered - Number of sources: facts for a day, otherwise key points of finer summaries that have not expired.
+--   cited - Number of sources cited by a key point.
+--   share_cited - cited divided by offered, 0 to 1; null if offered is 0.
 WITH summaries AS MATERIALIZED (
     SELECT id, workspace_id, agent_id, grain, period, source_ids
     FROM stg_summaries

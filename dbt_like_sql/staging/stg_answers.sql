@@ -1,5 +1,5 @@
--- What models have answered, kept so that nobody pays for it twice.
--- Row: one question.
+-- Answers of models, kept to avoid repeated requests.
+-- Row: one answer.
 -- Owner: team:memory
 SELECT
     key, grain, period, workspace_id, agent_id, purpose, model, prompt_version, tokens_in, tokens_out, cost,

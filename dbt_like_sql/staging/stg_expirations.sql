@@ -1,5 +1,5 @@
--- How far agents' memory has expired: nothing up to and including `through` is kept.
--- Row: one class of an agent's memory of which something has expired.
+-- Last expired period of each agent and retention class.
+-- Row: one retention class of an agent with expired memory.
 -- Owner: team:memory
 SELECT workspace_id, agent_id, kept, through, "at" AS expired_at
 FROM expirations

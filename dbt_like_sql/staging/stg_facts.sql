@@ -1,4 +1,4 @@
--- Working memory.
+-- Facts of working memory.
 -- Row: one fact.
 -- Owner: team:memory
 SELECT

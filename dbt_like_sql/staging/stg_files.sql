@@ -1,9 +1,9 @@
--- Where the bytes of memory lie.
--- Row: one partition of a table that is kept by the period.
+-- Size of the partitions of tables that are partitioned by period.
+-- Row: one partition of an asset.
 -- Owner: team:memory
 -- Columns:
---   asset - The asset that is kept there: messages, working_facts, daily_summaries, ….
---   period - The period.
---   bytes - Of its files.
+--   asset - Asset stored in the table: messages, working_facts, daily_summaries, ….
+--   period - Period.
+--   bytes - Size of the files in bytes.
 SELECT asset, period, bytes
 FROM files

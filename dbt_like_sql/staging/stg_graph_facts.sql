@@ -1,5 +1,5 @@
--- What agents know, and knew.
--- Row: one fact of the graph, and the time that it held.
+-- Current and past facts of the agents' knowledge graphs.
+-- Row: one fact and the time during which it is true.
 -- Owner: team:memory
 SELECT
     owner, id, workspace_id, agent_id, source_id, source, label, target_id, target, confidence, weight, valid_from,

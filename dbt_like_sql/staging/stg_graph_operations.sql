@@ -1,4 +1,4 @@
--- What was said of what agents know: inserts, updates and deletes.
+-- Operations on the agents' knowledge graphs: inserts, updates and deletes.
 -- Row: one operation.
 -- Owner: team:memory
 SELECT

@@ -1,4 +1,4 @@
--- What was made, from what, and what came out.
+-- Materialized partitions, with digests of their input and output.
 -- Row: one partition of an asset.
 -- Owner: team:memory
 SELECT

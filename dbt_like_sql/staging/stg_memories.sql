@@ -1,4 +1,4 @@
--- What agents keep for good.
+-- Durable memories of agents.
 -- Row: one version of a durable memory; older ones are history.
 -- Owner: team:memory
 SELECT

@@ -1,4 +1,4 @@
--- What conversations and agents did to durable memories.
+-- Changes of durable memories by conversations and agents.
 -- Row: one event.
 -- Owner: team:memory
 SELECT

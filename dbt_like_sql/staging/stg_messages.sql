@@ -1,4 +1,4 @@
--- What was said, as agents wrote it.
+-- Messages of conversations.
 -- Row: one message.
 -- Owner: team:memory
 SELECT

@@ -1,5 +1,5 @@
--- Requests that were sent to models.
--- Row: one request; of one that served several agents or periods, one row for each, with its share of tokens and cost.
+-- Requests sent to models.
+-- Row: one request, or one share of a request that served several agents or periods. Shares divide its tokens and cost.
 -- Owner: team:memory
 SELECT
     id, request_id, key, called_at, called_at::DATE AS day, strftime(called_at, '%Y-%m') AS month, workspace_id, agent_id,

@@ -1,16 +1,16 @@
--- The sentences of summaries, and what each rests on.
--- Row: one point of a summary.
+-- Key points of summaries, with their sources.
+-- Row: one key point of a summary.
 -- Owner: team:memory
 -- Columns:
---   id - As it is cited: the summary's id, # and the position.
---   summary_id - The summary.
---   grain - Its grain.
---   period - Its period.
---   workspace_id - Workspace that it belongs to.
---   agent_id - Agent that it belongs to.
---   position - From 0, in the summary.
---   characters - Of the sentence.
---   source_ids - Facts, or points of finer summaries, that it cites.
+--   id - Id for citations: id of the summary, # and the position.
+--   summary_id - Summary.
+--   grain - Grain of the summary.
+--   period - Period of the summary.
+--   workspace_id - Workspace.
+--   agent_id - Agent.
+--   position - Position in the summary, from 0.
+--   characters - Characters of the sentence.
+--   source_ids - Ids of the cited facts, or key points of finer summaries.
 SELECT
     summary_id || '#' || position AS id,
     summary_id,

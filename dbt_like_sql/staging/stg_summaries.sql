@@ -1,5 +1,5 @@
--- What remains of periods.
--- Row: one summary, of one agent and one period.
+-- Summaries of periods.
+-- Row: one summary of one agent and period.
 -- Owner: team:memory
 SELECT
     id, grain, period, workspace_id, agent_id, period_start, period_end, content, length(content) AS characters,

@@ -1,5 +1,5 @@
--- What was forgotten; what it was is nowhere written in clear.
--- Row: one way in which something that was forgotten is known again.
+-- Tombstones of erased agents, conversations and people. They hold salted hashes, no names.
+-- Row: one mark by which erased data is recognized.
 -- Owner: team:memory
 SELECT kind, id, workspace_id, forgotten_at, len(hours) AS hours, is_done
 FROM tombstones

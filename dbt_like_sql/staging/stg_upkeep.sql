@@ -1,4 +1,4 @@
--- How far the durable memories of agents were kept in order.
+-- State of the consolidation of durable memories.
 -- Row: one agent.
 -- Owner: team:memory
 SELECT workspace_id, agent_id, id AS owner, through, due, len(days) AS days, method, troubles

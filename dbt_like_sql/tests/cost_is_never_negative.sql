@@ -1,5 +1,5 @@
--- Nobody was paid for asking a model, and no request gave tokens back.
--- Row: one day, workspace, agent, grain, purpose and model with such a sum.
+-- Costs, tokens and durations of model requests are not negative.
+-- Row: one day, workspace, agent, grain, purpose and model with a negative sum.
 -- Owner: team:memory
 -- Checks: model_cost
 -- Severity: error

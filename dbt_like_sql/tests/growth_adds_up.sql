@@ -1,6 +1,6 @@
--- The growth of memory adds up to what the tables hold. It does not if a part of an incremental mart was not made again:
--- `memory-pipeline sql memory_growth --build --full` makes all parts.
--- Row: one agent and grain for which it does not.
+-- memory_growth adds up to the rows and characters of the tables. It does not if a part of an incremental mart was not
+-- rebuilt; `memory-pipeline sql memory_growth --build --full` rebuilds all parts.
+-- Row: one agent and grain with a difference.
 -- Owner: team:memory
 -- Checks: memory_growth
 -- Severity: error

@@ -1,5 +1,5 @@
--- No two rows of model_calls have the same id.
--- Row: one id that more than one line of a call has.
+-- The ids of model_calls are unique.
+-- Row: one id with several rows.
 -- Owner: team:memory
 -- Checks: model_cost
 -- Severity: error

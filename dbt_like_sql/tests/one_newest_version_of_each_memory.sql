@@ -1,5 +1,5 @@
--- A durable memory has one newest version, and its versions are numbered from 1 without a gap.
--- Row: one memory of which that is not so.
+-- Each durable memory has one newest version, and its versions are numbered from 1 without gaps.
+-- Row: one memory that violates this.
 -- Owner: team:memory
 -- Checks: durable_memories
 -- Severity: error

@@ -1,5 +1,5 @@
 -- An agent has at most one summary of a period.
--- Row: one agent and period of which there are more.
+-- Row: one agent and period with several summaries.
 -- Owner: team:memory
 -- Checks: daily_summaries
 -- Severity: error

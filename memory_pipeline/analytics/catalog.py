@@ -28,12 +28,7 @@ ROOT = Path(__file__).parents[2] / "dbt_like_sql"
 
 @dataclass(frozen=True)
 class Catalog:
-    """All models and their dependencies.
-
-    Attributes:
-        models: by name, each after its dependencies.
-        reads: the models and lake tables in each model's SQL, sorted.
-    """
+    """All models by name, each after its dependencies, and the models and lake tables that each reads, sorted."""
 
     models: Mapping[str, Model]
     reads: Mapping[str, tuple[str, ...]]
@@ -62,7 +57,7 @@ class Catalog:
             order = list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             files = " → ".join(known[name].file for name in reversed(error.args[1]))
-            raise InputError(f"these models depend on each other in a circle: {files}") from None
+            raise InputError(f"circular dependency of models: {files}") from None
         order.sort(key=lambda name: FOLDERS.index(known[name].folder))  # a stable sort keeps the dependency order
         ordered = cls({name: known[name] for name in order}, reads)
         for model in ordered.among("marts"):
@@ -76,7 +71,7 @@ class Catalog:
             InputError: the model is unknown.
         """
         if name not in self.models:
-            raise InputError(f"SQL model {shown(name)} is unknown; there are: {', '.join(sorted(self.models))}")
+            raise InputError(f"SQL model {shown(name)} is unknown; models: {', '.join(sorted(self.models))}")
         return self.models[name]
 
     def among(self, folder: str) -> list[Model]:
@@ -187,7 +182,6 @@ def _check_columns(model: Model, tree: exp.Query) -> None:
 
 
 def _check_incremental(model: Model, needed: Iterable[str], known: Mapping[str, Model]) -> None:
-    """Raise if an incremental mart reads a source that cannot be read by the month."""
     for read in needed:
         what = f"the mart {read}" if read in known else f"the lake's table {read}"
         is_whole = known[read].folder == "marts" if read in known else read not in MONTHLY
@@ -198,19 +192,15 @@ def _check_incremental(model: Model, needed: Iterable[str], known: Mapping[str, 
             )
 
 
-# DuckDB derives the types from empty tables. sqlglot traces columns back to the lake.
+# DuckDB derives column types from empty tables. sqlglot traces columns back to the lake.
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a model.
+    """A column of a model. `type` is DuckDB's name, and `description` may be empty.
 
-    Attributes:
-        name: of the column.
-        type: as DuckDB writes it.
-        description: from the header; may be empty.
-        comes_from: (table, column) pairs of the mart and lake columns that determine its values, sorted; empty for a
-            row count.
+    `comes_from` lists (table, column) pairs of the mart and lake columns that determine its values, sorted; empty for a
+    row count.
     """
 
     name: str
@@ -235,10 +225,7 @@ def columns_of(name: str) -> tuple[Column, ...]:
 
 
 def _come_from(name: str, direct: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return the columns that determine a column.
-
-    A column that is derived from partitions is determined by the periods of their tables.
-    """
+    """Return the columns that determine a column; for tables derived from partitions, the periods of their tables."""
     tables = reads_of(name)[1]
     found = set()
     for table, column in _resolved(direct):
@@ -263,7 +250,6 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
-    """Return the columns of direct dependencies that determine each column of a model."""
     from sqlglot import exp
     from sqlglot.lineage import lineage
 
@@ -286,7 +272,6 @@ def _direct(name: str) -> Mapping[str, frozenset[tuple[str, str]]]:
 
 
 def _resolved(columns: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Resolve columns of staging models to those of marts and lake tables."""
     found: set[tuple[str, str]] = set()
     for table, column in columns:
         if table in SOURCES or read_catalog().models[table].folder == "marts":

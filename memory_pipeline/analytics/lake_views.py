@@ -51,7 +51,6 @@ _RETENTION = pa.schema(
     }
 )
 
-#: The schemas of all sources, by name.
 SOURCES: Mapping[str, pa.Schema] = {
     **{name: spec.schema for name, spec in TABLES.items()},
     "periods": _PERIODS,
@@ -79,7 +78,7 @@ class LakeViews:
         self._facts_of: dict[Period, dict[str, object]] = {}
 
     def version(self, name: str) -> int:
-        """Return a version of a table that is not newer than the rows that are read; -1 if it was never written."""
+        """Return a version of a table that is at most as new as the rows that are read; -1 if it was never written."""
         if name not in self._versions:
             self._versions[name] = self._lake.tables.version(TABLES[name])
         return self._versions[name]
@@ -136,7 +135,6 @@ class LakeViews:
         return {path for month in months for path in monthly.get(month, ())}
 
     def _monthly(self, name: str) -> dict[str, set[str]]:
-        """Return the files of a table by the months that need them."""
         if name not in self._by_month:
             found: dict[str, set[str]] = defaultdict(set)
             for path, keys in self._open(name)[1].items():
@@ -149,11 +147,11 @@ class LakeViews:
         if name == MODEL_CALLS.name:
             return {keys["hour"][: len("2024-01")]}
         period = Period(Grain(keys.get("grain", Grain.WORKING)), keys["period"])
-        own = self._described(period)
-        parent = own["parent"]
+        described = self._described(period)
+        parent = described["parent"]
         if period.grain is Grain.WORKING or parent is None:
-            return {str(own["month"])}
-        return {str(own["month"]), str(self._described(Period(_coarser(period.grain), str(parent)))["month"])}
+            return {str(described["month"])}
+        return {str(described["month"]), str(self._described(Period(_coarser(period.grain), str(parent)))["month"])}
 
     def _described(self, period: Period) -> dict[str, object]:
         if period not in self._facts_of:
@@ -216,7 +214,6 @@ def _duration(duration: Duration | None) -> dict[str, object]:
 
 
 def _files(dataset: ds.Dataset) -> Iterator[ds.Fragment]:
-    """Yield the files of a dataset. An empty table has none."""
     if isinstance(dataset, ds.FileSystemDataset):
         yield from dataset.get_fragments()
 

@@ -2,8 +2,8 @@
 
 ::
 
-    -- How much each agent remembers at each grain.        description, in sentences
-    -- Row: one agent and grain.                           what a row stands for
+    -- Size of each agent's memory at each grain.          description, in sentences
+    -- Row: one agent and grain.                           meaning of a row
     -- Owner: team:memory                                  a team, or an e-mail address
     -- Incremental: month                                  marts: the column whose values are rebuilt separately
     -- Columns:                                            the columns of the result, in order
@@ -50,16 +50,12 @@ class Model:
     """One SQL file: a SELECT and its header.
 
     Attributes:
-        folder: staging, marts or tests.
-        name: of the file and of its table or view.
-        description: free text.
         sql: the whole file.
-        row: what a row stands for.
+        row: meaning of a row.
         owner: ``team:NAME`` or an e-mail address.
         columns: description of each column, in order; required for marts.
         incremental: the column of months; each month of the mart is rebuilt separately.
-        asset: of a test: the asset under test.
-        severity: of a test: error or warning.
+        asset, severity: for a test: the asset under test, and error or warning.
     """
 
     folder: str
@@ -89,41 +85,41 @@ def read_model(folder: str, path: Path) -> Model:
     if not _NAME.fullmatch(path.stem):
         raise InputError(f"{file}: expected a name of lowercase letters, digits and _ that begins with a letter")
     sql = path.read_text(encoding="utf-8")
-    said: dict[str, str] = {}
+    entries: dict[str, str] = {}
     lines: dict[str, int] = {}
     columns: dict[str, str] = {}
     for line, name, text in _parts(file, sql):
-        if name in said:
+        if name in entries:
             raise InputError(f"{file}:{line}: {name} is given twice")
         if name not in {"", *_FIELDS[folder]}:
             known = ", ".join(sorted(_FIELDS[folder]))
             raise InputError(f"{file}:{line}: {shown(name)} is not accepted in {folder}; accepted: {known}")
-        said[name], lines[name] = " ".join(text), line
+        entries[name], lines[name] = " ".join(text), line
         if name == "Columns":
             columns = _columns(file, line, text)
-        elif name and not said[name]:
+        elif name and not entries[name]:
             raise InputError(f"{file}:{line}: {name} is empty")
-        _check(file, line, name, said[name])
-    if "Incremental" in said and columns and said["Incremental"] not in columns:
+        _check(file, line, name, entries[name])
+    if "Incremental" in entries and columns and entries["Incremental"] not in columns:
         raise InputError(
-            f"{file}:{lines['Incremental']}: Incremental {shown(said['Incremental'])} is not a column; columns: "
+            f"{file}:{lines['Incremental']}: Incremental {shown(entries['Incremental'])} is not a column; columns: "
             f"{', '.join(columns)}"
         )
-    if not said.get(""):
+    if not entries.get(""):
         raise InputError(f"{file}:1: the description is missing; expected a comment")
-    if missing := [name for name in _REQUIRED[folder] if name not in said]:
-        raise InputError(f"{file}:1: the header lacks {', '.join(missing)}; see analytics/model_files.py")
+    if missing := [name for name in _REQUIRED[folder] if name not in entries]:
+        raise InputError(f"{file}:1: the header lacks {', '.join(missing)}; see dbt_like_sql/README.md")
     return Model(
         folder=folder,
         name=path.stem,
-        description=said[""],
+        description=entries[""],
         sql=sql,
-        row=said.get("Row", ""),
-        owner=said.get("Owner", "team:memory"),
+        row=entries.get("Row", ""),
+        owner=entries.get("Owner", "team:memory"),
         columns=columns,
-        incremental=said.get("Incremental"),
-        asset=said.get("Checks"),
-        severity=said.get("Severity"),
+        incremental=entries.get("Incremental"),
+        asset=entries.get("Checks"),
+        severity=entries.get("Severity"),
     )
 
 
@@ -145,12 +141,12 @@ def _parts(file: str, sql: str) -> Iterator[tuple[int, str, list[str]]]:
     for number, line in enumerate(sql.splitlines(), start=1):
         if not line.startswith("--"):
             break
-        said = line.removeprefix("--").strip()
-        if match := _FIELD.match(said):
+        content = line.removeprefix("--").strip()
+        if match := _FIELD.match(content):
             yield start, name, text
             start, name, text = number, match[1], [match[2]] if match[2] else []
-        elif said:
-            text.append(said)
+        elif content:
+            text.append(content)
     else:
         raise InputError(f"{file}: expected a SELECT below the header")
     yield start, name, text

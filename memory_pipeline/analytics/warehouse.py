@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
-# The state of a mart, ``state/marts/{name}.json``, records what the mart was built from, so that only changes are
-# rebuilt.
-#
-# It holds digests of the SQL, of the partitions behind each month, and of the mart's files. It is written after the
-# mart. If a concurrent build has written the mart since, the digests differ and the whole mart is rebuilt.
+# The state of a mart, ``state/marts/{name}.json``, holds digests of the SQL, of the partitions behind each month, and
+# of the mart's files, so that only changes are rebuilt. It is written after the mart. If a concurrent build has written
+# the mart since, the digests differ and the whole mart is rebuilt.
 
 
 #: Increase if marts are written differently, to rebuild all.
@@ -47,13 +45,13 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class MartState:
-    """What a mart was built from.
+    """The inputs that a mart was built from.
 
     Attributes:
         sql: digest of its SQL, and of the staging models it reads.
         made: digest of the mart's files.
         versions: of the lake tables it reads; equal versions mean equal rows.
-        inputs: digests of its inputs: by table or mart, or by month if the mart is incremental.
+        inputs: digests by table or mart, or by month if the mart is incremental.
     """
 
     sql: str
@@ -87,7 +85,7 @@ def made_digest(files: Iterable[str]) -> str:
 
 
 def sql_digest(catalog: Catalog, name: str) -> str:
-    """Return a digest of the SQL of a mart and its staging models. Marts that it reads count by their rows."""
+    """Return a digest of the SQL of a mart and its staging models. Marts that it reads are compared by their files."""
     read = [each for each in catalog.needed(name, stop_at_marts=True) if each in catalog.models]
     texts = [catalog.models[each].sql for each in read if catalog.models[each].folder != "marts"]
     return digest(_FORMAT, catalog.models[name].sql, *texts)
@@ -142,7 +140,7 @@ _Result = TypeVar("_Result")
 
 #: Maximum number of months per query, to bound memory.
 _MONTHS_AT_ONCE = 3
-#: How often a query is repeated if retention or a replacement deletes its files.
+#: Attempts of a query, if retention or a replacement deletes its files.
 _ATTEMPTS = 4
 #: Error texts for a missing file, local and on S3.
 _MISSING = ("No such file", "errno 2]", "NoSuchKey", "NOT_FOUND", "Not Found")
@@ -150,15 +148,12 @@ _MISSING = ("No such file", "errno 2]", "NoSuchKey", "NOT_FOUND", "Not Found")
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The result of building a mart.
+    """The result of building a mart: number of rows, size in bytes, and duration in seconds.
 
     Attributes:
-        rows: of the mart.
         changed: whether anything was written.
         months: number of rebuilt months; 0 for a mart that is not incremental.
         read: number of rows read from lake tables and other marts.
-        bytes: of its files.
-        seconds: duration.
     """
 
     rows: int
@@ -225,12 +220,12 @@ class Warehouse:
         for name in names:
             if self.model(name).folder != "marts":
                 marts = ", ".join(model.name for model in self._catalog.among("marts"))
-                raise InputError(f"SQL model {shown(name)} is no mart; there are: {marts}")
+                raise InputError(f"SQL model {shown(name)} is not a mart; marts: {marts}")
         self._look()
-        wanted = {*names, *(read for name in names for read in self._catalog.needed(name))}
+        selected = {*names, *(read for name in names for read in self._catalog.needed(name))}
         failed: dict[str, DamagedError] = {}
         for model in self._catalog.among("marts"):
-            if model.name in wanted:
+            if model.name in selected:
                 try:
                     built = self._retrying(lambda model=model: self._build(model, full=full))  # type: ignore[misc]
                 except DamagedError as error:
@@ -242,7 +237,7 @@ class Warehouse:
             raise DamagedError(f"marts {', '.join(failed)} were not built: {next(iter(failed.values()))}")
 
     def _build(self, model: Model, *, full: bool) -> Built:
-        """Build one mart; those that it reads are up to date."""
+        """Build one mart, after those that it reads."""
         started, read_before = time.perf_counter(), self._read
         name, storage = model.name, self._lake.storage
         full = full or name in self._damaged
@@ -280,7 +275,7 @@ class Warehouse:
         return Built(rows, replaced.changed, months, read, size, time.perf_counter() - started)
 
     def _months_of(self, model: Model, months: Sequence[str]) -> pa.Table:
-        """Return the rows of some months of an incremental mart, reading only the sources of these months."""
+        """Return the rows of some months of an incremental mart, read from the sources of these months only."""
         column = str(model.incremental)
         parts = []
         for start in range(0, max(1, len(months)), _MONTHS_AT_ONCE):
@@ -290,7 +285,6 @@ class Warehouse:
         return pa.concat_tables(parts)
 
     def _run(self, model: Model, months: Collection[str] | None = None) -> pa.Table:
-        """Return the rows of a model, over the whole tables or over the given months."""
         self._provide(model.name, months, set())
         rows = self._connection.sql(model.sql).to_arrow_table()
         self._read += _rows_read(json.loads(self._connection.get_profiling_information(format="json")))
@@ -318,7 +312,6 @@ class Warehouse:
         self._registered.add(name)
 
     def _stored(self, name: str) -> ds.Dataset | None:
-        """Return a stored mart if it is up to date."""
         if self.model(name).folder != "marts":
             return None
         return self._marts.dataset(name) if self._is_fresh(name) else None
@@ -331,7 +324,7 @@ class Warehouse:
     def _retrying(self, action: Callable[[], _Result]) -> _Result:
         """Retry an action over the current lake if files were deleted while they were read.
 
-        Damaged marts are not read; their rows are computed instead.
+        Damaged marts are computed instead of read.
 
         Raises:
             DamagedError: files of the lake's tables cannot be read.
@@ -348,11 +341,7 @@ class Warehouse:
         raise AssertionError("unreachable")
 
     def _note_damage(self, error: Exception) -> None:
-        """Find the damaged marts after a failed query. Raise the error if it has another cause.
-
-        Raises:
-            DamagedError: files of the lake's tables cannot be read.
-        """
+        """Find the damaged marts after a failed query. Raise the error if it has another cause."""
         marts = self._marts.damaged(model.name for model in self._catalog.among("marts")) - self._damaged
         self._damaged |= marts
         if marts:
@@ -372,9 +361,9 @@ def stale_marts(lake: Lake) -> list[Model]:
 
 def _rows_read(profile: dict[str, Any]) -> int:
     """Return the number of rows that a query read, from DuckDB's profile."""
-    own = profile.get("intermediate_rows", 0) if profile.get("type") == "TABLE_SCAN" else 0
+    scanned = profile.get("intermediate_rows", 0) if profile.get("type") == "TABLE_SCAN" else 0
     below = [*profile.get("operator", ()), *profile.get("children", ())]
-    return int(own) + sum(map(_rows_read, below))
+    return int(scanned) + sum(map(_rows_read, below))
 
 
 def _is_missing_file(error: Exception) -> bool:

@@ -184,9 +184,7 @@ def _metadata(columns: Iterable[dg.TableColumn]) -> Mapping[str, dg.TableSchema]
 
 
 def _column(field: pa.Field, comment: str, nullable: bool) -> dg.TableColumn:
-    # A question mark in the schemas marks nullable columns; Dagster has a constraint for it.
-    text = comment.removesuffix("?")
-    description = text if text.endswith((".", "…")) else f"{text}."
+    description = comment if comment.endswith((".", "…")) else f"{comment}."
     return dg.TableColumn(
         field.name, _type(field.type), description, constraints=dg.TableColumnConstraints(nullable=nullable)
     )

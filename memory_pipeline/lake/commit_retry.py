@@ -1,10 +1,10 @@
 """One policy for operations that fail under concurrent writers: what to retry, when, how often, and the final error.
 
-Writers take no lock at first: most have no rivals, and a lost attempt costs less than a lock on every write would. But
-a slow writer (one that reads much, folds, or asks a model for vectors) would always lose against fast ones. So after a
-few lost attempts a writer takes its *turn*: a lease (:mod:`~memory_pipeline.lake.leases`) that is respected by every
-writer that has noticed rivals. The turn only orders writers. Correctness comes from the check of each commit: a turn
-that expires, or that other writers ignore, neither loses nor duplicates data.
+Writers take no lock at first: most have no rivals, and a lost attempt costs less than a lock on every write. But a slow
+writer (one that reads much, folds, or asks a model for vectors) would always lose against fast ones. So after a few
+lost attempts a writer takes its *turn*: a lease (:mod:`~memory_pipeline.lake.leases`) that every writer that has
+noticed rivals respects. The turn only orders writers. Correctness comes from the check of each commit: a turn that
+expires, or that other writers ignore, neither loses nor duplicates data.
 
 This module knows no library: the caller supplies the operation and classifies its errors.
 """
@@ -33,12 +33,12 @@ _REQUESTS, _LONGEST_PAUSE = 4, 0.5
 _LOST_IN_A_ROW = 3
 #: A turn expires after this time, or after this many times the longest attempt so far, whichever is longer.
 _LEASE, _LEASES = timedelta(seconds=30), 4
-#: Seconds that a writer waits for others' turns before it proceeds without, and the longest poll interval.
+#: Seconds that a writer waits for others' turns before it proceeds without one, and the longest poll interval.
 _PATIENCE, _LONGEST_LOOK = 120.0, 0.1
 
 
 class CommitLostError(Exception):
-    """A concurrent change invalidated an attempt. It had no effect and can be repeated on the new state."""
+    """A concurrent change invalidated an attempt, which had no effect. Repeat it on the new state."""
 
 
 class FailureKind(Enum):
@@ -51,14 +51,14 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What is retried, and how often.
+    """Which errors are retried, and how often.
 
     Attributes:
         attempts: the maximum number.
         errors: those that `judge` classifies (for a :class:`CommitLostError`, its cause, if any). Others propagate.
         judge: classifies a failed attempt, or raises another error in its place.
         give_up: returns the error to raise in place of the last one.
-        first_pause: seconds between the first two attempts; each later pause is twice as long.
+        first_pause: in seconds; each later pause is twice as long.
     """
 
     attempts: int
@@ -69,7 +69,7 @@ class RetryPolicy:
 
 
 def retry(attempt: Callable[[], _Result], policy: RetryPolicy, turn: FairnessLock | None = None) -> _Result:
-    """Return the result of `attempt`, retried as the policy says; `turn` orders writers of the same thing."""
+    """Return the result of `attempt`, retried as the policy says; `turn` orders concurrent writers."""
     failures, longest = _Failures(policy), 0.0
     try:
         while True:
@@ -101,8 +101,6 @@ async def retry_async(attempt: Callable[[], Awaitable[_Result]], policy: RetryPo
 
 
 class _Failures:
-    """The failed attempts of one operation."""
-
     def __init__(self, policy: RetryPolicy) -> None:
         self.count = 0
         self._policy = policy
@@ -145,12 +143,7 @@ class LeaseStore(Protocol):
 
 
 class FairnessLock:
-    """The turn of one writer, for one write to one key.
-
-    Args:
-        claims: where turns are claimed.
-        key: of the thing that is written; part of a file's name.
-    """
+    """The turn of one writer, for one write to `key`, which is part of a file's name."""
 
     def __init__(self, claims: LeaseStore, key: str) -> None:
         self._claims = claims
@@ -158,7 +151,7 @@ class FairnessLock:
         self._is_mine = False
 
     def heed(self) -> bool:
-        """If another writer has its turn, wait for and take the next one. Return whether that was so."""
+        """If another writer has its turn, wait for it and take the next one. Return whether that was so."""
         if self._is_mine or not self._claims.is_taken(self._key):
             return False
         self.take(_LEASE)
@@ -183,15 +176,14 @@ class FairnessLock:
 
 
 class CommitToken(Generic[_Result]):
-    """Detects whether a commit that seemed to fail was made after all.
+    """Detects whether a commit that seemed to fail succeeded.
 
-    A request to create a file only if it is absent may succeed, lose its answer, and be refused when it is sent again.
-    So a commit that looks like a rival's may be the writer's own. Each call marks its commits, and looks for its
-    mark in the log when one fails.
+    A request to create a file only if it is absent may succeed, lose its answer, and be refused when it is repeated. So
+    a commit that looks like a rival's may be the writer's own. Each call marks its commits, and searches the log for
+    its mark when one fails.
 
-    Args:
-        commit_of: returns the log entry of a version, or None if there is none yet. None where answers cannot be lost,
-            as on a disk.
+    `commit_of` returns the log entry of a version, or None if there is none yet. It is None where answers cannot be
+    lost, as on a disk.
     """
 
     def __init__(self, commit_of: Callable[[int], bytes | None] | None) -> None:
@@ -207,13 +199,13 @@ class CommitToken(Generic[_Result]):
         return {"memory_pipeline.mark": self._value}
 
     def expect(self, version: int, result: _Result) -> None:
-        """Record the result of a commit about to be tried on top of a version; -1 if there is no table."""
+        """Record the result of a commit on top of a version before trying it; -1 if there is no table."""
         if self._commit_of is not None:
             self._since = version if self._since is None else self._since
             self._result = result
 
     def made(self) -> _Result | None:
-        """Return what this call has committed, or None. Each version is checked once."""
+        """Return the result of the commit that this call has made, or None. Each version is checked once."""
         if self._commit_of is None or self._since is None:
             return None
         while (commit := self._commit_of(self._since + 1)) is not None:

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 _TOP = "journal"
 _PENDING = "journal/pending"
 _QUARANTINE = "journal/quarantine"
-#: Symbolic links are not followed: anyone who can create one could have any file of the machine read.
+#: Symbolic links are not followed: anyone who can create one could make the journal read any file of the machine.
 _LINKED = "a symbolic link, which the journal never follows; remove it, or put the file or folder itself there"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Longest list of hours in a file name, in characters. File systems accept names of 255.
 _MAX_HOURS_NAME = 150
-#: Stands in a file name for hours that do not fit.
+#: Replaces hours that do not fit in a file name.
 _MORE = "more"
 _GAP = re.compile(r"[1-9][0-9]{0,6}")
 _DONE = re.compile(r"(?P<mark>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
@@ -61,11 +61,10 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """A pending file.
+    """A pending file of one agent.
 
     Attributes:
         path: relative to the lake's root.
-        scope: workspace and agent of all its records.
         hours: hours of its records, sorted.
         size: in bytes.
         tag: from the storage; it changes with the content.
@@ -87,14 +86,7 @@ class JournalFile:
 
 
 class Contents(NamedTuple):
-    """The records of a file.
-
-    Attributes:
-        messages: said to or by the agent.
-        edits: of the graph.
-        rejected: unreadable lines, with the reasons.
-        events: changes that agents made to their durable memories.
-    """
+    """The records of a file: messages, edits of the graph, unreadable lines with reasons, events of memories."""
 
     messages: list[Message]
     edits: list[Edit]
@@ -164,9 +156,9 @@ class Journal:
         """
         events: list[MemoryEvent] = []
         found = Contents([], [], [], events)
-        own = set(file.hours)
-        wanted = own if hours is None else own.intersection(hours)
-        skipped = {hour.key.encode() for hour in own - wanted}
+        file_hours = set(file.hours)
+        selected = file_hours if hours is None else file_hours.intersection(hours)
+        skipped = {hour.key.encode() for hour in file_hours - selected}
         data = b"" if self._is_link(file.path) else self._storage.read(file.path) or b""
         for number, line in enumerate(data.splitlines(), start=1):
             if not line.strip():
@@ -177,15 +169,16 @@ class Journal:
             try:
                 record = parse_json(line)
                 parsed = _parsed(record)
-                if parsed.scope != file.scope or parsed.hour not in own:
-                    raise InputError(f"a record of {parsed.scope} and {parsed.hour} is in a file of another")
+                if parsed.scope != file.scope or parsed.hour not in file_hours:
+                    name = f"{parsed.scope.workspace_id}/{parsed.scope.agent_id}"
+                    raise InputError(f"expected the agent and hours of its file, not {name} and {parsed.hour}")
             except NothingSaidError:
                 continue  # only recalled memory
             except InputError as error:
                 where = f"{file.path}, line {number}"
                 found.rejected.append(Rejection(str(error), where, line.decode(errors="backslashreplace")))
                 continue
-            if parsed.hour not in wanted:
+            if parsed.hour not in selected:
                 continue
             if isinstance(parsed, Edit):
                 found.edits.append(parsed)
@@ -196,19 +189,15 @@ class Journal:
         return found
 
     def acknowledge(self, files: Collection[JournalFile], hours: Collection[Period] | None = None) -> None:
-        """Acknowledge hours of files, because their records can be found elsewhere.
+        """Acknowledge hours of files, or all, because their records can be found elsewhere.
 
         A file is deleted when all its hours are acknowledged.
-
-        Args:
-            files: any pending files.
-            hours: the hours to acknowledge; all if not given.
         """
-        made = None if hours is None else frozenset(hours)
-        done = {file for file in files if made is None or made.issuperset(file.pending_hours)}
+        acknowledged = None if hours is None else frozenset(hours)
+        done = {file for file in files if acknowledged is None or acknowledged.issuperset(file.pending_hours)}
         for file in files:
-            if made is not None and file not in done:
-                for first, last in _spans(file.hours, made):
+            if acknowledged is not None and file not in done:
+                for first, last in _spans(file.hours, acknowledged):
                     path = f"{_folder(file.scope)}/{_mark(file.path)}.{first}.{last}.done"
                     # A mark lost in a power cut is written again when its hours are recomputed.
                     self._storage.create(path, b"", durable=False)
@@ -226,8 +215,8 @@ class Journal:
     def delete_stale_marks(self, scope: Scope) -> None:
         """Delete an agent's marks that belong to deleted files."""
         paths = [entry.path for entry in self._list(_folder(scope))]
-        stay = {_mark(path) for path in paths}
-        self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in stay)
+        current = {_mark(path) for path in paths}
+        self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in current)
 
     def _list(self, folder: str) -> list[FileInfo]:
         """Return the files of a folder; none if the folder is a symbolic link or inside one."""
@@ -247,7 +236,7 @@ class Journal:
             raise LakeError(f"{self._storage.locate(folder)} is, or is in, {_LINKED}")
 
     def _hours_of(self, path: str, name: str) -> tuple[Period, ...]:
-        """Return the hours of a file; none if its name is not one of the journal's.
+        """Return the hours of a file; none if it is not named like a file of the journal.
 
         Raises:
             InputError: the hours in its name are invalid.
@@ -314,7 +303,6 @@ def _mark(path: str) -> str:
 
 
 def _mark_of(path: str) -> str | None:
-    """Return the name prefix of a mark, or None for any other file."""
     match = _DONE.fullmatch(path.rpartition("/")[2])
     return match and match["mark"]
 
@@ -329,7 +317,6 @@ def _acknowledged(entries: Iterable[FileInfo]) -> dict[str, list[tuple[str, str]
 
 
 def _left(hours: Sequence[Period], spans: Mapping[str, Sequence[tuple[str, str]]], path: str) -> tuple[Period, ...]:
-    """Return a file's hours that are not acknowledged."""
     done = spans.get(_mark(path), ()) if spans else ()
     return tuple(hour for hour in hours if not any(first <= hour.key <= last for first, last in done))
 
@@ -343,7 +330,7 @@ def _name_of(hours: Sequence[Period]) -> str:
 
 
 def _spans(hours: Sequence[Period], done: Collection[Period]) -> list[tuple[str, str]]:
-    """Return the maximal spans (first, last) of a file's hours that are all in `done`."""
+    """Return the maximal spans (first, last) of hours that are all in `done`."""
     spans = []
     for is_done, group in groupby(hours, key=lambda hour: hour in done):
         if is_done:
@@ -358,7 +345,7 @@ def _parsed(record: dict[str, object]) -> Message | Edit | MemoryEvent:
     return Edit.from_record(record) if "edit" in record else Message.from_record(record)
 
 
-# Distinguishes the changes that one writer makes at the same time.
+# Distinguishes changes of one writer at the same time.
 
 
 _MOMENT = timedelta(microseconds=1)
@@ -399,11 +386,8 @@ class EventClock:
 
 
 def moment_after(at: datetime, latest: datetime, within: timedelta = timedelta(seconds=1)) -> datetime:
-    """Return `at`, or a microsecond after `latest` if both are the same time up to `within`.
+    """Return `at`, or a microsecond after `latest`, the time of the previous change, if `at` is not later.
 
-    Args:
-        at: the time of a change.
-        latest: the time of the previous change of the same thing.
-        within: a `latest` less than this far ahead counts as the same time.
+    A `latest` that is `within` or more ahead of `at` is ignored.
     """
     return latest + _MOMENT if at <= latest < at + within else at

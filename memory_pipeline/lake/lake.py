@@ -1,4 +1,4 @@
-"""Define the lake: the root folder or bucket of a deployment, and access to everything stored in it."""
+"""The lake: the root folder or bucket of a deployment, and access to everything stored in it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Lake:
 
     @property
     def start(self) -> date:
-        """The first day of memory: the configured day, or else 2024-01-01, or earlier if there are older records."""
+        """The first day of memory: the configured day, or 2024-01-01, or earlier if there are older records."""
         if self._set_start is not None:
             return self._set_start
         names = [entry.path.rpartition("/")[2] for entry in self.storage.list(_STARTS)]
@@ -78,15 +78,14 @@ class Lake:
 
     @property
     def accepts_from(self) -> date:
-        """The first day from which records are accepted: the configured day, or else the earliest supported one."""
+        """The first day from which records are accepted: the configured day, or the earliest supported one."""
         return EARLIEST if self._set_start is None else self._set_start
 
     def ensure(self, oldest: datetime | None = None) -> None:
         """Check that the lake is writable, and store its manifest on first use.
 
-        Args:
-            oldest: the time of the oldest record about to be written. An `oldest` before the current start moves the
-                start back. Each start is a file of its own, so concurrent writers cannot overwrite each other.
+        If `oldest`, the time of the oldest record about to be written, is before the current start, the start moves
+        back. Each start is a file of its own, so concurrent writers cannot overwrite each other.
 
         Raises:
             ConfigurationError: another process created the lake with another time zone, or the object store does not
@@ -109,7 +108,6 @@ class Lake:
             self._oldest_start = start
 
     def _day_of(self, instant: datetime) -> date:
-        """Return the day that contains the instant's hour."""
         return self.calendar.ancestor(self.calendar.hour(instant), Grain.DAILY).first_day
 
     def _adopt(self, manifest: dict[str, object] | None) -> None:
@@ -163,7 +161,7 @@ class Lake:
         self.ensure()
         self.storage.write(CONFIGURATION, data)
 
-    # Imported on first use: these libraries are heavy, and many callers (such as a writer) do not need them.
+    # Imported on first use: these libraries are slow to import, and many callers (such as a writer) do not need them.
 
     @cached_property
     def tables(self) -> Tables:

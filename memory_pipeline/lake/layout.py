@@ -1,4 +1,4 @@
-"""Which table a scope's rows are in."""
+"""The tables and partitions that hold a scope's rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def index_tables(storage: Storage, workspace_id: str) -> Iterable[tuple[Scope, s
 
 
 def agent_of(path: str) -> str | None:
-    """Return the id of the agent that owns a table, or a file of it, or None if the path does not say."""
+    """Return the id of the agent that owns a table, or a file of it, or None if the path does not name one."""
     known = _INDEX_TABLE.match(path)
     return known["collector"] or known["agent"] if known else None
 

@@ -5,7 +5,7 @@
     {folder}/{key}.json             the holder of a claim, and its expiry
     {folder}/{key}.{digest}.json    the right to replace one particular stale claim
 
-A claim is a file that only one process can create. It is stale once it has expired or its process is gone. Deleting a
+A claim is a file that only one process can create. It is stale once it has expired or its process has ended. Deleting a
 stale claim and creating another would let two processes win: the second to delete may delete the first one's new claim.
 So the right to replace a claim is itself claimed, under a name with the digest of the stale claim. The winner reads the
 claim again before replacing it.
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 _HOST = socket.gethostname()
-#: Distinguishes this process from earlier ones with the same id, which in a container are all of them.
+#: Distinguishes this process from earlier ones with the same id, which are common in containers.
 _PROCESS = secrets.token_hex(8)
-#: A claim this close to its expiry is released as if it had expired: clocks of two machines differ.
+#: A claim this close to its expiry is released as if it had expired, because clocks of machines differ.
 _SKEW = timedelta(seconds=5)
 #: Time allowed to release an expired claim.
 _MOMENT = timedelta(minutes=1)
@@ -42,13 +42,7 @@ _MOMENT = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A claim of this process.
-
-    Attributes:
-        data: content of its file, unique per claim.
-        until: when it expires.
-        alone_until: it cannot have been replaced before this time.
-    """
+    """A claim of this process, with unique `data`. Until `alone_until`, no other process can have replaced it."""
 
     data: bytes
     until: datetime
@@ -68,19 +62,13 @@ class _Claim:
 
 
 class Leases:
-    """Claims and releases keys for this process. Safe to use from many threads.
-
-    Args:
-        storage: the lake's files.
-        folder: of the claims.
-        clock: returns the time, UTC.
-    """
+    """Claims and releases keys, as files in `folder`; `clock` returns UTC. Safe to use from many threads."""
 
     def __init__(self, storage: Storage, folder: str, clock: Callable[[], datetime]) -> None:
         self._storage = storage
         self._folder = folder
         self._clock = clock
-        # A key has more than one claim only if a thread went on after its claim expired.
+        # A key has several claims only if a thread continued after its claim expired.
         self._held: dict[str, list[_Claim]] = {}
         self._lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Deletes files that nothing needs any more: those of old versions, and remains of killed processes.
+"""Deletes unneeded files: those of old versions, and remains of killed processes.
 
 ==============  =====================================================================================================
 kind            what it is
@@ -43,12 +43,10 @@ AGE = LONGEST_WRITE
 #: Remains of killed processes; all other kinds belong to old versions.
 LEFT_BEHIND = ("tables", "index", "partial", "claims", "uploads")
 _KINDS = ("replaced", "logs", "tables", "versions", "index", "partial", "claims", "uploads")
-#: Earlier and later than any file.
 _NEVER, _EVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 #: Time of the last vacuum, and the time after which a Lance table must have changed to be searched again.
 _LOOKED = "state/vacuum.json"
 _CLAIMS = ("calls/claims", "state/turns", "vectordb/_claims")
-#: Duration of the claims taken here.
 _MOMENT = timedelta(minutes=1)
 #: Left by a probe that was killed: see :mod:`~memory_pipeline.lake.files.s3_probe`.
 _LOOKS = "state/created-twice-"
@@ -61,13 +59,8 @@ def vacuum(
 
     Safe to repeat, to interrupt and to run beside writers, readers and other calls.
 
-    Args:
-        storage: the lake's files.
-        tables: the lake's tables.
-        now: the clock's time, UTC.
-        age: how long after its replacement a file is kept for readers. Readers of this package retry when a file is
-            missing; other programs that read the tables do not.
-        dry_run: only count.
+    Replaced files are kept for `age`, for readers. Readers of this package retry when a file is missing; other programs
+    that read the tables do not. `now` is the current time, UTC.
 
     Raises:
         InputError: `age` is negative.
@@ -103,11 +96,7 @@ def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[Fil
     """Return files of any age that no table, mart or index version lists, and unfinished ones.
 
     They belong to running, killed or failed writers; :func:`vacuum` deletes those of the latter two. Tables with an
-    unreadable log are skipped.
-
-    Args:
-        storage: the lake's files.
-        workspace_id: limits the search of the index; all workspaces if not given.
+    unreadable log are skipped. `workspace_id` limits the search of the index.
     """
     found = list(storage.partial())
     for folder in ("tables", "marts"):
@@ -136,7 +125,6 @@ def _deleted(storage: Storage, entries: list[FileInfo], *, dry_run: bool) -> Pur
 
 
 def _of_index(storage: Storage, before: datetime, now: datetime, *, dry_run: bool) -> tuple[Purged, Purged]:
-    """Delete old versions of Lance tables, and files that no version lists. Return the count of each."""
     looked = _noted(storage, "before")
     versions, unnamed = Purged(), Purged()
     for files in lance_tables(storage):
@@ -153,7 +141,7 @@ def _partial(storage: Storage, before: datetime) -> list[FileInfo]:
 
 
 def _claims(storage: Storage, now: datetime, *, dry_run: bool) -> Purged:
-    """Claim and release stale claims: deleting another's claim directly may delete a new one."""
+    """Claim and release stale claims, because deleting another process's claim might delete a newer one."""
     found = Purged()
     for folder in _CLAIMS:
         claims = Leases(storage, folder, lambda: now)
@@ -170,7 +158,6 @@ def _claims(storage: Storage, now: datetime, *, dry_run: bool) -> Purged:
 
 
 def _noted(storage: Storage, name: str) -> datetime | None:
-    """Return a time that the last vacuum stored."""
     try:
         return datetime.fromisoformat(json.loads(storage.read(_LOOKED) or b"")[name])
     except (ValueError, TypeError, KeyError):

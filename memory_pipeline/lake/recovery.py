@@ -1,7 +1,7 @@
-"""Recovers rows of tables with a damaged log: their files still exist, and their paths name the partitions.
+"""Recovers rows of tables with a damaged log from their data files, which name the partitions in their paths.
 
-If several files hold a row, the newest counts. Rows replaced since may come back, so only records are recovered, which
-are added and seldom replaced. Derived rows are recomputed afterwards.
+If several files hold a row, the newest counts. Rows that were replaced may come back, so only records are recovered,
+which are added and seldom replaced. Derived rows are recomputed afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def files_below(storage: Storage, spec: TableSpec) -> pa.Table:
-    """Return all data files below a table's folder, in the form of its log, oldest first; the log is not read."""
+    """Return all data files below a table's folder, in the form of its log, oldest first. Does not read the log."""
     folder = f"tables/{spec.name}/"
     entries = [entry for entry in storage.list(folder.rstrip("/")) if entry.path.endswith(".parquet")]
     entries = [entry for entry in entries if "/_delta_log/" not in entry.path]
@@ -37,14 +37,7 @@ def files_below(storage: Storage, spec: TableSpec) -> pa.Table:
 
 
 def recover(storage: Storage, tables: Tables, spec: TableSpec, keys: Collection[str] | None = None) -> int:
-    """Add the rows of all files below a table's folder to the table. Return how many rows came back.
-
-    Args:
-        storage: the lake's files.
-        tables: the lake's tables.
-        spec: the table. If its log cannot be read, it gets a new one.
-        keys: the partitions to recover; all if not given.
-    """
+    """Add the rows of all files below a table's folder. Return their number. An unreadable log is replaced."""
     try:
         tables.version(spec)
     except DamagedError:
@@ -59,23 +52,22 @@ def recover(storage: Storage, tables: Tables, spec: TableSpec, keys: Collection[
     files = files.filter(pc.invert(pc.is_in(files["path"], broken["path"].combine_chunks())))
     before = sum(tables.counts(spec).values())
     for fixed in _outer(files, spec):
-        own = files
+        selected_files = files
         for column, value in fixed.items():
-            own = own.filter(pc.equal(own[f"partition.{column}"], value))
-        found = read(storage, own, spec)
+            selected_files = selected_files.filter(pc.equal(selected_files[f"partition.{column}"], value))
+        recovered = read(storage, selected_files, spec)
         key = [*spec.partition_by, *spec.order_by]
 
-        def united(old: pa.Table, found: pa.Table = found, key: list[str] = key) -> pa.Table:
-            both = pa.concat_tables([found, old])
+        def united(old: pa.Table, recovered: pa.Table = recovered, key: list[str] = key) -> pa.Table:
+            both = pa.concat_tables([recovered, old])
             last = dict(zip(zip(*(both[name].to_pylist() for name in key), strict=True), range(len(both)), strict=True))
             return both.take(pa.array(sorted(last.values()), pa.int64()))
 
-        tables.transform(spec, set(keys_of(own, spec)), united, **fixed)
+        tables.transform(spec, set(keys_of(selected_files, spec)), united, **fixed)
     return sum(tables.counts(spec).values()) - before
 
 
 def _outer(files: pa.Table, spec: TableSpec) -> list[dict[str, str]]:
-    """Return the values of the partition columns before the last, of all files."""
     columns = spec.partition_by[:-1]
     values = zip(*(files[f"partition.{column}"].to_pylist() for column in columns), strict=True) if columns else [()]
     return [dict(zip(columns, own, strict=True)) for own in sorted(set(values))]

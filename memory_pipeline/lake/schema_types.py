@@ -24,13 +24,13 @@ _HOLDS = b"holds"
 class Holds(StrEnum):
     """What a column's texts contain. Erasure depends on it, so every text column declares it."""
 
-    #: Words of people, and names of people and things: searched for a person.
+    #: Words of people, names of people and things. Searched when a person is erased.
     WORDS = "words"
-    #: A copy of such words: erased together with the column that it was copied from.
+    #: A copy of such words. Erased together with the column that it was copied from.
     COPY = "copy"
-    #: Who did something, and why: may be erased without the row.
+    #: Who did something, and why. May be erased without the row.
     NOTE = "note"
-    #: The id of a person: compared as a whole with a person's names.
+    #: The id of a person. Compared as a whole with a person's names.
     USER = "user"
     #: Ids, digests, periods, kinds, methods and models: never personal.
     ID = "id"
@@ -92,32 +92,34 @@ class TableSpec:
     def __post_init__(self) -> None:
         texts: dict[str, Holds] = {}
         stored = []
-        for own in self.schema:
-            metadata = dict(own.metadata or {})
+        for column in self.schema:
+            metadata = dict(column.metadata or {})
             holds = Holds(metadata.pop(_HOLDS, b"words").decode())
-            texts |= {own.name: holds} if has_texts(own.type) else {}
-            stored.append(own.with_metadata(metadata) if metadata else own)
+            texts |= {column.name: holds} if has_texts(column.type) else {}
+            stored.append(column.with_metadata(metadata) if metadata else column)
         object.__setattr__(self, "texts", texts)
         object.__setattr__(self, "schema", pa.schema(stored, metadata=self.schema.metadata))
 
     def holding(self, *holds: Holds) -> tuple[str, ...]:
-        """Return the columns with such texts."""
-        return tuple(name for name, own in self.texts.items() if own in holds)
+        """Return the columns that contain such texts."""
+        return tuple(name for name, contents in self.texts.items() if contents in holds)
 
 
 SCOPE = (
-    field("workspace_id", ID, "Workspace that the row belongs to."),
-    field("agent_id", ID, "Agent that the row belongs to."),
+    field("workspace_id", ID, "Workspace."),
+    field("agent_id", ID, "Agent."),
 )
 #: Keeps rows of one agent together, so that a few agents of a large partition can be read alone.
 BY_AGENT = ("workspace_id", "agent_id", "id")
 EMBEDDING = (
-    field("vector", VECTOR, "Embedding of the content; unit length; none where the embedder failed?", nullable=True),
-    field("embed_model", ID, "Embedder that made the vector, none without one?", nullable=True),
+    field("vector", VECTOR, "Embedding of the content, of unit length; null if the embedder failed.", nullable=True),
+    field("embed_model", ID, "Embedder of the vector; null if there is no vector.", nullable=True),
 )
-#: Origin of a row for which a model was asked or should have been.
+#: Origin of a row from a model or its fallback.
 PROVENANCE = (
-    field("model", ID, "Model that was asked?", nullable=True),
-    field("prompt_version", ID, "Prompt that it was asked with?", nullable=True),
-    field("fallback", ID, "Why rules took the place of the model: timeout, rate_limited, …?", nullable=True),
+    field("model", ID, "Requested model; null if there was no request.", nullable=True),
+    field("prompt_version", ID, "Version of the prompt; null if there was no request.", nullable=True),
+    field(
+        "fallback", ID, "Why rules replaced the model: timeout, rate_limited, …; null if they did not.", nullable=True
+    ),
 )

@@ -53,9 +53,9 @@ def test_models_follow_their_dependencies() -> None:
         ),
         (
             [mart("a", "SELECT 1 FROM b"), mart("b", "SELECT 1 FROM a")],
-            r"circle: marts/(a.sql → marts/b|b.sql → marts/a)",
+            r"circular dependency of models: marts/(a.sql → marts/b|b.sql → marts/a)",
         ),
-        ([mart("a", "SELECT 1 FROM a")], r"circle: marts/a.sql"),
+        ([mart("a", "SELECT 1 FROM a")], r"circular dependency of models: marts/a.sql"),
         ([staging("facts")], r"staging/facts.sql: a table of the lake has the same name"),
         ([staging("s"), mart("s", "SELECT 1 AS x")], r"marts/s.sql: staging/s.sql has the same name"),
         ([mart("a", "SELECT FROM WHERE")], r"marts/a.sql cannot be parsed"),
@@ -123,5 +123,5 @@ def test_lineage_follows_columns_through_staging_joins_and_lists() -> None:
 @pytest.mark.parametrize("name", ["nothing", "", "../x", "memory_growth; DROP TABLE facts", "facts"])
 def test_an_unknown_model_is_refused(function: object, name: str) -> None:
     assert callable(function)
-    with pytest.raises(InputError, match=r"SQL model .* is unknown; there are: "):
+    with pytest.raises(InputError, match=r"SQL model .* is unknown; models: "):
         function(name)

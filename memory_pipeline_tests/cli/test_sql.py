@@ -30,9 +30,9 @@ def filled(lake: Lake) -> Lake:
 
 def test_without_a_lake_models_are_listed_printed_and_traced() -> None:
     assert {model["name"] for model in read("sql")} >= {"stg_facts", "memory_growth", "growth_adds_up"}
-    assert "How much each agent remembers" in call("sql").output
+    assert "Size of each agent's memory" in call("sql").output
     printed = call("sql", "memory_growth").output
-    assert printed.startswith("-- How much each agent remembers")
+    assert printed.startswith("-- Size of each agent's memory")
     assert "FROM memory_by_period" in printed
     model = read("sql", "memory_growth")
     assert model["model"]["owner"] == "team:memory"
@@ -72,11 +72,11 @@ def test_a_mart_is_built(filled: Lake) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "SQL model 'nothing' is unknown; there are: .*memory_growth"),
+        (["nothing"], "SQL model 'nothing' is unknown; models: .*memory_growth"),
         (["nothing", "--run"], "is unknown"),
         (["nothing", "--dag"], "is unknown"),
         (["nothing", "--lineage"], "is unknown"),
-        (["stg_facts", "--build"], "'stg_facts' is no mart; there are: "),
+        (["stg_facts", "--build"], "'stg_facts' is not a mart; marts: "),
         (["--run"], "--run needs a MODEL; accepted: "),
         (["memory_growth", "--run", "--dag"], "--run and --dag do not go together"),
         (["memory_growth", "--full"], "--full needs --build"),

@@ -187,8 +187,8 @@ def test_edits_lie_with_their_agent(journal: Journal) -> None:
         ({"weight": 2}, "weight 2 is not valid"),
         ({"object": ""}, "object '' is blank"),
         ({"subject": "\ud800"}, "subject '\\ud800' is not valid Unicode"),
-        ({"agent_id": "sales"}, "a record of"),
-        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "a record of"),
+        ({"agent_id": "sales"}, "expected the agent and hours of its file"),
+        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the agent and hours of its file"),
         ({"timestamp": None}, "timestamp None is not a time"),
     ],
 )
@@ -240,8 +240,8 @@ def test_events_come_back_from_the_journal(events: list[MemoryEvent]) -> None:
         ({"changes": {"content": "\ud800"}}, "content '\\ud800' is not a text"),
         ({"changes": {"content": "x", "importance": 2}}, "importance 2 is not valid"),
         ({"editor": "upkeep"}, "editor 'upkeep' is reserved for the pipeline"),
-        ({"agent_id": "sales"}, "a record of"),
-        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "a record of"),
+        ({"agent_id": "sales"}, "expected the agent and hours of its file"),
+        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the agent and hours of its file"),
         ({"received_at": None}, "received_at None is not a time"),
     ],
 )
@@ -317,7 +317,7 @@ def test_a_line_that_belongs_elsewhere_is_rejected(
         file.write(json.dumps(message(id="m2").to_record() | foreign) + "\n")
     assert [each.source_id for each in all_messages(journal)] == ["m1"]
     [rejection] = all_rejections(journal)
-    assert "is in a file of another" in rejection.reason
+    assert "expected the agent and hours of its file" in rejection.reason
     assert rejection.where == f"{path}, line 2"
 
 

@@ -1,6 +1,6 @@
 """Model answers and their costs: first durable in small files, then in two tables.
 
-``answers`` is partitioned by the period that a question was asked for, so that building a partition reads only its own
+``answers`` is partitioned by the period that needed the answer, so that building a partition reads only its own
 answers; ``model_calls`` by the hour in which a request was sent. Reasons: docs/decisions/0006-answers-and-calls.md.
 """
 
@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.tables import Tables
 
 
-# Spending per workspace and per kind of question.
-#
-# It adds up the ``model_calls`` table and the pending files.
+# Spending is the sum of the ``model_calls`` table and the pending files.
 
 
-#: Usage is added up per workspace (its id) and per kind of question.
+#: A workspace's id, or a kind of question.
 _Key: TypeAlias = str | Kind
 
 _KIND = ("purpose", "model", "prompt_version")
@@ -47,10 +45,10 @@ _SUMS = ("tokens_in", "tokens_out", "cost")
 
 
 class Spending:
-    """Adds up calls by month, for each workspace and each kind of question. Safe to use from many threads.
+    """Adds up calls by month, per workspace and per kind of question. Safe to use from many threads.
 
-    A call of a pending file may already be in the table if the file has not been deleted yet. It counts as pending,
-    and is skipped when the table is added up.
+    A call of a pending file may already be in the table if the file has not been deleted yet. It counts as pending, and
+    is skipped in the table.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -76,9 +74,9 @@ class Spending:
             self._count(path, calls)
 
     def refresh(self, gone: Collection[str], found: Mapping[str, Sequence[Call]]) -> None:
-        """Remove files that are gone because their calls are in the table now, and add files that were found.
+        """Remove files whose calls are now in the table, and add new ones.
 
-        The parts of the table that have grown are read again on the next query.
+        Parts of the table that have grown are read again on the next query.
         """
         with self._reading, self._lock:
             for path in gone:
@@ -95,11 +93,9 @@ class Spending:
             self._months.clear()
 
     def spent(self, key: _Key, month: str) -> Usage:
-        """Return the spending in a month.
+        """Return the spending in a month, such as ``2024-01``.
 
-        Args:
-            key: a workspace, or a kind of question; the latter counts answered requests only.
-            month: such as ``2024-01``.
+        `key` is a workspace, or a kind of question, which counts answered requests only.
         """
         while True:
             with self._lock:
@@ -150,7 +146,7 @@ def _by_month(calls: Iterable[Call]) -> dict[tuple[_Key, str], Usage]:
 
 
 def _by_hour(rows: pa.Table) -> dict[str, dict[_Key, Usage]]:
-    """Add up rows of the table by hour, as :meth:`Usage.of` does; the shares of one request count as one request."""
+    """Add up rows by hour. The shares of one request count as one request."""
     unpriced = pc.and_(pc.is_null(rows["cost"]), pc.greater(rows["tokens_in"], 0))
     rows = rows.append_column("unpriced", pc.if_else(unpriced, rows["request_id"], pa.scalar(None, pa.string())))
     spent: dict[str, dict[_Key, Usage]] = defaultdict(dict)
@@ -184,8 +180,6 @@ _KEEP_VECTORS = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class _Vectors:
-    """A pending file of vectors that has been settled."""
-
     tag: str
     key: str
     period: Period
@@ -195,13 +189,8 @@ class _Vectors:
 class Calls:
     """Stores answers and calls; implements :class:`memory_pipeline.domain.model_calls.CallStore`.
 
-    Safe to use from many threads and processes. Answers and calls passed to :meth:`keep` are durable, and stay in
-    files of their own until :meth:`settle` moves them into the tables.
-
-    Args:
-        storage: the lake's files.
-        tables: the lake's tables.
-        clock: returns the time, UTC.
+    Safe to use from many threads and processes. Answers and calls passed to :meth:`keep` are durable, and stay in files
+    of their own until :meth:`settle` moves them into the tables. `clock` returns UTC.
     """
 
     def __init__(
@@ -224,24 +213,22 @@ class Calls:
         self._vectors: dict[str, _Vectors] = {}
         self._has_looked = False
 
-    # --- answers -----------------------------------------------------------------------------------------------------
-
     def load(self, periods: Collection[Period]) -> None:
         """Read the answers of partitions into memory, replacing those loaded before."""
-        wanted = frozenset(periods)
+        needed = frozenset(periods)
         with self._reading:
             with self._lock:
                 self._answers = {}
             self._sizes = {}
             self._read_at = self._landed.version()
-            self._read(wanted)
-        self._look(wanted)
+            self._read(needed)
+        self._look(needed)
 
     def find(self, key: str, period: Period) -> Answer | None:
         """Return the answer to a question asked for `period` by any process, or None.
 
-        If the answer is in memory, this is a dictionary look-up. Otherwise it reads one file and the table's version,
-        and a partition only if it has grown.
+        Answers in memory take a dictionary look-up. Others take one file, the table's version, and a partition that has
+        grown.
         """
         # Files first: a file deleted between the two reads was moved into the table before.
         answer = self._answers.get(key) or self._find_pending(key) or self._find_landed(key, period)
@@ -268,11 +255,11 @@ class Calls:
                 self._used.add(answer.key)
 
     def _find_pending(self, key: str) -> Answer | None:
-        kept = self._pending.find(key)
-        if kept is None or kept.answer is None:
+        pending = self._pending.find(key)
+        if pending is None or pending.answer is None:
             return None
-        self._remember([kept.answer])
-        return kept.answer
+        self._remember([pending.answer])
+        return pending.answer
 
     def _find_landed(self, key: str, period: Period) -> Answer | None:
         version = self._landed.version()
@@ -285,20 +272,18 @@ class Calls:
     def _read(self, periods: Iterable[Period]) -> None:
         """Read the partitions that have grown since they were read. Answers are only ever added."""
         for grain, group in groupby(sorted(periods, key=_grain), key=_grain):
-            wanted = list(group)
+            needed = list(group)
             sizes = self._tables.sizes(ANSWERS, grain=grain)
-            grown = [period.key for period in wanted if sizes.get(period.key, 0) != self._sizes.get(period, 0)]
+            grown = [period.key for period in needed if sizes.get(period.key, 0) != self._sizes.get(period, 0)]
             if grown:
                 rows = self._tables.read(ANSWERS, grown, grain=grain)
                 self._remember(map(row_to_answer, rows.to_pylist()))
-            self._sizes |= {period: sizes.get(period.key, 0) for period in wanted}
+            self._sizes |= {period: sizes.get(period.key, 0) for period in needed}
 
     def _remember(self, answers: Iterable[Answer]) -> None:
         found = {answer.key: answer for answer in answers}
         with self._lock:
             self._answers |= found
-
-    # --- claims ------------------------------------------------------------------------------------------------------
 
     def claim(self, key: str, lease: timedelta) -> bool:
         """Claim a question; return False if another thread or process has it.
@@ -310,8 +295,6 @@ class Calls:
     def release(self, key: str) -> None:
         """Release a claim, with or without an answer."""
         self._claims.release(key)
-
-    # --- spending ----------------------------------------------------------------------------------------------------
 
     def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
         """Return a workspace's spending in a calendar month (UTC) such as ``2024-01``.
@@ -329,15 +312,14 @@ class Calls:
         return self._spending.spent(kind, month)
 
     def _look(self, periods: frozenset[Period]) -> None:
-        """Read new pending files: their calls, and their answers for `periods`."""
         known = self._spending.files()
         listed = {entry.path: entry for entry in self._pending.list()}
         found = self._pending.read(entry for path, entry in listed.items() if path not in known)
-        self._remember(kept.answer for kept in found.values() if kept.answer and kept.answer.use.period in periods)
-        self._spending.refresh(known - listed.keys(), {entry.path: kept.calls for entry, kept in found.items()})
+        self._remember(
+            pending.answer for pending in found.values() if pending.answer and pending.answer.use.period in periods
+        )
+        self._spending.refresh(known - listed.keys(), {entry.path: pending.calls for entry, pending in found.items()})
         self._has_looked = True
-
-    # --- settling ----------------------------------------------------------------------------------------------------
 
     def settle(self, written: Collection[Period] = ()) -> dict[Period, Usage]:
         """Move the pending files of all processes into the tables and delete them.
@@ -345,30 +327,27 @@ class Calls:
         Safe to repeat, to interrupt and to run concurrently. Vectors are not moved, because rows hold them. Their files
         stay until those rows are committed, so that a killed run need not pay for them again.
 
-        Args:
-            written: partitions with rows committed after vectors were requested for them. The vectors that this process
-                has found or stored for them are deleted.
-
-        Returns:
-            The spending on each partition, of the calls that this process moved.
+        `written` are partitions with rows committed after vectors were requested for them. The vectors that this
+        process has found or stored for them are deleted. Return the spending on each partition, of the calls that this
+        process moved.
         """
         entries = self._pending.list()
         if not entries:
             return {}
         known = self._vectors
-        kept = self._pending.read(
+        pending = self._pending.read(
             entry for entry in entries if entry.path not in known or known[entry.path].tag != entry.tag
         )
-        usage = self._land(list(kept.values()))
+        usage = self._land(list(pending.values()))
         vectors = {
             entry.path: _Vectors(entry.tag, each.vectors.key, each.vectors.use.period, each.kept_at)
-            for entry, each in kept.items()
+            for entry, each in pending.items()
             if each.vectors is not None
         }
         listed = {entry.path for entry in entries}
         vectors = {path: each for path, each in known.items() if path in listed} | vectors
         dropped = {path: each for path, each in vectors.items() if self._is_over(each, written)}
-        done = [entry.path for entry in kept if entry.path not in vectors] + list(dropped)
+        done = [entry.path for entry in pending if entry.path not in vectors] + list(dropped)
         self._pending.delete(done)
         self._used -= {each.key for each in dropped.values()}
         self._vectors = {path: each for path, each in vectors.items() if path not in dropped}
@@ -437,10 +416,10 @@ def _add(tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], **fixed: s
 
     def grown(old: pa.Table) -> pa.Table:
         nonlocal added
-        present, wanted = (
+        old_keys, new_keys = (
             pc.binary_join_element_wise(table[partition], table[identifier], "/") for table in (old, new)
         )
-        added = new.filter(pc.invert(pc.is_in(wanted, present.combine_chunks())))
+        added = new.filter(pc.invert(pc.is_in(new_keys, old_keys.combine_chunks())))
         return pa.concat_tables([old, added])
 
     tables.transform(spec, {row[partition] for row in rows}, grown, **fixed)

@@ -1,4 +1,4 @@
-"""Calls and answers that are not in the tables yet: a small file for each question that was asked.
+"""Calls and answers that are not in the tables yet: a small file for each question.
 
 ::
 
@@ -46,7 +46,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """Content of a pending file: requests of one question, its answer, if any, and when it was stored."""
+    """Content of a pending file: requests of one question, its answer, if any, and the time of storage."""
 
     calls: tuple[Call, ...]
     answer: Answer | None
@@ -78,7 +78,7 @@ class PendingCalls:
             path = f"{_ANSWERS}/{kept.answer.key}.json"
             if self._storage.create(path, data):
                 return path
-            # The existing answer stays. Neither this one's cost nor the other's calls may be lost.
+            # The existing answer stays. Neither the cost of this one nor the calls of the other may be lost.
         path = f"{_CALLS}/{ULID()}.json"
         self._storage.write(path, data)
         return path
@@ -98,13 +98,13 @@ class PendingCalls:
 
         An unreadable file is read again only after it has changed.
         """
-        wanted = [entry for entry in entries if self._unreadable.get(entry.path) != entry.tag]
-        held = {}
-        for entry, data in zip(wanted, self._each(lambda entry: self._storage.read(entry.path), wanted), strict=True):
-            kept = None if data is None else self._parsed(entry.path, data, entry.tag)
-            if kept is not None:
-                held[entry] = kept
-        return held
+        unread = [entry for entry in entries if self._unreadable.get(entry.path) != entry.tag]
+        contents = {}
+        for entry, data in zip(unread, self._each(lambda entry: self._storage.read(entry.path), unread), strict=True):
+            call = None if data is None else self._parsed(entry.path, data, entry.tag)
+            if call is not None:
+                contents[entry] = call
+        return contents
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete files. Missing ones are ignored."""
@@ -140,16 +140,16 @@ def _from_bytes(path: str, data: bytes) -> PendingCall:
     answer, calls = record.get("answer"), record.get("calls")
     if not isinstance(calls, list):
         raise InputError(f"calls {shown(calls)} is not valid; expected a list")
-    kept = PendingCall(
+    pending = PendingCall(
         calls=tuple(row_to_call(_row(call)) for call in calls),
         answer=None if answer is None else row_to_answer(_row(answer)),
         kept_at=time_of(record, "kept_at"),
     )
     name = _NAME.fullmatch(path)
     key = name and name["key"]
-    if key and (kept.answer is None or kept.answer.key != key):
-        raise InputError("the answer in it belongs to another name")
-    return kept
+    if key and (pending.answer is None or pending.answer.key != key):
+        raise InputError("the key of its answer does not match its name")
+    return pending
 
 
 def _row(value: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Calls and answers as rows, of tables and, temporarily, of files.
+"""Calls and answers as rows of tables and of temporary files.
 
 Others may write to the bucket that holds the files, so values read from them are validated.
 """
@@ -110,7 +110,6 @@ def time_of(row: Mapping[str, object], name: str) -> datetime:
 
 
 def _checked(column: pa.Field, value: object) -> object:
-    """Return a column's value after checking its type."""
     if pa.types.is_timestamp(column.type):
         return time_of({column.name: value}, column.name)
     if value is None and column.nullable:

@@ -40,12 +40,10 @@ def hour_key(moment: datetime) -> str:
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute of a record that is not simply the value of the column of its name.
+    """An attribute of a record that is not the value of the column of its name.
 
-    Attributes:
-        columns: the columns that it is built from.
-        make: builds it from their values (lists as tuples, structs as tuples of their fields); by default the value
-            itself.
+    `make` builds it from the values of `columns` (lists as tuples, structs as tuples of their fields); by default it is
+    the value itself.
     """
 
     columns: tuple[str, ...]
@@ -120,9 +118,7 @@ class Codec(Generic[R]):
     def to_rows(self, records: Sequence[R], **given: Any) -> pa.Table:
         """Return records as rows, in their order.
 
-        Args:
-            records: of the codec's class.
-            given: the columns that records do not hold: a sequence, an array, or one value for all rows.
+        `given` are the columns that records do not hold: a sequence, an array, or one value for all rows.
         """
         columns = []
         for field in self.spec.schema:
@@ -142,11 +138,13 @@ class Codec(Generic[R]):
         return pa.table(columns, schema=self.spec.schema)
 
     def to_records(self, rows: pa.Table) -> list[R]:
-        """Return rows as records, in their order. Rows were validated when written and are not validated again."""
-        own = {name: to_values(rows[name]) for name in {n for one in self._attributes.values() for n in one.columns}}
+        """Return rows as records, in their order. Rows are not validated again."""
+        by_name = {
+            name: to_values(rows[name]) for name in {n for one in self._attributes.values() for n in one.columns}
+        }
         columns = []
         for one in self._attributes.values():
-            values = [own[name] for name in one.columns]
+            values = [by_name[name] for name in one.columns]
             columns.append(values[0] if one.make is None else list(map(one.make, *values)))
         return [self._record(*values) for values in zip(*columns, strict=True)]
 
@@ -157,10 +155,8 @@ class Codec(Generic[R]):
     def to_record(self, row: Mapping[str, Any], check: Callable[[pa.Field, object], object] | None = None) -> R:
         """Return one row, a mapping with at least the columns of the record, as a record.
 
-        Args:
-            row: as Arrow returns it.
-            check: validates each value that is used unchanged, with its column. Without it, values are trusted and none
-                may be missing.
+        `check` validates each value that is used unchanged, with its column. Without it, values are trusted and none
+        may be missing.
         """
         if check is None:
             values = [row[name] for name in self._firsts]

@@ -42,12 +42,7 @@ rows_to_operations, rows_to_triples = _OPERATIONS.to_records, _TRIPLES.to_record
 
 
 def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_edits: bool) -> pa.Table:
-    """Return the operations of agents as rows of ``graph_operations``, each once.
-
-    Args:
-        operations: by agent.
-        are_edits: whether the agents themselves made them.
-    """
+    """Return operations of agents, or edits by them, as rows of ``graph_operations``, each once."""
     found = {}
     for scope, own in operations.items():
         owner = owner_of(scope)
@@ -72,7 +67,7 @@ def operations_digest(rows: pa.Table) -> str:
 
 
 def triples_to_rows(scope: Scope, triples: Sequence[Triple], source_digest: str) -> pa.Table:
-    """Return an agent's triples as rows of ``graph_facts``; `source_digest` identifies their source."""
+    """Return an agent's triples as rows of ``graph_facts``. `source_digest` is that of its operations."""
     return _TRIPLES.to_rows(
         triples,
         owner=owner_of(scope),

@@ -31,12 +31,12 @@ def _changes_to_json(event: MemoryEvent) -> str:
 
 
 def _changes(text: str) -> Changes:
-    said = json.loads(text)
-    if "kind" in said:
-        said["kind"] = MemoryKind(said["kind"])
-    if "tags" in said:
-        said["tags"] = tuple(said["tags"])
-    return Changes(**said)
+    record = json.loads(text)
+    if "kind" in record:
+        record["kind"] = MemoryKind(record["kind"])
+    if "tags" in record:
+        record["tags"] = tuple(record["tags"])
+    return Changes(**record)
 
 
 _EVENT: dict[str, Callable[[Any], object]] = {"verb": MemoryVerb, "changes": _changes}
@@ -79,24 +79,14 @@ events_digest = ids_digest
 
 
 def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Table:
-    """Return events of any agents as rows of ``memory_events``, each once.
-
-    Args:
-        events: made by agents or derived from conversations; none from consolidation.
-        are_edits: whether the agents themselves made them.
-    """
+    """Return events of any agents, except of the consolidation, as rows of ``memory_events``, each once."""
     return _EVENTS.to_rows(list({event.id: event for event in events}.values()), is_edit=are_edits)
 
 
 def upkeep_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
-    """Return consolidation events of any agents as rows of ``upkeep_events``, each once.
-
-    Args:
-        events: from consolidation.
-        nights: the day at whose end events happened, by their time.
-    """
-    own = list({event.id: event for event in events}.values())
-    return _UPKEEP_EVENTS.to_rows(own, night=[nights[event.event_at].key for event in own])
+    """Return consolidation events as rows of ``upkeep_events``, each once. `nights` is their day by event time."""
+    unique = list({event.id: event for event in events}.values())
+    return _UPKEEP_EVENTS.to_rows(unique, night=[nights[event.event_at].key for event in unique])
 
 
 def memories_to_rows(
@@ -108,13 +98,8 @@ def memories_to_rows(
 ) -> pa.Table:
     """Return all versions of all durable memories of an agent as rows of ``memories``.
 
-    Args:
-        scope: the agent.
-        memories: its memories.
-        source_digest: of the events that they were folded from; see :func:`events_digest`.
-        vectors: by content. Older versions are history, which is not searched, and have no vector. A newest version
-            without a vector has no embedder either.
-        embed_model: the embedder that made the vectors.
+    `source_digest` is :func:`events_digest` of their events. `vectors` are by content, from `embed_model`. Older
+    versions are not searched and have no vector. A newest version without a vector has no embedder either.
     """
     versions = [version for own in memories.newest for version in memories.history(own)]
     versions.sort(key=lambda version: (version.id, version.version))
@@ -145,7 +130,7 @@ def vectors_to_lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListAr
 def rows_to_memories(rows: pa.Table) -> Memories:
     """Return all rows of ``memories`` of one agent as memories.
 
-    The rows do not include :attr:`Memories.last` and the events without effect.
+    :attr:`Memories.last` and events without effect are not restored.
     """
     memories = Memories()
     for version in sorted(_MEMORIES.to_records(rows), key=lambda version: (version.id, version.version)):

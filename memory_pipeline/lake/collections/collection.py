@@ -49,7 +49,7 @@ _DECIMALS = 6
 
 @dataclass(frozen=True, slots=True)
 class VectorMatch:
-    """An item that a search found, and its cosine similarity to the query, -1 to 1, rounded to six decimals."""
+    """An item found by a search, and its cosine similarity to the query, -1 to 1, rounded to six decimals."""
 
     id: str
     similarity: float
@@ -61,11 +61,8 @@ class VectorMatch:
 class CollectionStats:
     """Size of a collection.
 
-    Attributes:
-        items: the number of items.
-        dimension: of the vectors.
-        bytes: size of the data, without older versions that are kept for readers.
-        versions: commits so far: creation, writes, deletions and occasional compactions.
+    `bytes` does not include older versions that are kept for readers. `versions` is the number of commits: creation,
+    writes, deletions and occasional compactions.
     """
 
     items: int
@@ -78,13 +75,7 @@ class VectorCollection:
     """One agent's collection of vectors, compared by cosine. Safe to use from several threads and processes.
 
     The first upsert creates it. A search compares all vectors exactly, and sees every write that finished before it
-    began.
-
-    Args:
-        lake: where the collection is stored.
-        scope: the owner. Collections of other agents cannot be reached.
-        dimension: of the vectors, 1 to 65,536.
-        name: 1 to 100 letters, digits, ``_``, ``-``.
+    began. Collections of other agents cannot be reached. The arguments are those of :meth:`open`.
 
     Raises:
         InputError: the dimension or the name is invalid.
@@ -130,12 +121,9 @@ class VectorCollection:
         return cls(Lake(uri), Scope(workspace_id, agent_id), dimension, name)
 
     def upsert(self, items: Iterable[VectorItem]) -> int:
-        """Insert items, replacing those with the same ids. If an id is given twice, the last item counts.
+        """Insert items, replacing those with the same ids, and return the number of commits, one per 100 items.
 
-        All items are validated before any is written.
-
-        Returns:
-            The number of commits, one for each 100 items.
+        If an id is given twice, the last item counts. All items are validated before any is written.
 
         Raises:
             InputError: an item is invalid; the message names it and the field. Nothing was written.
@@ -188,16 +176,13 @@ class VectorCollection:
         return self._loop.run(self._stats())
 
     async def _table(self) -> Any | None:
-        """Return the collection's table, or None if it does not exist."""
         table = await self._databases.table(*self._where)
         return None if table is None else await self._fitting(table)
 
     async def _made_table(self) -> Any:
-        """Return the collection's table, creating it if necessary."""
         return await self._fitting(await self._databases.create(*self._where, _schema(self._dimension)))
 
     async def _fitting(self, table: Any) -> Any:
-        """Return a table; refuse one of another dimension."""
         if table is self._fits:
             return table
         made_with = (await table.schema()).field("vector").type.list_size
@@ -210,8 +195,6 @@ class VectorCollection:
         return table
 
     async def _read(self, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
-        """Return the result of `read` on the collection's table."""
-
         async def fitting(table: Any) -> _Result:
             return await read(await self._fitting(table))
 
@@ -238,7 +221,7 @@ class VectorCollection:
         return deleted
 
     async def _nearest(self, query: NDArray[np.float32], top_k: int) -> list[dict[str, Any]]:
-        """Return the nearest rows, including all that tie with the last: ties are resolved by id."""
+        """Return the nearest rows, and all that tie with the last: ties are resolved by id."""
 
         async def nearest(table: Any) -> tuple[pa.Table, NDArray[np.float64]]:
             near = table.query().nearest_to(query).distance_type("cosine").select([*_FOUND, "_distance"])
@@ -266,7 +249,6 @@ class VectorCollection:
 
 
 async def _is_there(table: Any) -> bool:
-    """Return whether a table exists: it has a version."""
     return bool(await table.version())
 
 

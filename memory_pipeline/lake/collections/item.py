@@ -38,7 +38,7 @@ class VectorItem:
 
     Attributes:
         id: 1 to 256 letters, digits and ``. _ - : / # @ + = ~ & ? , %`` without ``..``, such as a path or an address.
-        vector: finite numbers, as many as the collection's dimension, not all zero; its length does not matter.
+        vector: finite numbers, as many as the collection's dimension, not all zero; of any length.
         content: any text, up to 1,000,000 characters.
         metadata: names of 1 to 256 characters, each with a text, a number, a boolean or None; up to 64 KiB as JSON.
     """
@@ -59,12 +59,7 @@ class Row(NamedTuple):
 
 
 def row_of(name: str, item: object, dimension: int) -> Row:
-    """Return an item as it is stored.
-
-    Args:
-        name: of the item, for error messages.
-        item: the unvalidated item.
-        dimension: the collection's.
+    """Return an item as it is stored. `name` is its name in error messages.
 
     Raises:
         InputError: it is not an item, or a field is invalid; the message names it.

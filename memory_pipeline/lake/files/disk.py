@@ -1,4 +1,4 @@
-"""Errors of a disk, as messages: the path, the reason, and what to do."""
+"""Errors of a disk, as messages: the path, the reason, and the remedy."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ _PATH = re.compile(r"(?<![\w:/])/[^\s'\":,;()\[\]]+")
 def disk_error(error: BaseException, path: str | None = None, default: str = "the lake") -> LakeError | None:
     """Return a disk's error as a one-line message, or None for other errors.
 
-    Args:
-        error: of Python, or of a library that quotes the system's error in its text.
-        path: was read or written; by default the path in the error.
-        default: was read or written, if the error names no path.
+    The message names `path`, or else the path in the error, or else `default`. The error may be Python's, or of a
+    library that quotes the system's error.
     """
     text = str(error)
     code = error.errno if isinstance(error, OSError) else None
     if code is None:
-        told = _OS_ERROR.search(text)
-        code = int(told[1]) if told else None
+        quoted = _OS_ERROR.search(text)
+        code = int(quoted[1]) if quoted else None
         if code not in _REMEDIES:
             return None
     elif path is None and code not in _REMEDIES and code != errno.ENOTDIR:
@@ -49,12 +47,7 @@ def disk_error(error: BaseException, path: str | None = None, default: str = "th
 
 
 def raise_of_disk(error: BaseException, default: str) -> None:
-    """Raise a disk's error as a LakeError; do nothing for other errors.
-
-    Args:
-        error: of a library.
-        default: was read or written, if the error names no path.
-    """
+    """Raise a disk's error as a LakeError that names its path or `default`; do nothing for other errors."""
     refused = disk_error(error, default=default)
     if refused is not None:
         raise refused from error

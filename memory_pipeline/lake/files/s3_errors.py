@@ -70,11 +70,7 @@ _OTHER_NAMES = {
 
 
 class NoConditionError(ConfigurationError):
-    """A server does not support creating a file only if it is absent.
-
-    Attributes:
-        code: its error code.
-    """
+    """A server does not support creating a file only if it is absent; `code` is its error code."""
 
     def __init__(self, error: Exception, code: str) -> None:
         super().__init__(str(error))
@@ -82,18 +78,12 @@ class NoConditionError(ConfigurationError):
 
 
 def code_of(error: BaseException | None) -> str:
-    """Return S3's code for an error, or an empty text if it does not come from an S3 server."""
+    """Return S3's code for an error, or an empty text for errors that are not S3's."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
 
 
 def explained(error: Exception, store: ObjectStore, what: str) -> MemoryPipelineError:
-    """Return an error that explains another.
-
-    Args:
-        error: of botocore or aiohttp, which s3fs uses.
-        store: the server.
-        what: the request, such as ``read s3://bucket/lake.json``.
-    """
+    """Return an error that explains one of botocore or aiohttp. `what` is the request: ``read s3://b/lake.json``."""
     if isinstance(error, ClientError):
         return _refused(error, store, what)
     if isinstance(error, NoCredentialsError):

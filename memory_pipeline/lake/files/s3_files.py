@@ -1,7 +1,6 @@
 """Files of a bucket: whole reads and writes, and the Parquet files that pyarrow reads.
 
-Temporary failures are retried a few times. After that, the error says what was requested, what came back, and what to
-do (:mod:`memory_pipeline.lake.files.s3_errors`).
+Temporary failures are retried a few times. Errors are explained by :mod:`memory_pipeline.lake.files.s3_errors`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 _PAGE = _BULK = 1_000
 #: Codes of servers that cannot delete many files by one request.
 _NO_BULK = ("NotImplemented", "MethodNotAllowed", "MalformedXML", "InvalidRequest", "501", "405", "400")
-#: Up to this size in bytes, an opened file is fetched whole by one request; of larger ones, only the parts read.
+#: Files up to this size in bytes are fetched whole when opened; of larger ones, only the parts that are read.
 _WHOLE = 4 * 2**20
 
 
@@ -56,9 +55,6 @@ class Bucket:
     """Reads, writes, lists and deletes files by key. Safe to use from many threads.
 
     Every method raises ConfigurationError if the server refuses a request, and LakeError if it failed several times.
-
-    Attributes:
-        store: the bucket's address and credentials.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -75,7 +71,7 @@ class Bucket:
         return self._part(key, None if count is None else f"bytes=0-{count - 1}")
 
     def part(self, key: str, start: int, end: int) -> bytes:
-        """Return the bytes of a file from `start` up to, but not including, `end`.
+        """Return the bytes of a file from `start` to `end` (exclusive).
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -153,7 +149,7 @@ class Bucket:
         return True
 
     def has(self, prefix: str) -> bool:
-        """Return whether there is a file with a key that begins with `prefix`."""
+        """Return whether any file's key begins with `prefix`."""
         answer = self._do(f"list {self._located(prefix)}", "list_objects_v2", Prefix=prefix, MaxKeys=1)
         return bool(answer.get("Contents"))
 
@@ -171,7 +167,7 @@ class Bucket:
                 pass
 
     def uploads(self, prefix: str, before: datetime, *, abort: bool) -> list[str]:
-        """Return the keys of unfinished multipart uploads that started before a time; `abort` drops them."""
+        """Return the keys of unfinished multipart uploads that started before a time; `abort` deletes them."""
         found, arguments = [], dict[str, Any]()
         while True:
             page = self._do(
@@ -181,14 +177,14 @@ class Bucket:
                 if each["Initiated"] < before and each["Key"].startswith(prefix):
                     found.append(each["Key"])
                     if abort:
-                        own = {"Key": each["Key"], "UploadId": each["UploadId"]}
-                        self._do(f"drop an upload to {self._located(each['Key'])}", "abort_multipart_upload", **own)
+                        upload = {"Key": each["Key"], "UploadId": each["UploadId"]}
+                        self._do(f"drop an upload to {self._located(each['Key'])}", "abort_multipart_upload", **upload)
             if not page.get("IsTruncated"):
                 return found
             arguments = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
     def is_versioned(self) -> bool | None:
-        """Return whether the bucket keeps deleted and overwritten versions, or None if it may not be asked."""
+        """Return whether the bucket keeps deleted and overwritten versions; None without permission to ask."""
         try:
             with self._asked(f"say whether {self.store.bucket} keeps old versions"):
                 answer = self._call("get_bucket_versioning")
@@ -211,11 +207,11 @@ class Bucket:
                 raise refused.error from None
 
     def _delete_together(self, keys: Sequence[str]) -> Sequence[str]:
-        """Delete files by one request. Return those that must be deleted one by one."""
-        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        """Delete files by one request. Return those to delete one by one."""
+        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         try:
             with self._asked(f"delete {len(keys)} files of {self._located('')}"):
-                answer = self._call("delete_objects", Delete=wanted)
+                answer = self._call("delete_objects", Delete=request)
         except _Refused as refused:
             if refused.code not in _NO_BULK:
                 raise refused.error from None

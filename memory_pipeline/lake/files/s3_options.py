@@ -37,7 +37,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 CONNECT_TIMEOUT, READ_TIMEOUT = 5, 20
 #: Number of attempts of a request that fails temporarily, and number of concurrent requests.
 ATTEMPTS, AT_ONCE = 4, 16
-#: For this many seconds, renewable credentials are not requested again: that may run a program.
+#: Renewable credentials are cached for this many seconds, because requesting them may run a program.
 _ASKED_EVERY = 10.0
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
@@ -47,12 +47,10 @@ class ObjectStore:
     """Address of a bucket's server, and credentials.
 
     Attributes:
-        bucket: its name.
         endpoint: the server's address; None for Amazon's.
-        region: the bucket's.
-        is_virtual: whether the bucket's name is part of the server's, as in ``bucket.s3.amazonaws.com``.
-        is_single_writer: whether no two processes ever write to the lake at a time.
-        files: the file system of s3fs, which sends requests, one or many at a time, and renews credentials by itself.
+        is_virtual: whether the server's name contains the bucket's, as in ``bucket.s3.amazonaws.com``.
+        is_single_writer: whether no two processes ever write to the lake at the same time.
+        files: the file system of s3fs, which sends the requests and renews credentials.
     """
 
     bucket: str
@@ -84,7 +82,7 @@ class ObjectStore:
             "read_timeout": READ_TIMEOUT,
             "max_pool_connections": 2 * AT_ONCE,
             "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS},
-            # Not all servers support the checksums that Amazon's has had since 2025.
+            # Not all servers support the checksums that Amazon introduced in 2025.
             "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
         }
@@ -93,8 +91,8 @@ class ObjectStore:
             session.register_component("data_loader", _loader())
             # Of all AWS libraries, only botocore ignores AWS_REGION.
             region = bucket_region() or session.get_config_variable("region") or _REGION
-            # Not cached: an instance of another root may not fit this one. Listings are not cached either, because that
-            # would hide files written by other processes.
+            # Not cached: an instance for another root may not fit, and cached listings would hide files that others
+            # have written.
             files = S3FileSystem(
                 session=session,
                 config_kwargs=config,
@@ -148,19 +146,14 @@ class ObjectStore:
 
 @cache
 def _loader() -> Any:
-    """Return botocore's loader of service descriptions, shared by all sessions because these are large."""
+    """Return botocore's loader of service descriptions. Shared, because these are large."""
     from botocore.loaders import create_loader
 
     return create_loader()
 
 
 class _Credentials:
-    """The current credentials. Safe to use from many threads.
-
-    Args:
-        found: credentials of s3fs; None if its chain found none.
-        loop: the event loop in which they are requested.
-    """
+    """The current credentials; none if `found` is None. Safe to use from many threads."""
 
     def __init__(self, found: Any | None, loop: Any) -> None:
         self._found = found
@@ -199,6 +192,6 @@ class _Credentials:
 
 
 def _with_digest(request: Any, **_: object) -> None:
-    """Add the digest of its body to a request: some servers need it for deletes, and know no newer checksum."""
+    """Add the digest of its body to a request: some servers need it for deletes and know no newer checksum."""
     if "Content-MD5" not in request.headers:
         request.headers["Content-MD5"] = b64encode(md5(request.data, usedforsecurity=False).digest()).decode()

@@ -1,8 +1,8 @@
 """Probes whether a server can create a file only if it is absent. Otherwise commits could overwrite each other.
 
 Some S3 servers ignore the condition (``If-None-Match``) and report success when they overwrite: they suit lakes with a
-single writer. Others refuse every conditional request: they cannot hold a lake, because deltalake and lancedb commit by
-such requests only. Creating one file twice, before a process's first write, detects both.
+single writer. Others refuse every conditional request: they cannot hold a lake, because deltalake and lancedb need such
+requests to commit. Creating one file twice, before a process's first write, detects both.
 """
 
 from __future__ import annotations
@@ -26,13 +26,8 @@ _LOCK = threading.Lock()
 def require_creating(bucket: Bucket, prefix: str, manifest: str) -> None:
     """Refuse a server that does not create a file only if it is absent. Probe each root once per process.
 
-    Nothing is left behind: the probe uses the lake's manifest if it exists. Otherwise it creates another file twice,
-    and deletes it.
-
-    Args:
-        bucket: of the lake.
-        prefix: of the lake, with a trailing slash unless it is empty.
-        manifest: the name of a file that every lake has, and that never changes.
+    The probe leaves no file behind: it uses the lake's manifest, a file that never changes, or creates another file
+    twice and deletes it.
 
     Raises:
         ConfigurationError: the server overwrote the file, or refused the condition.

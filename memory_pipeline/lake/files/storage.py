@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 #: Names of files that are being written, by this module and by the table libraries.
 _PARTIAL = re.compile(r"\..+\.[0-9A-HJKMNP-TV-Z]{26}|.+#\d+")
-#: Modes of new files and folders: for their own user, or for a group, which folders pass on to their contents.
+#: Modes of new files and folders: for their user only, or for a group, which folders pass on to their contents.
 _OWN_FILE, _OWN_FOLDER, _GROUPS_FILE, _GROUPS_FOLDER = 0o600, 0o700, 0o660, 0o2770
-#: How often to create a folder that others keep removing.
+#: Attempts to create a folder that others keep removing.
 _LOOKS = 100
 #: The manifest, present in every lake.
 MANIFEST = "lake.json"
@@ -42,14 +42,7 @@ MANIFEST = "lake.json"
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file.
-
-    Attributes:
-        path: relative to the root.
-        size: in bytes.
-        tag: changes with the content.
-        modified_at: UTC.
-    """
+    """A file: path relative to the root, bytes, a tag that changes with the content, modification time in UTC."""
 
     path: str
     size: int
@@ -117,13 +110,7 @@ class Storage:
             self._write_local(path, data, lambda partial, target: partial.replace(target))
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
-        """Write a file as :meth:`write` does, unless it exists. Return whether it was written.
-
-        Args:
-            path: relative to the root.
-            data: its content.
-            durable: False skips the flush, for a file that may be lost in a power cut.
-        """
+        """Write a file unless it exists. Return whether it was written. A power cut may lose it if not `durable`."""
         try:
             if self._bucket is None:
                 with self._reaching(path):
@@ -174,9 +161,9 @@ class Storage:
         return data
 
     def list(self, prefix: str) -> list[FileInfo]:
-        """Return all files below the folder `prefix`, sorted by path; none if it does not exist.
+        """Return all files below a folder, sorted by path; none if it does not exist.
 
-        Symbolic links are left out, and so are names with a leading dot, which are writes in progress.
+        Symbolic links and names with a leading dot, which are writes in progress, are omitted.
         """
         entries = self._list_local(prefix) if self._bucket is None else self._list_remote(prefix)
         found = [entry for entry in entries if not entry.path.rpartition("/")[2].startswith(".")]
@@ -195,7 +182,7 @@ class Storage:
             yield FileInfo(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
 
     def links(self, folder: str) -> Sequence[str]:
-        """Return the paths of all symbolic links below a folder, sorted; always none in an object store."""
+        """Return the paths of all symbolic links below a folder, sorted; none in an object store."""
         found = []
         for path, folders, names in os.walk(Path(self._base, folder)) if self.is_local else ():
             links = (Path(path, name) for name in (*folders, *names) if Path(path, name).is_symlink())
@@ -220,8 +207,8 @@ class Storage:
     def sizes(self, paths: Collection[str], folder: str) -> dict[str, int]:
         """Return the sizes in bytes of the files at `paths` that exist, all below `folder`."""
         if not self.is_local:
-            wanted = set(paths)
-            return {entry.path: entry.size for entry in self.list(folder) if entry.path in wanted} if wanted else {}
+            names = set(paths)
+            return {entry.path: entry.size for entry in self.list(folder) if entry.path in names} if names else {}
         found = {}
         for path in paths:
             with suppress(FileNotFoundError):
@@ -229,14 +216,10 @@ class Storage:
         return found
 
     def _opened(self, path: Path, new: set[Path]) -> BinaryIO:
-        """Open a new file for writing, in a folder that others may remove while it is empty.
+        """Open a new file, in a folder that others may remove while it is empty. Add created folders to `new`.
 
         Other users of the machine get no access to the file, nor to the root if it is created here. The latter also
         protects files of the table libraries, which accept no mode.
-
-        Args:
-            path: of the file.
-            new: receives the folders that were created.
 
         Raises:
             LakeError: the folder cannot be created, or others kept removing it.
@@ -269,7 +252,7 @@ class Storage:
         """Give the lake's group access to a file or folder that this process created.
 
         Raises:
-            ConfigurationError: this process may not give it to that group.
+            ConfigurationError: the system does not allow it.
         """
         assert self._group is not None  # noqa: S101 - it is asked before
         try:
@@ -286,7 +269,7 @@ class Storage:
         return self.is_local and bool(Path(self._base).stat().st_mode & stat.S_IROTH)
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Replace a file by a shorter one. Its name is never absent from a listing.
+        """Replace a file by a shorter one, while its name stays in listings.
 
         A concurrent reader may find `data` followed by the rest of the old content.
         """
@@ -336,11 +319,9 @@ class Storage:
         return found
 
     def abandoned_uploads(self, before: datetime, *, abort: bool) -> Sequence[str]:
-        """Return the paths of unfinished multipart uploads that started before a time. Always none on a disk.
+        """Return the paths of unfinished multipart uploads that started before a time (UTC). Always none on a disk.
 
-        Args:
-            before: UTC.
-            abort: delete the uploaded parts, which cost money until then.
+        `abort` deletes the uploaded parts, which cost money until then.
         """
         if self._bucket is None:
             return []
@@ -350,7 +331,7 @@ class Storage:
     def prune(self, folder: str) -> None:
         """Remove empty folders below `folder`, so that names of deleted partitions disappear.
 
-        A concurrent writer that needs such a folder creates it again. Object stores have no folders.
+        A concurrent writer creates such a folder again. Object stores have no folders.
         """
         if self.is_local:
             top = str(Path(self._base, folder))
@@ -360,10 +341,7 @@ class Storage:
                         os.rmdir(path)  # noqa: PTH106  # there may be many thousands, and Path objects are slow
 
     def leave(self, folders: Iterable[str]) -> None:
-        """Remove the empty ones of the given folders, to make listings of their parent faster.
-
-        A concurrent writer that needs such a folder creates it again. Object stores have no folders.
-        """
+        """Remove the empty ones of the given folders, to speed up listings. A concurrent writer creates them again."""
         if self.is_local:
             for folder in folders:
                 with suppress(OSError):  # not empty, or already removed
@@ -385,11 +363,11 @@ class Storage:
         return Path(self._base, path).is_file()
 
     def is_versioned(self) -> bool | None:
-        """Return whether the storage keeps deleted and overwritten versions, or None if it does not say."""
+        """Return whether the storage keeps deleted and overwritten versions, or None if unknown."""
         return False if self._bucket is None else self._bucket.is_versioned()
 
     def require_creating(self) -> None:
-        """Refuse, before a process's first write, storage that cannot create a file only if it is absent.
+        """Refuse storage that cannot create a file only if it is absent. Checked before a process's first write.
 
         Raises:
             ConfigurationError: see :mod:`memory_pipeline.lake.files.s3_probe`.
@@ -401,7 +379,7 @@ class Storage:
 
     @contextmanager
     def _reaching(self, path: str) -> Iterator[None]:
-        """Raise a LakeError for what the disk refuses. The caller handles files that exist or are missing."""
+        """Raise the disk's errors as LakeErrors, except for files that exist or are missing."""
         try:
             yield
         except (FileNotFoundError, FileExistsError):
@@ -413,12 +391,11 @@ class Storage:
         return f"{self._prefix}/{path}" if self._prefix else path
 
     def _folder(self, path: str) -> str:
-        """Return the prefix of the keys below a folder."""
         key = self._key(path).rstrip("/")
         return f"{key}/" if key else ""
 
 
 def _unless_gone(error: Exception) -> None:
-    """Ignore a folder that others have removed or that is not one; raise if a folder cannot be read."""
+    """Ignore a missing folder; raise other errors."""
     if not isinstance(error, FileNotFoundError):
         raise error

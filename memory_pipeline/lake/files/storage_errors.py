@@ -1,8 +1,8 @@
 """Errors of deltalake and lancedb when the object store below them fails, as messages.
 
 Both reach S3 through the same Rust library. Its errors are long, coloured, and of uninformative types. It retries reads
-by itself, within :data:`LIMITS`, but not writes with a lost answer, which may have succeeded. Writers check whether
-they did, and retry otherwise.
+by itself, within :data:`LIMITS`. It does not retry writes with a lost answer, which may have succeeded: writers check
+that, and retry otherwise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_STORE = re.compile(r"Generic S3 error|Error performing (GET|PUT|POST|HEAD|DE
 _REQUEST = re.compile(r"Error performing (GET|PUT|POST|HEAD|DELETE) (?:https?://)?([^\s?]+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})|\b([345]\d\d) [A-Z][a-z]+")
-#: Not modified, not found, exists already: answers that a caller asked for.
+#: Not modified, not found, exists already: expected answers.
 _ANSWERS = ("304", "404", "409", "412")
 _REPEATED = re.compile(r"after [1-9]\d* retries")
 #: How the last error of a chain describes a lost connection.
@@ -43,7 +43,7 @@ _CAUSES = ("timed out", "refused", "reset by peer", "closed", "dns error", "unex
 
 
 def is_of_store(error: BaseException) -> bool:
-    """Return whether a request to the object store failed. An answer about a file's existence is not a failure."""
+    """Return whether a request to the object store failed. Answers about a file's existence are not failures."""
     text = str(error)
     if isinstance(error, FileNotFoundError) or not _OF_STORE.search(text):
         return False
@@ -51,7 +51,7 @@ def is_of_store(error: BaseException) -> bool:
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether an immediate retry is useless: the store refuses, or retries are used up."""
+    """Return whether an immediate retry is useless: the store refuses the request, or retries are used up."""
     text = str(error)
     return _status(text).startswith("4") or bool(_REPEATED.search(text))
 
@@ -67,13 +67,9 @@ def store_policy(
 ) -> RetryPolicy:
     """Return the retry policy for operations on the object store, or a disk, through a library.
 
-    Args:
-        what: is read or written, for the message about failed requests.
-        attempts: the maximum number.
-        errors: of the library.
-        give_up: returns the error to raise in place of the last one, unless a request failed.
-        is_lost: returns whether an error means that other writers were faster.
-        place: named in the message if a disk refuses, and the error names no path.
+    `give_up` returns the error to raise in place of the last of `errors`, unless a request failed. `is_lost` returns
+    whether an error means that other writers were faster. `what` and `place` are for messages about failed requests and
+    disk errors without a path.
     """
 
     def judge(error: Exception) -> FailureKind:
@@ -89,21 +85,16 @@ def store_policy(
 
 
 def in_words(error: BaseException, what: str) -> LakeError:
-    """Return an error that says what failed, how, and what to do.
-
-    Args:
-        error: of deltalake or lancedb.
-        what: is read or written, such as ``table facts``.
-    """
+    """Return an error that says what failed, how, and what to do. `what` is the object, such as ``table facts``."""
     text = _COLOURS.sub("", str(error))
     request, code, status = _REQUEST.search(text), _CODE.search(text), _status(text)
     if status:
         answer = f"{status} {code[1]}" if code else status
     else:
         answer = next((cause for cause in _CAUSES if cause in text), shown(text, 200))
-    asked = f"{request[1]} {shown(request[2], 300)[1:-1]}" if request else "a request"
+    description = f"{request[1]} {shown(request[2], 300)[1:-1]}" if request else "a request"
     return LakeError(
-        f"{what}: the object store failed repeatedly: {asked} ({answer}); nothing is lost, it "
+        f"{what}: the object store failed repeatedly: {description} ({answer}); nothing is lost, it "
         "is safe to run again once the store answers"
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.errors import InputError, shown
 
-#: Maximum nesting of a record; far more than conversations need, far less than JSON libraries choke on.
+#: Maximum nesting of a record: far more than conversations need, far below the limits of JSON libraries.
 MAX_DEPTH = 100
 
 
 def depth_of(value: object) -> int:
-    """Return the nesting depth of a JSON value. Not recursive, because recursion has a limit."""
+    """Return the nesting depth of a JSON value, without recursion, which has a limit."""
     depth, level = 0, [value]
     while level := [item for value in level for item in _items(value)]:
         depth += 1

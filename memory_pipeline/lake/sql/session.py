@@ -3,9 +3,8 @@
 SQL of agents is untrusted, and DuckDB cannot be contained in this process: a single call of `list_distinct` or
 `quantile_cont` runs for minutes without checking for an interrupt, the memory limit does not count what `repeat`
 builds, and a thread cannot be killed. So a :class:`Session` runs its queries in a separate process, which the operating
-system limits, and which is killed if it does not answer.
-See :mod:`memory_pipeline.lake.sql.worker` for its limits, and :mod:`memory_pipeline.domain.sql_guard` for the accepted
-SQL.
+system limits, and which is killed if it does not answer. Its limits are in :mod:`memory_pipeline.lake.sql.worker`, the
+accepted SQL in :mod:`memory_pipeline.domain.sql_guard`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 20_000
 MAX_ROWS = 10_000
 MAX_SECONDS = 60.0
-#: Seconds that the process may take to start, and to answer after a query's time limit. By the second it has ended
-#: itself, unless it is stopped or the machine is very busy.
+#: Seconds that the process may take to start, and to answer after a query's time limit. It usually ends itself before
+#: the second, unless it is stopped or the machine is very busy.
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 3.0
 _SCRIPT = Path(__file__).with_name("worker.py")
@@ -60,7 +59,7 @@ _BUILT = {
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB session for our own SQL: it installs nothing, sees no Python variables, and uses UTC."""
+    """Return a DuckDB session for trusted SQL: it installs nothing, sees no Python variables, and uses UTC."""
     import duckdb
 
     connection = duckdb.connect(config={"autoinstall_known_extensions": False, "python_enable_replacements": False})
@@ -72,7 +71,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 class QueryResult:
     """The rows of a query, as plain Python values; times are in UTC.
 
-    `is_cut` says that there were more rows, or that a text longer than 20,000 characters was cut (it ends with `…`;
+    `is_cut` means that there were more rows, or that a text longer than 20,000 characters was cut (it ends with `…`;
     bytes are cut without a mark). Times beyond the year 9999, times of day and UUIDs are texts.
     """
 
@@ -96,9 +95,9 @@ def ask(tables: Tables, sql: str, *, max_rows: int = 100, max_seconds: float = 5
 class Session:
     """Read-only SQL over exactly the given tables, in a separate process that keeps them between queries.
 
-    The tables are written once to memory that the process maps. It starts in the background, and restarts after a
-    query had to be killed. Threads may share a session; their queries run one at a time. Close it, or use `with`; a
-    forgotten one ends with the interpreter.
+    The tables are written once to memory that the process maps. It starts in the background, and restarts after a query
+    had to be killed. Threads may share a session; their queries run one at a time. Close it, or use `with`; otherwise
+    it ends with the interpreter.
 
     Args:
         tables: by name (letters, digits and `_`), or a function that returns them, called once.
@@ -110,17 +109,19 @@ class Session:
 
     def __init__(self, tables: Tables) -> None:
         self._lock = threading.Lock()
-        given = tables() if callable(tables) else tables
+        provided = tables() if callable(tables) else tables
         folded = set()
-        for name in given:
+        for name in provided:
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name.casefold() in folded:
-                raise InputError(f"table {shown(name)}: names of letters, digits and _ are accepted, each once")
+                raise InputError(
+                    f"table {shown(name)} is not accepted; expected distinct names of letters, digits and _"
+                )
             folded.add(name.casefold())
         self._process: _Process | None = None
         self._is_closed = False
         self._files: dict[str, int] = {}
         self._end = weakref.finalize(self, _close_files, self._files)
-        for name, table in given.items():
+        for name, table in provided.items():
             self._files[name] = _written(name, table)
         self._process = _Process(self._files)
 
@@ -157,13 +158,13 @@ class Session:
         _check_query(sql, max_rows, max_seconds)
         with self._lock:
             if self._is_closed:
-                raise LakeError("the session for queries is closed; open another")
+                raise LakeError("the SQL session is closed; open another one")
             if self._process is None or self._process.has_ended():
                 self._process = _Process(self._files)
             try:
                 answer = self._process.answer({"sql": sql, "max_rows": max_rows, "max_seconds": max_seconds})
             except BaseException:
-                # Also if a caller's thread is interrupted: a late answer must not be taken for the next one's.
+                # Also if a caller's thread is interrupted: a late answer must not be returned for the next query.
                 self._process.end()
                 self._process = None
                 raise
@@ -176,8 +177,6 @@ class Session:
 
 
 class _Process:
-    """One process of :mod:`~memory_pipeline.lake.sql.worker`, and its pipes."""
-
     def __init__(self, files: Mapping[str, int]) -> None:
         self._is_ready = False
         # No environment, so it contains no keys. Imports use this process's paths.
@@ -196,7 +195,7 @@ class _Process:
                 start_new_session=True,
             )
         except OSError as error:
-            raise LakeError(f"the process for queries cannot be started: {error}") from error
+            raise LakeError(f"the process for SQL cannot be started: {error}") from error
         self.end = weakref.finalize(self, _end, self._process)
         self._send({"tables": dict(files)})
 
@@ -235,7 +234,6 @@ class _Process:
             return  # it has ended, and so has its output, which is read next
 
     def _received(self, seconds: float) -> tuple[Any, ...] | None:
-        """Return the next message, or None if there is none in time."""
         assert self._process.stdout is not None  # noqa: S101 - it was asked for
         file = self._process.stdout.fileno()
         until = time.monotonic() + seconds
@@ -254,7 +252,7 @@ class _Process:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds plain values only, so that even a compromised process runs nothing here."""
+    """Builds plain values only, so that even a compromised process cannot run code here."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _BUILT:
@@ -264,27 +262,29 @@ class _Unpickler(pickle.Unpickler):
 
 def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
     if not isinstance(sql, str):
-        raise InputError(f"sql {shown(sql)}: a text is accepted")
+        raise InputError(f"sql {shown(sql)} is not accepted; expected a text")
     if not sql.strip():
-        raise InputError("sql is empty; write one SELECT")
+        raise InputError("sql is empty; expected one SELECT")
     if len(sql) > MAX_CHARACTERS:
-        raise InputError(f"sql has {len(sql):,} characters; at most {MAX_CHARACTERS:,} are accepted")
+        raise InputError(f"sql has {len(sql):,} characters; expected at most {MAX_CHARACTERS:,}")
     for character in sql:
         if character not in "\n\r\t" and unicodedata.category(character) in {"Cc", "Cs"}:
             raise InputError(f"sql has the character {character!a}; leave it out, or write chr({ord(character)})")
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or not 1 <= max_rows <= MAX_ROWS:
-        raise InputError(f"max_rows {shown(max_rows)}: a whole number from 1 to {MAX_ROWS:,} is accepted")
+        raise InputError(f"max_rows {shown(max_rows)} is not accepted; expected a whole number from 1 to {MAX_ROWS:,}")
     is_number = isinstance(max_seconds, (int, float)) and not isinstance(max_seconds, bool)
     if not is_number or not 0.01 <= max_seconds <= MAX_SECONDS:  # type: ignore[operator]
-        raise InputError(f"max_seconds {shown(max_seconds)}: a number from 0.01 to {MAX_SECONDS:g} is accepted")
+        raise InputError(
+            f"max_seconds {shown(max_seconds)} is not accepted; expected a number from 0.01 to {MAX_SECONDS:g}"
+        )
 
 
 def _written(name: str, table: object) -> int:
-    """Return an open file with the table as an Arrow IPC file, in memory where the system supports that."""
+    """Return an open file with the table as an Arrow IPC file, in memory if the system supports that."""
     import pyarrow as pa
 
     if not isinstance(table, pa.Table) or not table.num_columns:
-        raise InputError(f"table {shown(name)}: an Arrow table with at least one column is accepted")
+        raise InputError(f"table {shown(name)} is not accepted; expected an Arrow table with at least one column")
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("table")
     else:

@@ -54,7 +54,7 @@ _SETTINGS = {
     "lock_configuration": "true",
 }
 
-#: The process must end after these: DuckDB refuses further queries, or memory is fragmented.
+#: The process must end after these errors: DuckDB refuses further queries, or memory is fragmented.
 _WORN = (duckdb.FatalException, duckdb.InternalException, duckdb.OutOfMemoryException, MemoryError)
 
 
@@ -108,7 +108,7 @@ class QueryWorker:
             self._rules.judge(tree)
             return self._run(sql, max_rows)
         finally:
-            # The rest of an answer would hold its memory until the next question.
+            # The rest of an answer would hold its memory until the next query.
             with contextlib.suppress(duckdb.Error):
                 self._connection.execute("SELECT 1")
             timer.cancel()

@@ -32,7 +32,7 @@ _THREADS = 8
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error means that a file is damaged, rather than that a disk or server failed."""
+    """Return whether an error means that a file is damaged, not that a disk or server failed."""
     if isinstance(error, FileNotFoundError):
         return True
     if isinstance(error, OSError):
@@ -43,21 +43,14 @@ def is_damage(error: BaseException) -> bool:
 def damaged_files(
     storage: Storage, files: pa.Table, spec: TableSpec, columns: Collection[str] | None = None
 ) -> pa.Table:
-    """Return the unreadable ones of a list of files, with a column `why`. Reads all of them.
-
-    Args:
-        storage: the lake's files.
-        files: as the table's log lists them.
-        spec: the table.
-        columns: the columns to read; all if not given.
-    """
+    """Return the unreadable files of a list from the table's log, with a column `why`. Reads all of them."""
     names = [name for name in spec.schema.names if columns is None or name in columns]
     schema = pa.schema([spec.schema.field(name) for name in names])
 
     def fault(number: int) -> str | None:
-        own = files.slice(number, 1)
+        file = files.slice(number, 1)
         try:
-            for batch in dataset(storage, own, spec).to_batches(columns=names):
+            for batch in dataset(storage, file, spec).to_batches(columns=names):
                 pa.Table.from_batches([batch]).cast(schema)
         except FAILURES as error:
             if not is_damage(error):
@@ -78,15 +71,10 @@ def sound_files(
     remade: Collection[str] | None = (),
     columns: Collection[str] | None = None,
 ) -> tuple[pa.Table, set[str]]:
-    """Return the readable ones of a list of files, after reading all has failed, and the partitions of the others.
+    """Return the readable files of a list from the table's log, and the partitions of the others.
 
-    Args:
-        storage: the lake's files.
-        files: as the table's log lists them.
-        spec: the table.
-        error: raised by the read; raised again if no file is damaged.
-        remade: the partitions with damaged files that may be skipped; None for all.
-        columns: the columns that were read; all if not given.
+    `error` is the failure of reading all of them. It is raised again if no file is damaged. Damaged files may be
+    skipped in the partitions `remade`, or in all if it is None.
 
     Raises:
         DamagedError: files of other partitions are damaged.
@@ -105,7 +93,7 @@ def sound_files(
 
 
 def damaged_error(spec: TableSpec, damaged: pa.Table) -> DamagedError:
-    """Return an error that names files from :func:`damaged_files`, and the remedy."""
+    """Return the error for files from :func:`damaged_files`, with the remedy."""
     path, why = min(zip(damaged["path"].to_pylist(), damaged["why"].to_pylist(), strict=True))
     others = f", nor can {damaged.num_rows - 1:,} more of its files" if damaged.num_rows > 1 else ""
     return DamagedError(
@@ -115,11 +103,11 @@ def damaged_error(spec: TableSpec, damaged: pa.Table) -> DamagedError:
 
 
 def damaged_log(path: str, error: Exception) -> DamagedError:
-    """Return an error that says that a table's log cannot be read, and the remedy."""
+    """Return the error for a table with an unreadable log, with the remedy."""
     return DamagedError(f"table {path}: its log {path}/_delta_log cannot be read: {_first_line(error)}; {REMEDY}")
 
 
 def _first_line(error: Exception) -> str:
     text = str(error).partition("\n")[0].strip()
-    # The text before is the address of the file, which the message has.
+    # The text before is the address of the file, which the message names already.
     return shown(text.rpartition("': ")[2].strip() or type(error).__name__, 160)

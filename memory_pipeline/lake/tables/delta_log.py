@@ -1,15 +1,15 @@
 """Knowledge of Delta logs beyond deltalake's API: file names, and how to purge.
 
-The log has a file for each version, and occasional checkpoints, each of which describes the whole table. Versions
-before a checkpoint are history only, and name removed partitions and files.
+The log has a file for each version, and occasional checkpoints that describe the whole table. Versions before a
+checkpoint are only history; they name removed partitions and files.
 
-They cannot simply be deleted: a writer that started earlier could then commit under one of their numbers, unnoticed.
-Nor can they be emptied: a reader that found them earlier would take them for commits without effect. So young ones are
-overwritten by a text that is not a commit. Readers and writers then stop, start over, and find the checkpoint. Old
-ones, beyond the reach of any reader or writer, are deleted.
+Young versions cannot be deleted: a writer that started earlier could commit under one of their numbers, unnoticed. They
+cannot be emptied either: a reader would take them for commits without effect. They are overwritten by a text that is
+not a commit, so that readers and writers fail, start over, and find the checkpoint. Versions older than any running
+reader or writer are deleted.
 
-``DeltaTable.cleanup_metadata`` deletes versions older than a table property: a value of zero loses commits, and with
-larger ones the names stay. Measurements are in docs/decisions/0002-delta-tables.md.
+``DeltaTable.cleanup_metadata`` deletes versions older than a table property. A value of zero loses commits; with larger
+ones the names stay. Measurements are in docs/decisions/0002-delta-tables.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHANGES = (b'{"add":', b'{"remove":', b'"predicate":')
 
 
 def commit_path(path: str, version: int) -> str:
-    """Return the path of the commit of a version of the table at `path`, which may not exist yet."""
+    """Return the path of the commit of a version, which may not exist yet, of the table at `path`."""
     return f"{path}/_delta_log/{version:020}.json"
 
 
@@ -51,7 +51,7 @@ class Log:
         self._folder = f"{path}/_delta_log"
 
     def needs_checkpoint(self, version: int) -> bool:
-        """Return whether enough was committed since the last checkpoint to make another worth its bytes."""
+        """Return whether the commits since the last checkpoint justify the size of another one."""
         checkpoints, commits = self._files()
         latest = max(checkpoints, default=-1)
         since = sum(entry.size for number, entry in commits.items() if number > latest)
@@ -59,7 +59,7 @@ class Log:
         return version - latest >= _MANY and since >= _PART * size
 
     def superseded(self, before: datetime) -> list[FileInfo]:
-        """Return the log entries that a checkpoint of before a time replaces, if they are as old themselves."""
+        """Return the log entries older than a time that a checkpoint older than that time replaces."""
         checkpoints, commits = self._files()
         whole = [
             number for number, entries in checkpoints.items() if all(entry.modified_at < before for entry in entries)
@@ -100,7 +100,6 @@ class Log:
         return any(word in data for word in _CHANGES)
 
     def _files(self) -> tuple[dict[int, list[FileInfo]], dict[int, FileInfo]]:
-        """Return the files of checkpoints and of commits by version."""
         checkpoints: dict[int, list[FileInfo]] = {}
         commits: dict[int, FileInfo] = {}
         for entry in self._storage.list(self._folder):

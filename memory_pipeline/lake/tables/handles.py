@@ -1,7 +1,7 @@
 """Handles on Delta tables: opens, caches and refreshes them, and commits on top of their versions.
 
 Only this module and :mod:`~memory_pipeline.lake.tables.marts` import deltalake. A handle belongs to one version. An
-operation on it may meet a purge, which deletes old files and versions, or another writer; :func:`overtaking`
+operation on it may meet another writer, or a purge, which deletes old files and versions; :func:`overtaking`
 distinguishes these from failures.
 """
 
@@ -44,16 +44,15 @@ HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 #: Attempts to read a log that changes meanwhile, and to commit.
 _LOOKS, _ATTEMPTS = 6, 20
-#: Row groups are small, so that a read by the sort column of a large partition opens few of them.
+#: Small row groups: a read of a few sort keys in a large partition opens few of them.
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=65_536)
 #: A stream holds one row group in memory at a time, vectors included.
 _STREAM_WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=8_192)
 #: Reads name their partitions, so column statistics would only lengthen the log.
 _CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
-#: A handle is of the newest version if the next one does not exist, unless that could have been purged: commits are not
-#: purged for an hour. The seconds are far below that. The refresh time is stored on the handle.
+#: A handle is current if the next version does not exist. A purge may delete that version after an hour, so handles are
+#: refreshed after these seconds. The refresh time is stored on the handle.
 _YOUNG, _SEEN_AT = 600.0, "_memory_pipeline_seen_at"
-#: Claims of writers' turns.
 _TURNS = "state/turns"
 #: A process that writes a table again within this many seconds first checks whether another has its turn.
 _OFTEN = 30.0
@@ -62,8 +61,7 @@ _OFTEN = 30.0
 class Handles:
     """The open handles of a process, by path below the root: one to read, and some to write.
 
-    Attributes:
-        claims: the turns of the process's threads.
+    `claims` holds the turns of its threads.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -78,8 +76,8 @@ class Handles:
     def writer(self, path: str, turn: FairnessLock) -> DeltaTable | None:
         """Return an exclusive handle on the newest version, or None if there is no table yet.
 
-        The turn is respected by a process that knows of other writers, or that writes so often that others may find no
-        gap. Others skip the check.
+        Waits for another writer's turn only if the process has noticed other writers, or writes so often that they may
+        find no gap.
         """
         self._storage.require_creating()
         with self._lock:
@@ -93,7 +91,7 @@ class Handles:
         return handle
 
     def give_back(self, path: str, handle: DeltaTable | None) -> None:
-        """Return a handle after writing, for the next writer."""
+        """Return a handle to the pool after writing."""
         if handle is not None:
             with self._lock:
                 self._writers[path].append(handle)
@@ -113,13 +111,7 @@ class Handles:
 
 
 def turn_at(storage: Storage, path: str, claims: Leases | None = None) -> FairnessLock:
-    """Return a writer's turn at the table at `path` below the root.
-
-    Args:
-        storage: the lake's files.
-        path: of the table.
-        claims: of the process, if several of its threads write.
-    """
+    """Return a writer's turn at the table at `path`. Pass the process's `claims` if several of its threads write."""
     return FairnessLock(claims or _claims(storage), path.replace("/", "."))
 
 
@@ -131,15 +123,11 @@ def retry_commit(
     attempt: Callable[[FairnessLock, CommitToken[Any]], _Result],
     claims: Leases | None = None,
 ) -> _Result:
-    """Return the result of `attempt`, retried after concurrent commits.
+    """Return the result of `attempt`, retried after concurrent commits to the table at `path` below the root.
 
-    Args:
-        storage: the lake's files.
-        path: of the table that it commits to, below the root.
-        what: the table, for the error message.
-        aim: the purpose of the commit, for the error message: "replace …".
-        attempt: gets the turn, and the token that marks its commits.
-        claims: of the process, if several of its threads write.
+    `attempt` gets the turn, and the token that marks its commits. `what` and `aim` are for the error message: the
+    table, and the purpose of the commit, such as "replace …". Pass the process's `claims` if several of its threads
+    write.
 
     Raises:
         CommitConflictError: every attempt lost against other writers.
@@ -164,11 +152,7 @@ def _claims(storage: Storage) -> Leases:
 def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken[Any] | None = None) -> Iterator[None]:
     """Raise CommitLostError for failures caused by concurrent commits to a handle's table.
 
-    Args:
-        storage: the lake's files.
-        path: of the table, below the root.
-        table: the handle.
-        mark: of the commit; a commit in the log with this mark has succeeded, despite its error.
+    With `mark`, a commit with this mark in the log has succeeded, despite its error.
 
     Raises:
         CommitLostError: others have changed the table or purged its version, or a request failed.
@@ -225,13 +209,8 @@ def _refuse_empty(storage: Storage, path: str, handle: DeltaTable) -> None:
 def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
     """Create a table, and return a handle on its first version, which has no rows.
 
-    Others may have created and filled it meanwhile. The check of the commit on top of the handle detects whether they
-    wrote the same partitions; only then must the caller start over.
-
-    Args:
-        storage: the lake's files.
-        path: of the table, below the root.
-        spec: its schema and partitions.
+    Others may have created and filled it meanwhile. The next commit detects whether they wrote the same partitions;
+    only then must the caller start over.
 
     Raises:
         CommitLostError: the first version no longer exists, or a request failed. The caller retries.
@@ -267,12 +246,8 @@ def commit(
 ) -> None:
     """Replace the rows that meet a condition, in one commit on top of the handle's version.
 
-    Args:
-        table: the handle.
-        spec: the table's.
-        rows: a table, or a stream with one row group in memory at a time.
-        condition: in deltalake's syntax; it selects whole partitions.
-        mark: of the calling operation.
+    `rows` may be a stream, with one row group in memory at a time. `condition` has deltalake's syntax and selects whole
+    partitions.
     """
     write_deltalake(
         table,
@@ -316,6 +291,5 @@ def version_of(table: DeltaTable | None) -> int:
 
 
 def _is_older(table: DeltaTable, spec: TableSpec) -> bool:
-    """Return whether a table was created before a column was added, or became nullable."""
     present = {field.name: field.nullable for field in table.schema().fields}
     return any(present.get(field.name, False) < field.nullable for field in spec.schema)

@@ -4,8 +4,7 @@ It distinguishes "nothing to remember" from "not processed yet", and "up to date
 the digest of its inputs differs from the one in the ledger. It contains no clock times, so two lakes built from the
 same journal are equal.
 
-The ledger can be restored: if one of its files is damaged, its periods count as missing. Those with rows are then
-pending, and are entered again when they are rebuilt.
+If one of its files is damaged, its periods count as missing, and are entered again when they are rebuilt.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class LedgerEntry:
         rows, agents: their numbers.
         unfinished: number of rows, passages or summaries that wait for a model: built by a fallback, without a vector,
             or over the budget. The next run rebuilds a partition with any.
-        expired: number of rows that have expired since; the digests are still those from before.
+        expired: number of rows that have expired since. The digests still include them.
     """
 
     asset: str
@@ -80,23 +79,22 @@ class Ledger:
     def entries(self, asset: str, periods: Iterable[Period] | None = None) -> Mapping[str, LedgerEntry]:
         """Return the entries of an asset by period name, for the given periods or all."""
         keys = {key for key in self._tables.keys(LEDGER) if key.rpartition(".")[0] == asset}
-        wanted = None
+        names = None
         if periods is not None:
-            wanted = {period.key for period in periods}
-            keys &= {LedgerEntry(asset, period, "", "", 0, 0).bucket for period in wanted}
+            names = {period.key for period in periods}
+            keys &= {LedgerEntry(asset, period, "", "", 0, 0).bucket for period in names}
         rows = self._tables.read_sound(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
         return {
             # Null in older lakes.
             row["period"]: LedgerEntry(**{**row, "unfinished": row["unfinished"] or 0, "expired": row["expired"] or 0})
             for row in rows
-            if wanted is None or row["period"] in wanted
+            if names is None or row["period"] in names
         }
 
     def note_expired(self, remaining: Mapping[tuple[str, str], int]) -> None:
-        """Record expired rows in one commit. Rows that waited there for a model no longer do.
+        """Record expired rows in one commit. Expired rows no longer wait for a model.
 
-        Args:
-            remaining: the number of rows that stay, by asset and period.
+        `remaining` is the number of rows that stay, by asset and period.
         """
         buckets = {LedgerEntry(asset, period, "", "", 0, 0).bucket for asset, period in remaining}
 
@@ -112,32 +110,27 @@ class Ledger:
 
     def seen(self, assets: Iterable[str], periods: Iterable[Period]) -> Seen:
         """Return the entries of periods of some assets, for :meth:`record` to compare."""
-        wanted = {(asset, period.key) for period in periods for asset in assets}
-        buckets = {LedgerEntry(asset, key, "", "", 0, 0).bucket for asset, key in wanted}
+        pairs = {(asset, period.key) for period in periods for asset in assets}
+        buckets = {LedgerEntry(asset, key, "", "", 0, 0).bucket for asset, key in pairs}
         rows = self._tables.read_sound(LEDGER, buckets).to_pylist() if buckets else []
-        return {key: row for row in rows if (key := (row["asset"], row["period"])) in wanted}
+        return {key: row for row in rows if (key := (row["asset"], row["period"])) in pairs}
 
     def record(self, entries: Iterable[LedgerEntry], seen: Seen | None = None) -> bool:
         """Record built partitions in one commit; an entry replaces that of the same asset and period.
 
-        Args:
-            entries: the new entries.
-            seen: the entries when the build began. If another run has changed one since, it may have used newer rows:
-                then nothing is recorded.
-
-        Returns:
-            Whether the entries were recorded; if not, rebuild the partitions.
+        Return whether they were recorded. They are not if another run has changed one of the entries `seen` when the
+        build began, because that run may have used newer rows: rebuild the partitions.
         """
         rows = [{**asdict(entry), "bucket": entry.bucket} for entry in entries]
         new = pa.Table.from_pylist(rows, schema=LEDGER.schema)
-        own = {(row["asset"], row["period"]): row for row in rows}
+        new_rows = {(row["asset"], row["period"]): row for row in rows}
         is_entered = True
 
         def merged(old: pa.Table) -> pa.Table:
             nonlocal is_entered
             if seen is not None:
-                there = {key: row for row in old.to_pylist() if (key := (row["asset"], row["period"])) in own}
-                is_entered = all(there.get(key) in (seen.get(key), own[key]) for key in own)
+                current = {key: row for row in old.to_pylist() if (key := (row["asset"], row["period"])) in new_rows}
+                is_entered = all(current.get(key) in (seen.get(key), new_rows[key]) for key in new_rows)
                 if not is_entered:
                     return old
             replaced = pc.is_in(

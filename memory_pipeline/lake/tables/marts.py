@@ -1,7 +1,4 @@
-"""Tables for analysts, below ``marts/``, written whole or for a few values of one column at a time.
-
-They are not part of memory: they can be recomputed from the lake's tables.
-"""
+"""Delta tables for analysts, below ``marts/``. They can be recomputed from the lake's tables."""
 
 from __future__ import annotations
 
@@ -33,11 +30,9 @@ _CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Result of a write to a mart.
+    """Result of a write to a mart: whether anything was written, and the files of the mart afterwards.
 
-    Attributes:
-        changed: whether anything was written.
-        files: the files of the mart afterwards; empty if a concurrent write makes it unknown which rows it holds.
+    `files` is empty if a concurrent write makes it unknown which rows they hold.
     """
 
     changed: bool
@@ -45,10 +40,7 @@ class Replaced:
 
 
 class Marts:
-    """Reads and writes Delta tables below ``marts/`` by name; names come from file names of this package.
-
-    Not safe to use from several threads at once.
-    """
+    """Reads and writes marts by name. Not safe to use from several threads at once."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -60,12 +52,12 @@ class Marts:
         return frozenset() if table is None else _paths(table)
 
     def dataset(self, name: str) -> ds.Dataset | None:
-        """Return a mart as a dataset that is scanned lazily, or None if it was never written."""
+        """Return a mart as a lazily scanned dataset, or None if it was never written."""
         table = self._open(name)
         return None if table is None else table.to_pyarrow_dataset()
 
     def size(self, name: str) -> tuple[int, int]:
-        """Return a mart's number of rows, and the size of its files in bytes; reads no rows."""
+        """Return a mart's number of rows, and the size of its files in bytes. Reads no rows."""
         table = self._open(name)
         if table is None:
             return 0, 0
@@ -93,15 +85,10 @@ class Marts:
         self._storage.remove(_path(name))
 
     def replace(self, name: str, rows: pa.Table, *, column: str | None, values: Collection[str] | None) -> Replaced:
-        """Replace all rows of a mart, or those with some values of a column, by `rows`, in one commit.
+        """Replace all rows of a mart, or those with some values of a column, in one commit. Equal rows are not written.
 
-        Equal rows are not written.
-
-        Args:
-            name: of the mart.
-            rows: in the order in which they are compared.
-            column: the text column that partitions a mart that is replaced in parts; None for other marts.
-            values: those to replace; if not given, replace everything, columns included.
+        `rows` are in the order in which they are compared. `column` is the text column that partitions a mart that is
+        replaced in parts. Without `values`, everything is replaced, columns included.
 
         Raises:
             CommitConflictError: other writers kept changing the same mart.
@@ -138,9 +125,9 @@ class Marts:
                     raise CommitLostError from error
             table = DeltaTable(self._storage.locate(_path(name)), storage_options=self._storage.options)
             return Replaced(True, _paths(table) if table.version() == 0 else frozenset())
-        wanted = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
+        condition = None if values is None else pc.is_in(pc.field(str(column)), pa.array(sorted(values), pa.string()))
         with overtaking(self._storage, _path(name), table, mark):
-            if _holds(table, wanted, rows):
+            if _holds(table, condition, rows):
                 # An attempt that seemed to fail may have written it.
                 return Replaced(bool(mark.made()), _paths(table))
             listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
@@ -189,7 +176,6 @@ def _holds(table: DeltaTable, wanted: pc.Expression | None, rows: pa.Table) -> b
 
 
 def _is_equal(present: pa.Table, rows: pa.Table) -> bool:
-    """Compare two tables, ignoring the order in which files return their rows."""
     if present.schema.names != rows.schema.names or present.num_rows != rows.num_rows:
         return False
     try:

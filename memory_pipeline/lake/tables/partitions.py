@@ -27,21 +27,14 @@ if TYPE_CHECKING:
 
 
 def without_metadata(schema: pa.Schema) -> pa.Schema:
-    """Return a schema without the comments on its fields, which a table's log would treat as part of the type."""
+    """Return a schema without comments: a table's log would treat them as part of the types."""
     return pa.schema([field.remove_metadata() for field in schema])
 
 
 def selected(
     files: pa.Table, spec: TableSpec, keys: Collection[str] | None = None, fixed: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """Return the files of the given partitions.
-
-    Args:
-        files: of all partitions.
-        spec: the table.
-        keys: values of the last partition column; all if not given.
-        fixed: the value of each partition column before it.
-    """
+    """Return the files of partitions with some values, or any, of the last column, and `fixed` ones of the others."""
     for column, value in (fixed or {}).items():
         files = files.filter(pc.equal(files.column(f"partition.{column}"), value))
     if keys is not None:
@@ -62,7 +55,7 @@ def location(storage: Storage, spec: TableSpec, path: str) -> str:
 
 
 def dataset(storage: Storage, files: pa.Table, spec: TableSpec) -> ds.Dataset:
-    """Return files listed by the log as a dataset: on many partitions several times faster than to_pyarrow_table()."""
+    """Return files listed by the log as a dataset. On many partitions, several times faster than to_pyarrow_table()."""
     partitions = [
         reduce(operator.and_, (pc.field(column) == row[f"partition.{column}"] for column in spec.partition_by))
         for row in files.select([f"partition.{column}" for column in spec.partition_by]).to_pylist()
@@ -83,14 +76,7 @@ def read(
     columns: Collection[str] | None = None,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Return the rows of files in the table's schema.
-
-    Args:
-        storage: the lake's files.
-        files: the files to read; None for a table that does not exist.
-        spec: the table.
-        columns: the columns to read; all if not given.
-        where: a condition on the rows.
+    """Return the rows of files in the table's schema; none if `files` is None.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -114,7 +100,7 @@ def changed_keys(old: pa.Table, new: pa.Table, spec: TableSpec) -> set[str]:
 
 
 def _split(rows: pa.Table, spec: TableSpec) -> dict[str, pa.Table]:
-    """Split a sorted table into its partitions, without copying, and without the columns that are not compared."""
+    """Split a sorted table into partitions without copying, and drop the columns that are not compared."""
     compared = rows.drop_columns(list(spec.not_compared)).replace_schema_metadata()
     parts: dict[str, pa.Table] = {}
     start = 0
@@ -134,17 +120,15 @@ def runs(column: pa.ChunkedArray) -> list[tuple[str, int]]:
 
 
 def predicate(spec: TableSpec, keys: Collection[str], fixed: Mapping[str, str]) -> str:
-    """Return the SQL condition that selects partitions; their names come from domain types and contain no quotes."""
+    """Return the SQL condition that selects partitions. Their names come from domain types and contain no quotes."""
     terms = [f"{column} = '{value}'" for column, value in fixed.items()]
     listed = ", ".join(f"'{key}'" for key in sorted(keys))
     terms.append(f"{spec.partition_by[-1]} IN ({listed})")
     return " AND ".join(terms)
 
 
-# Partitions that do not fit in memory are changed part by part, and still written in one commit.
-#
-# The new rows wait on the local disk, in an unnamed file that disappears with the process, and are streamed into
-# the table.
+# Partitions that do not fit in memory are changed part by part, and still written in one commit. The new rows are
+# buffered in an unnamed file on the local disk, which disappears with the process.
 
 
 #: Rows per batch; with vectors, about a megabyte.
@@ -153,12 +137,12 @@ _ROWS = 500
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdate:
-    """How partitions are changed part by part.
+    """A change of partitions part by part.
 
     Attributes:
         conditions: the parts; every old or new row meets exactly one.
-        change: gets the number of a part and its rows, and returns the new ones. It is called for one part after the
-            other, and again for all of them after a concurrent commit.
+        change: gets the number of a part and its rows, and returns the new rows. It is called for each part in turn,
+            and again for all of them after a concurrent commit.
     """
 
     conditions: Sequence[pc.Expression]
@@ -167,10 +151,6 @@ class PartialUpdate:
 
 class StreamingWrite:
     """New rows of a table, buffered on the local disk.
-
-    Args:
-        spec: the table.
-        schema: of the rows, as they are written.
 
     Raises:
         LakeError: the disk with temporary files is full.

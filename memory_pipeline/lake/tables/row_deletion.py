@@ -44,7 +44,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class RowDeletion:
-    """The deletion in one file: how many rows go, and the file that replaces it; none if all rows go."""
+    """The deletion in one file: the number of deleted rows, and the replacement file; None if all rows are deleted."""
 
     gone: int
     instead: Written | None
@@ -53,11 +53,7 @@ class RowDeletion:
 class DeletionPlan:
     """The deletions in the files of a table. Each file is examined once, because files never change.
 
-    Args:
-        storage: the lake's files.
-        spec: the table.
-        gone: returns for each row whether to delete it; it gets rows of many partitions at once.
-        columns: the columns that `gone` gets.
+    `gone` gets the given columns, with rows of many partitions at once, and returns for each row whether to delete it.
     """
 
     def __init__(self, storage: Storage, spec: TableSpec, gone: Gone, columns: Collection[str]) -> None:
@@ -94,7 +90,6 @@ class DeletionPlan:
         )
 
     def _masks(self, files: pa.Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        """Yield path and mask of the files with rows to delete."""
         found = dataset(self._storage, files, self._spec).to_table(columns=[*self._columns, _NAME])
         gone = np.asarray(self._gone(found.drop_columns([_NAME])), np.bool_)
         paths = {location(self._storage, self._spec, path): path for path in files.column("path").to_pylist()}
@@ -111,7 +106,7 @@ class DeletionPlan:
         return path, RowDeletion(count, None if count == len(mask) else self._rewritten(path, mask))
 
     def _rewritten(self, path: str, mask: NDArray[np.bool_]) -> Written:
-        """Write the remaining rows of a file to another in the same folder, with the same order and columns."""
+        """Write the remaining rows of a file to a new one in the same folder, with the same order and columns."""
         filesystem = self._storage.arrow_filesystem()
         with filesystem.open_input_file(location(self._storage, self._spec, path)) as file:
             rows = pq.ParquetFile(file).read(use_threads=False).filter(pa.array(~mask))

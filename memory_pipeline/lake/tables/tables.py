@@ -1,7 +1,7 @@
 """The lake's Delta tables. Every write replaces whole partitions, atomically.
 
-For the reasons and the measurements, see docs/decisions/0002-delta-tables.md. A purge may delete old files and versions
-at any time; reads and writes then start over at the newest version.
+Reads and writes start over at the newest version if a purge deletes the files they use. Reasons and measurements:
+docs/decisions/0002-delta-tables.md.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Replacement:
 class Tables:
     """Reads, replaces and removes partitions of the lake's tables.
 
-    A key is a value of the table's last partition column (such as ``period``). The partition columns before it (such as
-    ``grain``) are keyword arguments with one value each.
+    A key is a value of the last partition column (such as ``period``). The partition columns before it (such as
+    ``grain``) are keyword arguments, `fixed`, with one value each.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -89,16 +89,9 @@ class Tables:
         where: pc.Expression | None = None,
         **fixed: str,
     ) -> pa.Table:
-        """Return the rows of the given partitions, or of all, in the table's schema.
+        """Return the rows of the given partitions, or of all, that meet `where`, in the table's schema.
 
-        A missing table or partition has no rows.
-
-        Args:
-            spec: the table.
-            keys: values of the last partition column.
-            columns: the columns to read; all if not given.
-            where: a condition on the rows.
-            fixed: the value of each partition column before the last.
+        A missing table or partition has no rows. Without `columns`, all are read.
 
         Raises:
             DamagedError: files cannot be read.
@@ -114,7 +107,7 @@ class Tables:
         where: pc.Expression | None = None,
         **fixed: str,
     ) -> pa.Table:
-        """Return rows as :meth:`read` does, but skip damaged files, for callers that recompute these."""
+        """Return rows like :meth:`read`, but skip damaged files, for callers that recompute them."""
         return self._read(spec, keys, columns, where, fixed, None)
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
@@ -130,7 +123,7 @@ class Tables:
         return frozenset(path for _, path in self._listed(spec, "path", fixed, keys))
 
     def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
-        """Return for each partition a value that changes exactly when its rows do. Reads no rows."""
+        """Return :meth:`state` of each partition. Reads no rows."""
         states: defaultdict[str, set[str]] = defaultdict(set)
         for key, path in self._listed(spec, "path", fixed):
             states[key].add(path)
@@ -153,13 +146,12 @@ class Tables:
     def _listed(
         self, spec: TableSpec, column: str, fixed: Mapping[str, str], keys: Collection[str] | None = None
     ) -> Iterator[tuple[str, Any]]:
-        """Yield partition and log entry of each file of the given partitions, or of all."""
         files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
         if files is not None:
             yield from zip(keys_of(files, spec), files.column(column).to_pylist(), strict=True)
 
     def dataset(self, spec: TableSpec) -> ds.Dataset:
-        """Return the newest version as a dataset, scanned lazily, for SQL over more data than fits in memory.
+        """Return the newest version as a lazily scanned dataset, for SQL over more data than fits in memory.
 
         A scan raises FileNotFoundError once a purge has deleted that version.
         """
@@ -183,12 +175,12 @@ class Tables:
         Raises:
             CommitConflictError: other writers kept changing the table.
         """
-        gone = set(paths)
+        damaged = set(paths)
 
-        def those(files: pa.Table) -> dict[str, RowDeletion]:
-            return {path: RowDeletion(0, None) for path in files.column("path").to_pylist() if path in gone}
+        def deletions(files: pa.Table) -> dict[str, RowDeletion]:
+            return {path: RowDeletion(0, None) for path in files.column("path").to_pylist() if path in damaged}
 
-        self._without(spec, None, {}, those)
+        self._without(spec, None, {}, deletions)
 
     def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> Replacement:
         """Replace all rows of the given partitions by `rows`, in one commit. An equal partition is not written.
@@ -206,13 +198,8 @@ class Tables:
         `change` receives their rows and returns the new ones. It may be slow: nothing is locked. After a concurrent
         commit it is called again with newer rows, so it must have no side effects.
 
-        Args:
-            spec: the table.
-            keys: values of the last partition column.
-            change: returns the new rows.
-            remade: partitions that `change` recomputes without their old rows. If files of these are damaged, `change`
-                gets the rows of the others, and the partition is written.
-            fixed: the value of each partition column before the last.
+        If files of partitions in `remade` are damaged, `change` gets the rows of the other files, and the partition is
+        written: these partitions are recomputed without their old rows.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
@@ -229,10 +216,7 @@ class Tables:
         remade: Collection[str] = (),
         **fixed: str,
     ) -> frozenset[str]:
-        """Replace the given partitions as :meth:`transform` does, in one commit, with one part in memory at a time.
-
-        Returns:
-            The partitions with changed rows.
+        """Replace partitions like :meth:`transform`, with one part in memory at a time. Return those with changed rows.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
@@ -242,10 +226,7 @@ class Tables:
         return self._changed(spec, keys, parts, frozenset(remade), fixed).changed
 
     def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
-        """Remove the given partitions, or all, in one commit, without reading or writing rows.
-
-        Returns:
-            The removed partitions.
+        """Remove the given partitions, or all, in one commit, without reading rows. Return the removed ones.
 
         Raises:
             CommitConflictError: other writers kept removing rows of the table.
@@ -260,17 +241,10 @@ class Tables:
     def drop_rows(
         self, spec: TableSpec, keys: Collection[str] | None, gone: Gone, columns: Collection[str], **fixed: str
     ) -> dict[str, int]:
-        """Remove rows of the given partitions, or of all, in one commit. Partitions without such rows stay untouched.
+        """Remove rows of the given partitions, or of all, in one commit. Return the number removed from each partition.
 
-        Args:
-            spec: the table.
-            keys: values of the last partition column.
-            gone: returns a boolean array, true for rows to remove; it gets rows of many partitions at once.
-            columns: the columns that `gone` gets.
-            fixed: the value of each partition column before the last.
-
-        Returns:
-            The number of rows removed from each partition that had some.
+        `gone` gets the given columns, with rows of many partitions at once, and returns a boolean array, true for rows
+        to remove. Partitions without such rows are neither written nor returned.
 
         Raises:
             CommitConflictError: other writers kept removing rows of the table.
@@ -290,18 +264,13 @@ class Tables:
         return self.purge_path(_path(spec), grace=grace, orphans=orphans)
 
     def purge_path(self, path: str, *, grace: timedelta = _NONE, orphans: timedelta | None = None) -> Purged:
-        """Delete files and log entries that the newest version of a table does not need.
+        """Delete files and log entries that the newest version of a table does not need. Return the deleted files.
 
-        Concurrent readers and writers start over. Older versions can no longer be read.
+        Concurrent readers and writers start over. Older versions can no longer be read. A missing table is ignored.
 
-        Args:
-            path: of the table, below the root; a missing table is ignored.
-            grace: how long removed files and their log entries are kept, in hours, rounded up.
-            orphans: minimum age of files that belong to no version, as killed writers leave them; at least an hour, to
-                spare running writers. By default such files are kept.
-
-        Returns:
-            The deleted files. Concurrent readers may have been using them.
+        Removed files and their log entries are kept for `grace`, rounded up to hours. Files that belong to no version,
+        as killed writers leave them, are kept for `orphans`, at least an hour, to spare running writers; by default for
+        ever.
 
         Raises:
             InputError: `grace` is negative, or `orphans` is less than an hour.
@@ -311,16 +280,11 @@ class Tables:
         return self._cleaned(path, "purge it", purge.make, purge.purged)
 
     def vacuum(self, path: str, before: datetime, now: datetime, *, dry_run: bool) -> dict[str, Purged]:
-        """Delete unneeded files of a table while readers and writers are active.
+        """Delete unneeded files of a table while readers and writers are active. A missing table is ignored.
 
-        Args:
-            path: of the table, below the root; a missing table is ignored.
-            before: delete files removed from the table before this time, in hours, rounded up.
-            now: the time, UTC. Log files and files of no version must be an hour older.
-            dry_run: only count.
-
-        Returns:
-            The deleted files, by kind: ``replaced``, ``tables`` (in no version) and ``logs``.
+        Files removed from the table before `before`, rounded up to hours, are deleted. Log files and files of no
+        version must be an hour older than `now`. Return the files by kind: ``replaced``, ``tables`` (in no version) and
+        ``logs``.
 
         Raises:
             CommitConflictError: other writers kept changing the table.
@@ -329,7 +293,7 @@ class Tables:
         return self._cleaned(path, "vacuum it", vacuum.clean, vacuum.found)
 
     def _cleaned(self, path: str, aim: str, clean: Callable[[DeltaTable], _Result], nothing: _Result) -> _Result:
-        """Return `clean` of the newest version, retried after concurrent commits; `nothing` without a table."""
+        """Return `clean` of the newest version, retried after concurrent commits; `nothing` for a missing table."""
 
         def attempt(*_: object) -> _Result:
             table = newest(self._storage, path)
@@ -385,7 +349,6 @@ class Tables:
         turn: FairnessLock,
         mark: CommitToken[Replacement],
     ) -> Replacement:
-        """Replace partitions, based on the version that was read."""
         table = self._handles.writer(_path(spec), turn)
         try:
             if (made := mark.made()) is not None:
@@ -430,7 +393,7 @@ class Tables:
         remade: Collection[str],
         where: pc.Expression | None,
     ) -> tuple[pa.Table, pa.Table | None, set[str]]:
-        """Return the rows of files, the files that could be read, and the partitions of unreadable ones."""
+        """Return the readable rows and files, and the partitions of unreadable files."""
         try:
             with overtaking(self._storage, _path(spec), table):
                 return read(self._storage, files, spec, where=where), files, set()
@@ -475,7 +438,6 @@ class Tables:
         fixed: Mapping[str, str],
         mark: CommitToken[Replacement],
     ) -> None:
-        """Commit the rows of all changed partitions, on top of the handle's version."""
         mark.expect(table.version(), replacement)
         with overtaking(self._storage, _path(spec), table, mark):
             commit(table, spec, rows, predicate(spec, replacement.changed, fixed), mark)
@@ -532,5 +494,4 @@ def _files(
     keys: Collection[str] | None = None,
     fixed: Mapping[str, str] | None = None,
 ) -> pa.Table | None:
-    """Return the files of partitions, or None if there is no table."""
     return None if table is None else selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed)

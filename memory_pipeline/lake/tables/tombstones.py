@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 class Tombstones:
     """Reads and writes a lake's tombstones. Safe to use from several threads and processes.
 
-    They are read again only after the table has changed; otherwise a query costs one look at the table's log.
-
-    Args:
-        tables: the lake's.
+    They are read again only after the table has changed; otherwise a query only checks the table's log.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -41,11 +38,11 @@ class Tombstones:
         return self._newest()[1]
 
     def forgotten(self) -> Forgotten:
-        """Return the erased data. The object stays the same until something changes, because it caches hashes."""
+        """Return the erased data. The object, which caches hashes, stays the same until something changes."""
         return self._newest()[2]
 
     def state(self) -> frozenset[tuple[str, datetime]]:
-        """Return a value that changes exactly when more is erased; completion of an erasure does not count."""
+        """Return a value that changes exactly when more is erased, not when an erasure is completed."""
         return frozenset((tombstone.id, tombstone.forgotten_at) for tombstone in self.all())
 
     def put(self, tombstones: Iterable[Tombstone]) -> None:
@@ -78,20 +75,15 @@ class Tombstones:
         return self._read
 
 
-# Marks say how far each agent's memory has expired. They distinguish expired data from data never built.
-#
-# A mark is raised before the rows up to it are deleted, and never lowered.
+# Expiration marks distinguish expired data from data that was never built. A mark is raised before the rows up to it
+# are deleted, and never lowered.
 
 
 _OWNER = ("workspace_id", "agent_id")
 
 
 class ExpirationMarks:
-    """The marks of all agents, as read.
-
-    Args:
-        through: the key of the last expired period, for each class of an agent's memory that has one.
-    """
+    """The expiration marks of all agents: the key of the last expired period, by agent and retention class."""
 
     def __init__(self, through: Mapping[tuple[Scope, str], str]) -> None:
         self._through: dict[str, dict[Scope, str]] = {}
@@ -126,31 +118,25 @@ class ExpirationMarks:
     def mask(self, rows: pa.Table, kept: RetentionClass) -> NDArray[np.bool_]:
         """Return for each row whether it has expired under the class `kept`.
 
-        Args:
-            rows: with ``workspace_id``, ``agent_id`` and ``period``, a key of the class's grain.
-            kept: the class; call once per class for a table with several.
+        The rows have ``workspace_id``, ``agent_id`` and ``period``, a key of the class's grain. Call once per class for
+        a table with several classes.
         """
         latest = self._latest.get(kept)
         if latest is None or not rows.num_rows or pc.min(rows["period"]).as_py() > latest:
             return np.zeros(rows.num_rows, np.bool_)
-        own = self._through[kept]
+        last_periods = self._through[kept]
         owners = pc.binary_join_element_wise(*(rows[name] for name in _OWNER), "~").combine_chunks().dictionary_encode()
         scopes = (Scope(*owner.split("~")) for owner in owners.dictionary.to_pylist())  # no id contains a tilde
-        marks = pa.array([own.get(scope) for scope in scopes], pa.string()).take(owners.indices)
+        marks = pa.array([last_periods.get(scope) for scope in scopes], pa.string()).take(owners.indices)
         expired = pc.fill_null(pc.less_equal(rows["period"], marks), fill_value=False)
         return np.asarray(expired.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def raise_marks(tables: Tables, through: Mapping[tuple[str, str, RetentionClass], str], at: datetime) -> int:
-    """Raise marks in one commit. Marks that are as high already are unchanged.
+    """Raise marks in one commit, and return their number. Marks that are as high already are unchanged.
 
-    Args:
-        tables: the lake's.
-        through: the key of the last expired period, by workspace, agent and class.
-        at: the time, with a zone, stored with the raised marks.
-
-    Returns:
-        The number of raised marks.
+    `through` is the key of the last expired period, by workspace, agent and class. `at` is stored with the raised
+    marks.
 
     Raises:
         CommitConflictError: other writers kept changing the same workspaces' marks.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HOUR = timedelta(hours=1)
 #: How long checkpoints name removed files by default.
 _USUALLY = "interval 1 weeks"
-#: In hours: grace is rounded up to hours, but not because of a few extra seconds.
+#: In hours: a few extra seconds do not round grace up to the next hour.
 _MOMENTS = 0.05
 
 
@@ -38,13 +38,9 @@ class Purged:
 
 
 class Purge:
-    """Purges a table, in one or several attempts.
+    """Purges the table at `path`, in one or several attempts.
 
-    Args:
-        storage: the lake's files.
-        path: of the table, below the root.
-        grace: how long removed files are kept.
-        orphans: minimum age of files unknown to the log; None keeps them.
+    Removed files are kept for `grace`, and files unknown to the log for `orphans`; None keeps them.
 
     Raises:
         InputError: a duration is invalid.
@@ -84,7 +80,6 @@ class Purge:
         return len(gone)
 
     def _found(self, table: Any, hours: int, *, full: bool) -> dict[str, int]:
-        """Return the files that :meth:`_vacuum` would delete, with their sizes in bytes."""
         table.update_incremental()
         root = self._storage.locate(self._path)
         found = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=full)
@@ -93,7 +88,7 @@ class Purge:
         )
 
     def _checkpoint(self, table: Any) -> int:
-        """Write a checkpoint without files removed before the grace period; return its version."""
+        """Write a checkpoint without files removed before the grace period. Return its version."""
         table.update_incremental()
         table.alter.set_table_properties({RETENTION: f"interval {self._grace} hours"})
         version: int = table.version()
@@ -103,14 +98,10 @@ class Purge:
 
 
 class Vacuum(Purge):
-    """Deletes old files, in one or several attempts. Younger files and their log entries stay.
+    """Deletes old files of the table at `path`, in one or several attempts. Younger files and their log entries stay.
 
-    Args:
-        storage: the lake's files.
-        path: of the table, below the root.
-        before: delete files removed from the table before this time.
-        now: the time. Files that no version lists must be an hour older.
-        dry_run: only count.
+    Files removed from the table before `before` are deleted. Files that no version lists must be an hour older than
+    `now`.
     """
 
     def __init__(self, storage: Storage, path: str, before: datetime, now: datetime, *, dry_run: bool) -> None:
@@ -150,5 +141,5 @@ class Vacuum(Purge):
 
 
 def _hours_since(moment: datetime) -> int:
-    """Return how many hours ago a moment was, rounded up, by the system clock, which deltalake uses."""
+    """Return how many hours ago a moment was, rounded up, by the system clock, as deltalake does."""
     return max(0, ceil((datetime.now(UTC) - moment) / _HOUR - _MOMENTS))
