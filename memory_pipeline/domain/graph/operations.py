@@ -66,8 +66,7 @@ class Operation:
         event_at: time of the source, UTC.
         weight: 0 to 1, strength of the relationship, if stated.
         conversation_id: conversation of the source; None for direct edits by an agent.
-        turn: position of the message in the conversation; orders operations of one time.
-        place: position in the message.
+        turn, place: position of the message in the conversation, and of the operation in the message.
     """
 
     verb: Verb
@@ -96,21 +95,21 @@ class Operation:
         weight: float | None = None,
         conversation_id: str | None = None,
     ) -> Operation:
-        """Create an operation from a model's terms: strip them, use canonical names, and a predicate in snake_case.
+        """Create an operation from a model's terms, with canonical names and a predicate in snake_case.
 
         Raises:
             InputError: a term is missing or too long, the verb is unknown, or confidence or weight is not in 0 to 1.
         """
-        known = Verb.parse(verb)
+        parsed = Verb.parse(verb)
         terms = {"subject": _text(subject), "predicate": snake_case(predicate), "object": _text(object)}
         for name, term in terms.items():
-            if (not term and not (name == "object" and known is Verb.DELETE)) or len(term) > MAX_TERM:
+            if (not term and not (name == "object" and parsed is Verb.DELETE)) or len(term) > MAX_TERM:
                 raise InputError(f"{name} {shown(term)} is not valid; expected a text of 1 to {MAX_TERM} characters")
         _check_share("confidence", confidence)
         if weight is not None:
             _check_share("weight", weight)
         return cls(
-            verb=known,
+            verb=parsed,
             subject=_SELF.get(terms["subject"].casefold(), terms["subject"]),
             predicate=terms["predicate"],
             object=_SELF.get(terms["object"].casefold(), terms["object"]),
@@ -122,7 +121,6 @@ class Operation:
         )
 
     def __str__(self) -> str:
-        """Return a text such as ``Anna lives_in Porto``."""
         return f"{self.subject} {self.predicate} {self.object}"
 
 
@@ -140,9 +138,7 @@ def _text(value: str) -> str:
     return " ".join(value.split())
 
 
-# Edits: direct changes by an agent, as opposed to extraction from conversations.
-#
-# In the journal an edit is a line::
+# Edits: direct changes by an agent, not extracted from conversations. In the journal an edit is a line::
 #
 # {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
 # "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
@@ -185,9 +181,9 @@ class Edit:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
         at = timestamp_of("timestamp", record.get("timestamp"))
 
-        def operation(what: str, value: str) -> Operation:
+        def operation(verb: str, value: str) -> Operation:
             return Operation.of(
-                what,
+                verb,
                 terms["subject"],
                 terms["predicate"],
                 value,
@@ -203,7 +199,7 @@ class Edit:
                 raise InputError(f"replaces {shown(terms['replaces'])} is for an UPDATE; {verb} replaces nothing")
             operations.insert(0, operation(Verb.DELETE, terms["replaces"]))
         changes = [(one.verb, one.subject, one.predicate, one.object) for one in operations]
-        own = make_id(
+        edit_id = make_id(
             EDIT,
             Calendar().hour(at),
             scope.workspace_id,
@@ -215,8 +211,10 @@ class Edit:
             turn,
         )
         received_at = timestamp_of("received_at", record.get("received_at"))
-        placed = [replace(one, message_ids=(own,), turn=turn, place=place) for place, one in enumerate(operations)]
-        return cls(own, scope, tuple(placed), received_at)
+        numbered = [
+            replace(one, message_ids=(edit_id,), turn=turn, place=place) for place, one in enumerate(operations)
+        ]
+        return cls(edit_id, scope, tuple(numbered), received_at)
 
     def to_record(self) -> dict[str, object]:
         """Return the edit as a flat JSON object, as stored in the journal."""
