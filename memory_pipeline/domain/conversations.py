@@ -89,7 +89,6 @@ class Message:
     """One validated message of a conversation.
 
     Attributes:
-        id: the row's id; see :mod:`memory_pipeline.domain.identity`.
         source_id: the id from the client, if any.
         turn: position, from 0, in the conversation as first written.
         sent_at: timestamp of the message, UTC.
@@ -210,7 +209,10 @@ class Admission:
                 f"timestamp {sent_at.isoformat()} is before the first day of this memory, {self.start}; {remedy}"
             )
         if sent_at > self.now + CLOCK_SKEW:
-            raise InputError(f"timestamp {sent_at.isoformat()} is in the future (now is {self.now.isoformat()})")
+            raise InputError(
+                f"timestamp {sent_at.isoformat()} is in the future (now is {self.now.isoformat()}); "
+                f"accepted: up to {CLOCK_SKEW // timedelta(hours=1)} hours ahead"
+            )
 
 
 class ParsedConversation(NamedTuple):

@@ -51,9 +51,7 @@ class SubjectKind(StrEnum):
 class Subject:
     """The subject of an erasure in clear text. :meth:`agent`, :meth:`conversation` and :meth:`person` validate it.
 
-    Attributes:
-        agent_id: None to erase a person from the whole workspace.
-        names: names, aliases and user ids of a person.
+    Without `agent_id`, a person is erased from the whole workspace.
     """
 
     kind: SubjectKind
@@ -81,10 +79,8 @@ class Subject:
     def person(cls, workspace_id: str, names: Iterable[str], agent_id: str | None = None) -> Subject:
         """Return the subject for a person: conversations of a user with such an id, and all text with such a name.
 
-        Args:
-            workspace_id: the workspace.
-            names: all names, spellings and user ids of the person.
-            agent_id: the agent; None means all agents of the workspace.
+        `names` are all names, spellings and user ids. Without `agent_id`, the subject covers all agents of the
+        workspace.
 
         Raises:
             InputError: an id or a name is invalid.
@@ -156,7 +152,6 @@ class Tombstone:
         words: number of words of a person's name; 0 if `mark` is of a user id, and for other kinds.
         forgotten_at: records up to this time are erased, UTC.
         hours: keys of the known hours with erased records.
-        is_done: whether all records have been removed.
     """
 
     kind: SubjectKind
@@ -173,10 +168,7 @@ class Tombstone:
     def of(cls, subject: Subject, now: datetime, salt: str) -> list[Tombstone]:
         """Return the tombstones of a subject; for a person two per name, one as a user id and one as words in texts.
 
-        Args:
-            subject: the subject.
-            now: records up to this time are erased.
-            salt: 32 random hex digits. One salt per workspace makes matching faster, and the ids reproducible.
+        `salt` is 32 random hex digits. One salt per workspace makes matching faster, and the ids reproducible.
         """
         hashed = _Hash(salt)
         workspace_id, agent_id = subject.workspace_id, subject.agent_id or ""

@@ -44,7 +44,6 @@ class Fact:
     """One fact of working memory.
 
     Attributes:
-        id: hash of scope, sources and content; see :mod:`memory_pipeline.domain.identity`.
         content: a text that is clear without context. Quotes start with the speaker: ``Anna: I moved to Porto.``
         speaker, role: of the last source message.
         entities: names of people, places and things in the text, as written, sorted.
@@ -207,12 +206,10 @@ class ConversationHour:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The facts of a passage.
+    """The facts of a passage: one turn for every message of a user or an assistant, and the extracted facts.
 
-    Attributes:
-        facts: one turn for every message of a user or an assistant, and the extracted facts.
-        refused: number of rejected parts of a model's answer, for example with citations of unknown messages.
-        is_waiting: the budget is spent and the passage is postponed; there are no facts.
+    `refused` is the number of rejected parts of a model's answer, for example with citations of unknown messages.
+    `is_waiting` means that the budget is spent and the passage is postponed; there are no facts.
     """
 
     facts: tuple[Fact, ...]

@@ -75,7 +75,6 @@ SUMMARY_GRAINS = _ORDER[1:]
 #: The years of valid periods. A timestamp outside them is taken for a mistake.
 FIRST_YEAR, LAST_YEAR = 1900, 2999
 
-#: The earliest first day of a memory.
 EARLIEST = date(1973, 1, 1)
 
 #: A time from a caller: an aware datetime, a date, or ISO 8601 text of either.

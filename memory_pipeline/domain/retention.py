@@ -54,7 +54,6 @@ _MONTHS_OF = {Unit.MONTHS: 1, Unit.QUARTERS: 3, Unit.YEARS: 12}
 _DURATION = re.compile(r"([1-9][0-9]{0,5})(h|d|w|mo|q|y)")
 
 DURATION_FORM = f"a whole number of {', '.join(Unit)}, such as 48h, 30d or 6mo, at most a century"
-#: The values that :func:`parse_duration` accepts.
 DURATION_OR_FOREVER_FORM = f"{DURATION_FORM}; or {FOREVER}"
 
 
@@ -198,10 +197,8 @@ class RetentionClass(StrEnum):
         return self.grain or Grain.WORKING
 
 
-#: The classes of working memory.
 WORKING_CLASSES = (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES)
 _SUMMARY_CLASSES = tuple(RetentionClass(grain.value) for grain in SUMMARY_GRAINS)
-#: The order of expiry, coarse to fine.
 _COARSE_FIRST = (*reversed(_SUMMARY_CLASSES), *WORKING_CLASSES, RetentionClass.GRAPH)
 #: Pairs of a class and the class computed from it, which is kept at least as long. Facts and preferences are not
 #: restricted: they are useful without the summary of their day.
@@ -336,10 +333,9 @@ PLANS: Mapping[str, Retention] = {
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The expired memory of a workspace and class.
+    """The expired memory of a workspace and class (`kept`).
 
     Attributes:
-        kept: the class.
         through: the last expired period, of `kept.period_grain`.
         cutoff: the instant (UTC) before which all expired periods end.
         expired_before: the last period of the previous expiry, if any.
@@ -366,18 +362,14 @@ def plan_expiry(
     calendar: Calendar,
     now: datetime,
 ) -> list[Expiry]:
-    """Return the expired memory of each workspace and class, whether or not any such memory exists.
+    """Return the expired memory of each workspace and class at an aware `now`, whether or not any such memory exists.
 
     The order is coarse to fine, so that a summary is deleted before its sources; otherwise it would look stale and be
     recomputed in vain. Within a class, workspaces are sorted by id.
 
-    Args:
-        retentions: by workspace.
-        before: the last period of the previous expiry; it affects only :attr:`Expiry.is_new`.
-        held: for each grain the first period that its parent does not include yet. It is kept, and so are all later
-            ones. Years, which have no parent, and the graph are not held.
-        calendar: the deployment's calendar.
-        now: an aware time.
+    `before` has the last periods of the previous expiry; it affects only :attr:`Expiry.is_new`. `held` has for each
+    grain the first period that its parent does not include yet. It is kept, and so are all later ones. Years, which
+    have no parent, and the graph are not held.
 
     Raises:
         InputError: `now` is naive, or outside the years of valid periods; a period in `held` has another grain.

@@ -166,7 +166,7 @@ class SqlGuard:
             raise InputError(f"a CTE may not be called {name}; give it another name")
         for name in read:
             if name.casefold() not in self._tables | ctes:
-                raise InputError(f"there is no table {_quoted(name)}; there are: {self._table_names}")
+                raise InputError(f"table {_quoted(name)} is unknown; accepted: {self._table_names}")
 
     def _judge_expression(self, node: Mapping[str, Any]) -> None:
         kind = node["class"]
@@ -177,7 +177,7 @@ class SqlGuard:
         elif kind == "TYPE":
             name = _name_alone(node, "type_name")
             if name.casefold() not in _TYPES:
-                raise InputError(f"type {_quoted(name)} is not accepted; VARCHAR, BIGINT, DOUBLE and the like are")
+                raise InputError(f"type {_quoted(name)} is not accepted; write one such as VARCHAR, BIGINT or DOUBLE")
         elif kind == "COLUMN_REF":
             self._judge_column([str(name).casefold() for name in node["column_names"]])
 
@@ -190,7 +190,7 @@ class SqlGuard:
         elif form == "BASE_TABLE":
             read.append(_name_alone(node, "table_name"))
             if node.get("at_clause"):
-                raise InputError("a table is read as it is; leave out AT")
+                raise InputError("AT is not accepted, since only the newest version of a table is read; leave out AT")
         names = [entry["key"] for entry in node.get("cte_map", {}).get("map", ())]
         for name in [*names, *([node["cte_name"]] if "cte_name" in node else [])]:
             if not _CTE.fullmatch(name):
@@ -225,7 +225,9 @@ def _name_alone(node: Mapping[str, Any], key: str) -> str:
 
 
 def _clock_error(name: str) -> InputError:
-    return InputError(f"the clock is not read ({name}); write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'")
+    return InputError(
+        f"{name} is not accepted: it reads the clock; write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'"
+    )
 
 
 def _quoted(value: object) -> str:

@@ -24,7 +24,6 @@ class Material:
         text: clear without context, with the speaker: ``Anna: I moved to Porto.``
         event_at: time of the source, UTC.
         position: order among sources of the same time.
-        importance: 0 to 1.
     """
 
     id: str
@@ -63,7 +62,6 @@ class Summary:
         cost: US dollars, if a model with a known price was called.
         model, prompt_version: set if a model was called.
         fallback: why rules replaced the configured model; None if they did not.
-        code_version: version of this package.
     """
 
     id: str

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 #: Keys of a change that do not describe the memory.
 _CHANGE_KEYS = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
 _MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
-#: Keys that each verb accepts.
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
     MemoryVerb.REMEMBER: _MEMORY_KEYS - {"amount"},
     MemoryVerb.UPDATE: _MEMORY_KEYS - {"amount", "user_id", "key", "value"},
@@ -106,7 +105,7 @@ class ChangeValidator:
             InputError: the change is invalid.
         """
         if not isinstance(change, Mapping):
-            raise InputError(f"{shown(change)} is not a mapping")
+            raise InputError(f"{shown(change)} is not accepted; expected a mapping")
         verb = _verb(change.get("memory"))
         fields = {**change, "value": _json_of(change["value"])} if "value" in change else change
         fields = {name: value for name, value in fields.items() if value is not None}
@@ -152,8 +151,8 @@ class ChangeValidator:
         named = snapshot.header(memory_id) or _header_of(snapshot, self._state.resolved(memory_id))
         if moment < named.created_at:
             raise InputError(
-                f"{moment.isoformat()} is before memory {shown(named.id)} was first said, at "
-                f"{named.created_at.isoformat()}"
+                f"{moment.isoformat()} is before memory {shown(named.id)} was first stated, at "
+                f"{named.created_at.isoformat()}; use a later time"
             )
         memory = self._state.get(snapshot.resolved(named.id))
         if memory is None:  # pragma: no cover  # erased a moment ago

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.state import MemoryOverlay
     from memory_pipeline.search.scoring import Scored
 
-#: Columns of the layout.
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
 _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES)
@@ -52,7 +51,6 @@ _TIME = pa.timestamp("us", tz="UTC")
 _DAY: Final = 86_400e6  # microseconds
 #: A vector this many standard deviations nearer than usual counts as related.
 _NEAR: Final = 1.0
-#: Attempts to read a table that changes during the read.
 _ATTEMPTS: Final = 10
 
 

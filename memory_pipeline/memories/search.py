@@ -54,10 +54,8 @@ _FACTS: Final = 5
 class RecalledMemory:
     """A durable memory that a search found.
 
-    Attributes:
-        score: relevance to the query, comparable within one search.
-        warning: a note that it may have changed since, or None.
-        facts: graph facts around the entities it names, best first.
+    `score` is the relevance to the query, comparable within one search. `warning` notes that it may have changed since.
+    `facts` are graph facts around the entities it names, best first.
     """
 
     memory: DurableMemory

@@ -198,11 +198,8 @@ class Rows:
 class MemorySnapshot:
     """All memories of an agent in their newest versions.
 
-    Args:
-        rows: the table's memories.
-        above: memories that replace rows or are new.
-        files: files of the tables, which change with every commit.
-        is_whole: whether `above` has all memories, with their whole history.
+    Memories in `above` replace rows or are new. With `is_whole` they are all memories, with their whole history.
+    `files` are those of the tables, which change with every commit.
     """
 
     def __init__(

@@ -36,12 +36,10 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.overlay import PendingJournal
 
-#: Columns of a whole memory.
 MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest"}
 _EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "turn", "place")
 _NO_IDS = pa.array([], pa.string())
 _NEWEST = pc.field("is_newest")
-#: Attempts to read a table that changes during the read.
 _ATTEMPTS = 10
 
 _Order = tuple["datetime", bool, int, int, str]
@@ -53,7 +51,6 @@ class _Base:
 
     Attributes:
         files: files of the tables, which change with every commit.
-        rows: the newest version of each memory.
         events: ids of all events.
         aliases: ids of REMEMBER events that matched a memory with another id.
         last: the order of the last event.

@@ -61,10 +61,9 @@ class Operation:
         subject: canonical name: ``User``, ``Agent``, or the name of a person or thing.
         predicate: in snake_case, such as ``lives_in``.
         object: text, also for numbers; for DELETE it may be empty, which withdraws all objects.
-        confidence: 0 to 1.
+        confidence, weight: 0 to 1; `weight` is the strength of the relationship, if stated.
         message_ids: the source messages.
         event_at: time of the source, UTC.
-        weight: 0 to 1, strength of the relationship, if stated.
         conversation_id: conversation of the source; None for direct edits by an agent.
         turn, place: position of the message in the conversation, and of the operation in the message.
     """
@@ -152,10 +151,7 @@ _TERMS = ("subject", "predicate", "object", "replaces")
 class Edit:
     """One validated edit.
 
-    Attributes:
-        id: hash of scope, content and time; see :mod:`memory_pipeline.domain.identity`.
-        operations: one operation, or two if an UPDATE names the replaced object. Their source is the edit.
-        received_at: when the journal received it, UTC.
+    `operations` are one operation, or two if an UPDATE names the replaced object. Their source is the edit.
     """
 
     id: str
@@ -196,7 +192,7 @@ class Edit:
         operations = [operation(verb, terms["object"])]
         if terms["replaces"]:
             if operations[0].verb is not Verb.UPDATE:
-                raise InputError(f"replaces {shown(terms['replaces'])} is for an UPDATE; {verb} replaces nothing")
+                raise InputError(f"replaces {shown(terms['replaces'])} is not accepted with {verb}; use UPDATE")
             operations.insert(0, operation(Verb.DELETE, terms["replaces"]))
         changes = [(one.verb, one.subject, one.predicate, one.object) for one in operations]
         edit_id = make_id(

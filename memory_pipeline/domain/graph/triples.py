@@ -87,12 +87,11 @@ class Triple:
         source, label, target: from the newest evidence.
         confidence: 0 to 1, the highest of its evidence.
         weight: 0 to 1: as stated, or else 1 − 2⁻ⁿ for n messages of evidence.
-        valid_from: when it was first stated, UTC.
+        valid_from, updated_at: when it was first and last stated, UTC.
         valid_to: when it ended, UTC; None if it is valid.
         superseded_by: id of the triple that replaced it, if any.
         evidence: ids of the messages or edits that assert it; oldest first.
         conversation_id: of the newest evidence; None if that is an edit.
-        updated_at: when it was last stated, UTC.
     """
 
     id: str
@@ -225,7 +224,7 @@ def fold_operations(
         ids = {}
         for span in spans:
             begins = span.valid_from
-            first = span.said[0]
+            first = span.operations[0]
             identity = (source_id, label, span.target_id, begins.isoformat(), *first.message_ids[:1], first.place)
             hour = begins.replace(minute=0, second=0, microsecond=0)
             period = hours.get(hour) or hours.setdefault(hour, Calendar().hour(begins))
@@ -255,18 +254,18 @@ class _Span:
     """A triple under construction."""
 
     target_id: str
-    said: list[Operation] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
     valid_to: datetime | None = None
     successor: _Span | None = None
 
     @property
     def valid_from(self) -> datetime:
-        return self.said[0].event_at
+        return self.operations[0].event_at
 
     def triple(self, source_id: str, label: str, ids: Mapping[int, str]) -> Triple:
-        newest = self.said[-1]
-        evidence = tuple(dict.fromkeys(identifier for one in self.said for identifier in one.message_ids[:1]))
-        weights = [one.weight for one in self.said if one.weight is not None]
+        newest = self.operations[-1]
+        evidence = tuple(dict.fromkeys(identifier for one in self.operations for identifier in one.message_ids[:1]))
+        weights = [one.weight for one in self.operations if one.weight is not None]
         return Triple(
             id=ids[id(self)],
             source_id=source_id,
@@ -274,7 +273,7 @@ class _Span:
             label=label,
             target_id=self.target_id,
             target=newest.object,
-            confidence=max(one.confidence for one in self.said),
+            confidence=max(one.confidence for one in self.operations),
             weight=weights[-1] if weights else 1 - 0.5 ** len(evidence),
             valid_from=self.valid_from,
             valid_to=self.valid_to,
@@ -318,10 +317,11 @@ def _spans(group: Sequence[Operation], names: Names, *, is_single: bool) -> list
             withdrawn = []
         if is_single:
             ended += _end_spans(open_spans, [other for other in open_spans if other != target_id], operation, span)
-        span.said.append(operation)
+        span.operations.append(operation)
         open_spans[target_id] = span
     return sorted(
-        [*ended, *open_spans.values()], key=lambda one: (one.valid_from, one.target_id, one.said[0].message_ids[:1])
+        [*ended, *open_spans.values()],
+        key=lambda one: (one.valid_from, one.target_id, one.operations[0].message_ids[:1]),
     )
 
 

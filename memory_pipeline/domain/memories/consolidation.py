@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 
-# Pass 3: of two contradicting memories, one supersedes the other.
-
-
 #: Kinds with the same value can contradict each other.
 RIVALS = {kind: kind.rivals for kind in MemoryKind if kind.rivals is not None}
 
@@ -47,7 +44,7 @@ _DENYING = frozenset(["dislikes", "hates"])
 
 
 def settle(draft: Draft, vocabulary: Vocabulary) -> None:
-    """Supersede memories that contradict a fact or a later memory.
+    """Pass 3: supersede memories that contradict a fact or a later memory.
 
     Two memories contradict each other if they have different objects for the same subject and a single-valued
     predicate, or if one denies the other. A point-in-time memory supersedes only other
@@ -105,16 +102,12 @@ def _reason(winner: DurableMemory, loser: DurableMemory, predicate: str) -> str:
     return f"{named(winner)} contradicts it, and {predicate} holds one value at a time: {why}"
 
 
-# Pass 4: stale memories become cold; faded memories, and those with high context rot, are archived.
-#
-# A hot memory does not become cold. It is archived for high context rot, and for faded importance only if the set
-# importance is below the default.
-
-
 def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
-    """Archive memories that have faded or have high context rot, and cool the stale ones among the others.
+    """Pass 4: archive memories that have faded or have high context rot, and cool the stale ones among the others.
 
-    Memories that the curator finds not stale are not shown to it again for another full period.
+    A hot memory does not become cold. It is archived for high context rot, and for faded importance only if its set
+    importance is below the default. Memories that the curator finds not stale are not shown to it again for another
+    full period.
 
     Raises:
         ModelError: the call of the curator's model failed.
@@ -176,11 +169,8 @@ def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) 
     return None
 
 
-# Pass 1: observations that several conversations repeat become facts.
-
-
 def promote(draft: Draft, settings: UpkeepSettings) -> None:
-    """Turn observations that enough conversations repeat into facts with the same ids."""
+    """Pass 1: turn observations that enough conversations repeat into facts with the same ids."""
     if settings.kinds is not None and MemoryKind.FACT not in settings.kinds:
         return
     enough = 1 + settings.promote_after
@@ -196,7 +186,6 @@ def promote(draft: Draft, settings: UpkeepSettings) -> None:
 
 __all__ = ["PASSES", "Night", "UpkeepSettings", "consolidate", "due", "pass_of"]
 
-#: Names of the passes, in order.
 PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
 
 #: Events after which an earlier pass may apply again: a merged memory may be promoted or have further duplicates; a
@@ -206,7 +195,6 @@ _REPEATING = frozenset([MemoryVerb.MERGE, MemoryVerb.CHILL])
 _MOST_ROUNDS = 50
 #: Time alone has an effect within a century, or never.
 _HORIZON = timedelta(days=36_525)
-#: Longest reason of a failed pass, in characters.
 _MAX_REASON = 300
 _TICK = timedelta(microseconds=1)
 

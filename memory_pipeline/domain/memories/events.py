@@ -114,20 +114,20 @@ class Changes:
     amount: float | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Changes:
+    def of(cls, values: Mapping[str, Any]) -> Changes:
         """Validate a mapping. None counts as missing. Recalled memory is removed from the content.
 
         Raises:
             InputError: a key is unknown or a value is invalid; the message names it.
         """
-        if not isinstance(given, Mapping):
-            raise InputError(f"changes {shown(given)} is not accepted; expected a mapping")
+        if not isinstance(values, Mapping):
+            raise InputError(f"changes {shown(values)} is not accepted; expected a mapping")
         names = {field.name for field in fields(cls)}
-        unknown = sorted(str(name) for name in given.keys() - names)
+        unknown = sorted(str(name) for name in values.keys() - names)
         if unknown:
             raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(names))}")
-        said = {name: _READ[name](name, value) for name, value in given.items() if value is not None}
-        return cls(**said)
+        validated = {name: _READ[name](name, value) for name, value in values.items() if value is not None}
+        return cls(**validated)
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields that are set as a JSON object."""
@@ -147,7 +147,6 @@ class MemoryEvent:
     """One validated event.
 
     Attributes:
-        id: hash of scope, action and time; see :mod:`memory_pipeline.domain.identity`.
         memory_id: the changed memory; for REMEMBER the new memory, unless a known one has the same match key.
         event_at: time, UTC; for the consolidation the end of its day.
         turn: order among events of one time: position of the message in the conversation, position of the event in its
@@ -156,7 +155,6 @@ class MemoryEvent:
         editor: author of the change.
         other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it.
         evidence: ids of the source messages; empty for direct changes by an agent.
-        conversation_id: conversation of the source messages.
         received_at: when the journal received it, UTC; None for derived events.
     """
 

@@ -23,7 +23,6 @@ MAX_TITLE, MAX_HOOK, MAX_CONTENT, MAX_VALUE = 1_000, 120, 20_000, 20_000
 #: Maximum number of messages, and of conversations, of a memory. Otherwise each version of a statement that is repeated
 #: every day would list all days.
 MAX_SOURCES = 100
-#: Defaults of a new memory.
 IMPORTANCE, CONFIDENCE, DECAY_RATE = 0.5, 1.0, 0.0
 
 #: Words that do not change the meaning of a sentence.
@@ -124,23 +123,20 @@ class DurableMemory:
         hook: one line of at most 120 characters, for the hot index.
         subject, predicate, object: the content as a triple, if it is one.
         user_id, key, value: of a preference: the user, its name, and its value as JSON.
-        importance: 0 to 1, as set. Its decay is computed on demand, never stored.
-        confidence: 0 to 1.
+        importance, confidence: 0 to 1. The importance is as set; its decay is computed on demand, never stored.
         decay_rate: decay of the relevance per day since the last use.
         is_point_in_time: whether it describes one moment and becomes stale soon.
         status_reason: reason for the status or the temperature; None if they never changed.
         superseded_by: id of the memory that replaced it.
         merged_ids: ids of the memories that were merged into it.
-        source_ids: source messages or events, oldest first, at most the last 100.
-        conversation_ids: source conversations, likewise.
+        source_ids, conversation_ids: source messages or events, and conversations, oldest first, at most the last 100.
         tags: sorted.
         editor: author of this version: ``conversation``, ``upkeep``, ``agent``, or a name from the client.
         event_id: the event that created this version.
         match_keys: see :func:`match_key`; statements with one of these keys update this memory.
-        created_at: when it was first stated, UTC, like all times.
-        updated_at: when it was last stated, updated or confirmed.
-        changed_at: when its content or status last changed.
-        reviewed_at: when a model last found it not stale.
+        created_at, updated_at: when it was first stated, and last stated, updated or confirmed, UTC.
+        changed_at: when its content or status last changed, UTC.
+        reviewed_at: when a model last found it not stale, UTC.
     """
 
     id: str

@@ -243,8 +243,7 @@ class Query:
 
     Attributes:
         terms: unique words in order, without those that name a time.
-        windows: the times that it names.
-        about: the speakers that it names, in order.
+        windows, about: the times and the speakers that it names, in order.
         bare: the query without speakers, for the embedder. Names would attract everything that the speakers said.
         asks_the_assistant: it asks what the assistant said, or for a summary of the conversation.
         seeks_advice: it asks for a recommendation, which depends on the user's preferences.
@@ -270,14 +269,8 @@ class Query:
         """Analyze a query.
 
         Any word of a name names a speaker, or all speakers that share it. A name that is a common word ("Will") must be
-        capitalized, and not at the start of the query.
-
-        Args:
-            query: the text.
-            speakers: names of the speakers in the agent's memory.
-            times: the times that the query names, in order.
-            is_known: returns whether memory contains a word in the form of :func:`terms`. An unknown name matches a
-                speaker with a similar spelling ("Mohamed", "Muhammad").
+        capitalized, and not at the start of the query. `is_known` returns whether memory contains a word in the form of
+        :func:`terms`; an unknown name matches a speaker with a similar spelling ("Mohamed", "Muhammad").
         """
         composed = unicodedata.normalize("NFC", query)
         timeless = _without_times(query, times)
@@ -300,13 +293,13 @@ class Query:
         named = set().union(*(names[speaker] for speaker in about)) if about else set()
         named |= {alias for alias, name in aliases.items() if name in named}
 
-        def kept(match: re.Match[str]) -> str:
+        def without_speaker(match: re.Match[str]) -> str:
             is_name = _spelling_of(match) in common.intersection(about) or named.issuperset(
                 terms(match.group()) or [""]
             )
             return "" if is_name else match.group()
 
-        bare = " ".join((_TOKEN.sub(kept, composed) if about else composed).split())
+        bare = " ".join((_TOKEN.sub(without_speaker, composed) if about else composed).split())
         return cls(
             terms=tuple(words),
             windows=tuple(time.window for time in times),

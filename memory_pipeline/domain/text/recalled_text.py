@@ -162,33 +162,33 @@ def _unquoted(pieces: list[str]) -> list[str]:
 
 def _join(pieces: list[str]) -> str:
     """Join the pieces with line breaks, without the wrapping of the blocks between them."""
-    said = [""]
+    joined = [""]
     is_paragraph = is_in_fence = False
     last = len(pieces) - 1
     for number, piece in enumerate(pieces):
         text = piece.lstrip() if number else piece
         is_paragraph |= _has_blank_line(piece[: len(piece) - len(text)])
-        own = _before_block(text) if number < last else text
-        space = text[len(own) :]
-        if not own.strip(_QUOTING):
-            own = ""
-        if is_in_fence and (own or number == last):
+        text_left = _before_block(text) if number < last else text
+        space = text[len(text_left) :]
+        if not text_left.strip(_QUOTING):
+            text_left = ""
+        if is_in_fence and (text_left or number == last):
             # The fence contained only blocks.
-            before, _, line = said[-1].rpartition("\n")
-            ends = _FENCE_ENDS.match(own)
-            if _FENCE_BEGINS.fullmatch(line) and (ends or not own):
-                before, after = before.rstrip(), own[ends.end() :].lstrip() if ends else ""
-                is_paragraph |= _has_blank_line(said[-1][len(before) :])
-                is_paragraph |= _has_blank_line(own[: len(own) - len(after)])
-                said[-1], own, is_in_fence = before, after, False
-        if own:
-            if said[-1]:
-                said.append("\n\n" if is_paragraph else "\n")
-            said.append(own)
-            is_in_fence ^= len(_FENCE.findall(own)) % 2 == 1
+            before, _, line = joined[-1].rpartition("\n")
+            ends = _FENCE_ENDS.match(text_left)
+            if _FENCE_BEGINS.fullmatch(line) and (ends or not text_left):
+                before, after = before.rstrip(), text_left[ends.end() :].lstrip() if ends else ""
+                is_paragraph |= _has_blank_line(joined[-1][len(before) :])
+                is_paragraph |= _has_blank_line(text_left[: len(text_left) - len(after)])
+                joined[-1], text_left, is_in_fence = before, after, False
+        if text_left:
+            if joined[-1]:
+                joined.append("\n\n" if is_paragraph else "\n")
+            joined.append(text_left)
+            is_in_fence ^= len(_FENCE.findall(text_left)) % 2 == 1
             is_paragraph = False
         is_paragraph |= _has_blank_line(space)
-    return "".join(said).rstrip() if not own else "".join(said)
+    return "".join(joined).rstrip() if not text_left else "".join(joined)
 
 
 def _before_block(text: str) -> str:
