@@ -2,7 +2,7 @@
 
 A tombstone contains salted hashes, never an id or a name. New records are matched by hashes of their agent,
 conversation and user, and of every run of as many words as an erased name has
-(:mod:`memory_pipeline.domain.text.words`). It covers records up to the time of the erasure; later records are accepted.
+(:mod:`memory_pipeline.domain.text.words`). Records after the time of the erasure are accepted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Subject:
 
     @classmethod
     def person(cls, workspace_id: str, names: Iterable[str], agent_id: str | None = None) -> Subject:
-        """Return the subject for a person: conversations of a user with such an id, and all text with such a name.
+        """Return the subject for a person: conversations with one of `names` as user id, and all text with one.
 
         `names` are all names, spellings and user ids. Without `agent_id`, the subject covers all agents of the
         workspace.
@@ -212,7 +212,7 @@ class Forgotten:
     def covers(self, record: Message | Edit | MemoryEvent) -> bool:
         """Return whether a message, an edit or an event matches a tombstone and is not later than the erasure.
 
-        Of an event's sources only the conversation is checked. Its editor and reason are ignored; see :meth:`taken`.
+        Only the conversation of an event's sources is checked. Its editor and reason are ignored; see :meth:`taken`.
         """
         if record.scope.workspace_id not in self._marks:
             return False

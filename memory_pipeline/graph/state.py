@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
 
 
-# Facts on one source and label depend only on the operations on these, and on the aliases. So only those that changed
-# operations affect are folded again: by the pipeline for an hour, by the reader for pending journal entries.
-
-
 #: Sources and labels, as ids.
 Groups = set[tuple[str, str]]
 
@@ -55,6 +51,9 @@ def refold_changed(
     touching: Callable[[set[str]], Groups],
 ) -> Refolded:
     """Return the changes of a graph after the operations `changed` were added or removed.
+
+    Facts on one source and label depend only on the operations on these, and on the aliases. So only those that changed
+    operations affect are folded again: by the pipeline for an hour, by the reader for pending journal entries.
 
     `before` are the previous aliases. `stored` returns the present operations that match a condition on rows of
     ``graph_operations``. `touching` returns the sources and labels of all previous facts with one of some ids at either

@@ -37,8 +37,8 @@ class MemoryEventWriter:
     later time wins, whatever their order of arrival. Changes of one writer at the same time are ordered by added
     microseconds. The id of a merged memory stays valid and refers to the memory it was merged into.
 
-    Everywhere `editor` is the author of the change, `reason` has at most 500 characters, and `now` is the time of the
-    change, by default the current time. `start` is the first accepted day, by default the lake's.
+    In all methods `editor` is the author of the change, `reason` has at most 500 characters, and `now` is the time of
+    the change, by default the current time. `start` is the first accepted day, by default the lake's.
     """
 
     def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:

@@ -137,19 +137,18 @@ def _text(value: str) -> str:
     return " ".join(value.split())
 
 
-# Edits: direct changes by an agent, not extracted from conversations. In the journal an edit is a line::
-#
-# {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
-# "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
-# "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
-
-
 _TERMS = ("subject", "predicate", "object", "replaces")
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One validated edit.
+    """One validated direct change by an agent, not extracted from conversations.
+
+    In the journal it is a line::
+
+        {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
+         "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
+         "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
 
     `operations` are one operation, or two if an UPDATE names the replaced object. Their source is the edit.
     """

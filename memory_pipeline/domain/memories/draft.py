@@ -52,8 +52,7 @@ class Night:
     """The result of one day of consolidation of one agent.
 
     Attributes:
-        at: the end of the day, UTC; the time of all its events.
-        events: in order.
+        at: the end of the day, UTC; the time of all its events, which are in order.
         troubles: reasons of failed passes by name. A failed pass has no effect.
         review: context rot of the memories that need a review, by id.
     """
@@ -156,9 +155,9 @@ class Curator(Protocol):
         ...
 
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
-        """Return the ids of the stale memories, each with a reason.
+        """Return the ids of the stale memories, each with a reason, at the end of the day (`at`, UTC).
 
-        The candidates were not stated for a long time. `at` is the end of the day, UTC.
+        The candidates were not stated for a long time.
 
         Raises:
             ModelError: the call of the model failed.

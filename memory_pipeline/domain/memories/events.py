@@ -191,7 +191,7 @@ class MemoryEvent:
         conversation_id: str | None = None,
         received_at: datetime | None = None,
     ) -> MemoryEvent:
-        """Create an event. Its id is computed, and the id of a new memory."""
+        """Create an event; compute its id, and the id of a new memory."""
         if memory_id is None:
             memory_id = new_memory_id(scope, changes, event_at)
         event_id = make_id(

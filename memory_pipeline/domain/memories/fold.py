@@ -91,7 +91,7 @@ class Memories:
         known = self.matches.get(key_of(changes))
         return None if known is None else self.newest[known]
 
-    def said_of(self, event: MemoryEvent) -> str:
+    def memory_id_for(self, event: MemoryEvent) -> str:
         """Return the id of the memory that a REMEMBER creates or updates."""
         known = self.matches.get(key_of(event.changes))
         if known is not None:
@@ -120,7 +120,7 @@ def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) ->
 
 
 def apply(memories: Memories, event: MemoryEvent) -> None:
-    """Apply one event to `memories`. It must follow all applied events."""
+    """Apply one event to `memories`, later than all those applied before."""
     memories.last = event.order
     if event.verb is MemoryVerb.REMEMBER:
         _remember(memories, event)
@@ -135,7 +135,7 @@ def apply(memories: Memories, event: MemoryEvent) -> None:
 
 def _remember(memories: Memories, event: MemoryEvent) -> None:
     changes = event.changes
-    memory_id = memories.said_of(event)
+    memory_id = memories.memory_id_for(event)
     if memory_id != event.memory_id:
         memories.aliases[event.memory_id] = memory_id
     if memories.matches.get(key_of(changes)) == memory_id:

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
 
-# The thesaurus of everyday English, ``thesaurus.txt``. A line has one of two forms:
-#
-# film = movie = cinema            synonyms in all directions
-# pet > dog cat hamster            a query for the general word matches the specific ones, not vice versa
-#
-# Words are compared by stem, so only irregular forms are listed (``buy = bought``).
-
-
 _SIGNS = frozenset("=>")
 
 
@@ -41,7 +33,14 @@ def related(term: str) -> frozenset[str]:
 
 
 def parse_thesaurus(text: str) -> Mapping[str, frozenset[str]]:
-    """Parse a thesaurus; ``#`` starts a comment.
+    """Parse a thesaurus of everyday English; ``#`` starts a comment.
+
+    A line has one of two forms::
+
+        film = movie = cinema       synonyms in all directions
+        pet > dog cat hamster       a query for the general word matches the specific ones, not vice versa
+
+    Words are compared by stem, so only irregular forms are listed (``buy = bought``).
 
     Raises:
         ValueError: a line has neither form.
