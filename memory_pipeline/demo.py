@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.settings import Settings
 
-#: A question for each grain.
 _QUESTIONS = {
     Grain.WORKING: "Who is allergic to hazelnuts?",
     Grain.DAILY: "Who signed the loan?",
@@ -37,8 +36,8 @@ _QUESTIONS = {
     Grain.QUARTERLY: "Where is the second shop?",
     Grain.YEARLY: "Which award did they win?",
 }
-#: Lines of the hot index, and changes of consolidation, that are shown.
-_HOT_LINES, _NIGHTS, _WIDTH = 8, 3, 115
+#: Maximum lines of the hot index, changes of consolidation, and characters of a line.
+_HOT_LINES, _CHANGES, _WIDTH = 8, 3, 115
 _MOMENT = timedelta(microseconds=1)
 _SUBJECT = "Ruben"
 
@@ -62,7 +61,7 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
         if isinstance(event, RunResult):
             say(f"   {event.grain:<10} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")
         elif isinstance(event, ConsolidationReport):
-            changed = sum(night.changed for night in event.nights)
+            changed = sum(day.changed for day in event.nights)
             say(f"   {'upkeep':<10} {len(event.nights):>4} days, {changed} durable memories changed")
     after = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
     unchanged = " Nothing changed: the lake was up to date." if before == after else ""
@@ -93,12 +92,12 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     if len(hot) > _HOT_LINES:
         say(f"   … {len(hot)} lines, {hot.tokens} tokens in all")
     say("\n   and the latest changes of consolidation, with reasons")
-    nights = _nights(reader, lake)
-    for night in nights:
-        say(f"   {night['night']} {night['verb']}: {night['title']}\n     {night['reason']}")
+    changes = _last_changes(reader, lake)
+    for change in changes:
+        say(f"   {change['night']} {change['verb']}: {change['title']}\n     {change['reason']}")
 
     if as_json:
-        shown = {"ingested": result, "found": found, "walk": walk, "facts": facts, "hot_index": hot, "nights": nights}
+        shown = {"ingested": result, "found": found, "walk": walk, "facts": facts, "hot_index": hot, "nights": changes}
         click.echo(to_json(shown))
         return
     agent = f"--root {settings.root} --workspace {WORKSPACE} --agent {AGENT}"
@@ -114,7 +113,7 @@ Next:
 """)
 
 
-def _nights(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
+def _last_changes(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
     """Return the latest changes of consolidation, newest first."""
     found = [
         {
@@ -127,14 +126,14 @@ def _nights(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
         for event in reader.memories.explain(memory.id)
         if event.is_upkeep and event.memory_id == memory.id
     ]
-    return sorted(found, key=lambda each: each["night"], reverse=True)[:_NIGHTS]
+    return sorted(found, key=lambda each: each["night"], reverse=True)[:_CHANGES]
 
 
 def _walk(reader: MemoryReader, years: list[Hit]) -> Node | None:
     """Expand the line of the newest year that best answers its question, down to the messages."""
     if not years:
         return None
-    asked = set(terms(_QUESTIONS[Grain.YEARLY]))
+    question_terms = set(terms(_QUESTIONS[Grain.YEARLY]))
     lines = years[0].content.splitlines()
-    best = max(range(len(lines)), key=lambda place: (len(asked & set(terms(lines[place]))), -place))
+    best = max(range(len(lines)), key=lambda place: (len(question_terms & set(terms(lines[place]))), -place))
     return reader.expand(f"{years[0].id}#{best}")

@@ -11,8 +11,8 @@
     │   └── QualityError           computed rows failed validation; they are not indexed or used downstream
     └── ModelError            a model is unreachable, or its answers failed validation
 
-Every message names the argument or setting, the given value and the accepted values.
-Any other exception is a bug, or an error of the operating system.
+Every message names the argument or setting, the given value and the accepted values. Any other exception is a bug, or
+an error of the operating system.
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ class CommitConflictError(LakeError):
 
 
 class _PartitionsError(LakeError):
-    """An error in some partitions. Other partitions are not affected.
-
-    Attributes:
-        keys: the affected partition keys; empty if they are unknown.
-    """
+    """An error in the partitions `keys`, empty if unknown. Other partitions are not affected."""
 
     def __init__(self, message: str, keys: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -66,8 +62,7 @@ class QualityError(_PartitionsError):
 class ModelError(MemoryPipelineError):
     """A call to a model failed. The message contains no secret.
 
-    Attributes:
-        trouble: the reason in one word, a :class:`memory_pipeline.domain.model_calls.Trouble`.
+    `trouble` is the reason in one word, a :class:`memory_pipeline.domain.model_calls.Trouble`.
     """
 
     def __init__(self, trouble: str, message: str) -> None:

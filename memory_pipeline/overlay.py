@@ -28,8 +28,8 @@ class PendingFile:
     @property
     def operations(self) -> list[Operation]:
         """All changes of the graph that the file contains."""
-        said = [operation for fact in self.facts for operation in fact.placed_operations]
-        return [*said, *(operation for edit in self.edits for operation in edit.operations)]
+        extracted = [operation for fact in self.facts for operation in fact.placed_operations]
+        return [*extracted, *(operation for edit in self.edits for operation in edit.operations)]
 
 
 class PendingJournal:
@@ -48,11 +48,11 @@ class PendingJournal:
     def files(self) -> dict[str, PendingFile]:
         """Return the pending contents of each file, by a name that changes when more of the file is acknowledged.
 
-        A file's contents are empty if nothing in it is memorable, or if it was acknowledged after it was listed.
+        They are empty if nothing in the file is memorable, or if it was acknowledged after it was listed.
         """
         files = self._lake.journal.pending(self._scope)
         with self._lock:
-            held = {}
+            current = {}
             new = [file for file in files if _name(file) not in self._files]
             forgotten = self._lake.tombstones.forgotten() if new else None
             for file in files:
@@ -66,9 +66,9 @@ class PendingJournal:
                         tuple(forgotten.filter(contents.events)),
                     )
                 if found is not None:
-                    held[_name(file)] = found
-            self._files = held
-            return dict(held)
+                    current[_name(file)] = found
+            self._files = current
+            return dict(current)
 
 
 def _name(file: JournalFile) -> str:

@@ -65,7 +65,6 @@ def messages_in(record: object) -> list[Mapping[str, object]]:
 
 
 def _part(part: object) -> str:
-    """Return a part of a content as text."""
     if isinstance(part, str):
         return part
     part = as_mapping(part)
@@ -102,8 +101,8 @@ def _calls(key: str, value: object) -> list[str]:
     return lines
 
 
-def _arguments(given: object) -> str:
+def _arguments(value: object) -> str:
     try:
-        return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError) as error:  # a circular or too deeply nested object
         raise InputError(f"arguments of a tool call cannot be written as JSON: {error}") from None

@@ -69,7 +69,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One agent of one workspace. Both ids are safe as parts of a path."""
+    """One agent of one workspace. Both ids are safe in a path."""
 
     workspace_id: str
     agent_id: str
@@ -89,7 +89,6 @@ class Message:
     """One validated message of a conversation.
 
     Attributes:
-        id: the row's id; see :mod:`memory_pipeline.domain.identity`.
         source_id: the id from the client, if any.
         turn: position, from 0, in the conversation as first written.
         sent_at: timestamp of the message, UTC.
@@ -117,13 +116,13 @@ class Message:
             NothingSaidError: the content is only recalled memory, even if other fields are invalid.
             InputError: a field is missing or invalid; the message names it.
         """
-        said = _said(record.get("content"))
+        remaining = _without_recalled(record.get("content"))
         scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
         conversation_id = _label("conversation_id", record.get("conversation_id"))
         source_id = _optional_label("id", record.get("id"))
         role = _role(record.get("role"))
         name = _name(record.get("name"))
-        content = _text(said)
+        content = _text(remaining)
         sent_at = timestamp_of("timestamp", record.get("timestamp"))
         turn = record.get("turn")
         if not isinstance(turn, int) or not 0 <= turn < 2**31:
@@ -171,7 +170,7 @@ class Message:
 
     @property
     def speaker(self) -> str:
-        """The name to show before the text: the person's name, or a label of the role."""
+        """The person's name, or a label of the role."""
         return self.name or {"user": "User", "assistant": "Agent"}.get(self.role, self.role.title())
 
     def says_the_same_as(self, other: Message) -> bool:
@@ -182,7 +181,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected record, with the reason and its place."""
+    """A rejected record, the reason, and its place."""
 
     reason: str
     where: str
@@ -210,17 +209,17 @@ class Admission:
                 f"timestamp {sent_at.isoformat()} is before the first day of this memory, {self.start}; {remedy}"
             )
         if sent_at > self.now + CLOCK_SKEW:
-            raise InputError(f"timestamp {sent_at.isoformat()} is in the future (now is {self.now.isoformat()})")
+            raise InputError(
+                f"timestamp {sent_at.isoformat()} is in the future (now is {self.now.isoformat()}); "
+                f"accepted: up to {CLOCK_SKEW // timedelta(hours=1)} hours ahead"
+            )
 
 
 class ParsedConversation(NamedTuple):
-    """The result of validating a conversation.
+    """A validated conversation: accepted messages and rejected records.
 
-    Attributes:
-        messages: the accepted messages.
-        rejected: the rejected records.
-        recalled: number of messages from which recalled memory was removed. Those without other text are neither
-            accepted nor rejected.
+    `recalled` counts the messages from which recalled memory was removed. Those without other text are neither accepted
+    nor rejected.
     """
 
     messages: list[Message]
@@ -229,14 +228,10 @@ class ParsedConversation(NamedTuple):
 
 
 def read_messages(conversation: object, admission: Admission) -> ParsedConversation:
-    """Validate a conversation.
+    """Validate an untrusted conversation: a mapping as in this module's docstring, or a pydantic model of one.
 
     An invalid conversation (its ids) is rejected as a whole; an invalid message is rejected alone. Of two messages with
     the same id and different content the second is rejected; an exact duplicate is dropped.
-
-    Args:
-        conversation: untrusted; a mapping as in this module's docstring, or a pydantic model of one.
-        admission: the accepted timestamps.
     """
     where = "conversation"
     conversation = as_mapping(conversation)
@@ -281,20 +276,20 @@ def read_messages(conversation: object, admission: Admission) -> ParsedConversat
 def alone(conversation: Mapping[str, object], record: object) -> dict[str, object]:
     """Return a conversation with only one message, for the list of rejected records.
 
-    It has the conversation's ids and tags, which are short. Other fields are not repeated for every rejected message.
+    It has the conversation's ids and tags. Other fields are not repeated for every rejected message.
     """
     return {name: conversation[name] for name in _HEADER if name in conversation} | {"messages": [record]}
 
 
 def same_id_other_content(message: Message, known: Message) -> str:
-    """Return the error about an id that a known message has with another content or time."""
-    own = f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)}"
+    """Return the error for a known message id with other content or another time."""
+    label = f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)}"
     if (message.role, message.name, message.content) == (known.role, known.name, known.content):
         return (
-            f"{own} was already sent with the time {known.sent_at.isoformat()}, not {message.sent_at.isoformat()}; "
+            f"{label} was already sent with the time {known.sent_at.isoformat()}, not {message.sent_at.isoformat()}; "
             "resend a message with its original time, and give a new message a new id"
         )
-    return f"{own} was already used for other content; messages cannot be changed, give the new message a new id"
+    return f"{label} was already used for other content; messages cannot be changed, give the new message a new id"
 
 
 def _role(value: object) -> Role:
@@ -338,14 +333,14 @@ def _labels(name: str, values: object) -> tuple[str, ...]:
     return tuple(sorted({_label(name, value) for value in values}))
 
 
-def _said(value: object) -> object:
+def _without_recalled(value: object) -> object:
     """Return a content without recalled memory; other types are left to :func:`_text`."""
     if not isinstance(value, str):
         return value
-    said = without_recalled(value)
-    if said is not value and not said.strip():
+    remaining = without_recalled(value)
+    if remaining is not value and not remaining.strip():
         raise NothingSaidError("content contains only recalled memory; leave the message out")
-    return said
+    return remaining
 
 
 def _text(value: object) -> str:

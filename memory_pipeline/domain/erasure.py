@@ -2,9 +2,7 @@
 
 A tombstone contains salted hashes, never an id or a name. New records are matched by hashes of their agent,
 conversation and user, and of every run of as many words as an erased name has
-(:mod:`memory_pipeline.domain.text.words`).
-
-A tombstone covers records up to the time of the erasure. Later records are accepted.
+(:mod:`memory_pipeline.domain.text.words`). Records after the time of the erasure are accepted.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ if TYPE_CHECKING:
 
 #: Maximum number of names of one person, including ids.
 MAX_NAMES = 50
-#: Labels of speakers without a name. As names they would match everybody.
+#: Labels of speakers without a name. As names they would match everyone.
 _ROLES = frozenset([*Role, "agent", "the user", "the agent", "the assistant"])
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-#: Cached hashes of phrases; the cache is emptied beyond this number.
-_REMEMBERED = 200_000
+#: Maximum number of cached hashes of phrases.
+_CACHED_PHRASES = 200_000
 
 #: Events with text of the memory itself. In other events all text is a note.
 SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE])
@@ -53,9 +51,7 @@ class SubjectKind(StrEnum):
 class Subject:
     """The subject of an erasure in clear text. :meth:`agent`, :meth:`conversation` and :meth:`person` validate it.
 
-    Attributes:
-        agent_id: None to erase a person from the whole workspace.
-        names: names, aliases and user ids of a person.
+    Without `agent_id`, a person is erased from the whole workspace.
     """
 
     kind: SubjectKind
@@ -66,27 +62,25 @@ class Subject:
 
     @classmethod
     def agent(cls, scope: Scope) -> Subject:
-        """Return the subject that covers all memory of an agent."""
+        """Return the subject for all memory of an agent."""
         return cls(SubjectKind.AGENT, scope.workspace_id, scope.agent_id)
 
     @classmethod
     def conversation(cls, scope: Scope, conversation_id: str) -> Subject:
-        """Return the subject of one conversation.
+        """Return the subject for one conversation.
 
         Raises:
             InputError: the id is invalid.
         """
-        named = _text("conversation_id", conversation_id, 1)
-        return cls(SubjectKind.CONVERSATION, scope.workspace_id, scope.agent_id, named)
+        label = _text("conversation_id", conversation_id, 1)
+        return cls(SubjectKind.CONVERSATION, scope.workspace_id, scope.agent_id, label)
 
     @classmethod
     def person(cls, workspace_id: str, names: Iterable[str], agent_id: str | None = None) -> Subject:
-        """Forget a person: conversations whose user has one of the names as id, and whatever else mentions a name.
+        """Return the subject for a person: conversations with one of `names` as user id, and all text with one.
 
-        Args:
-            workspace_id: the workspace.
-            names: all names, spellings and user ids of the person.
-            agent_id: the agent; None means all agents of the workspace.
+        `names` are all names, spellings and user ids. Without `agent_id`, the subject covers all agents of the
+        workspace.
 
         Raises:
             InputError: an id or a name is invalid.
@@ -94,10 +88,10 @@ class Subject:
         scope = Scope(workspace_id, "any" if agent_id is None else agent_id)
         if isinstance(names, str | bytes):
             raise InputError(f"names must be a list of texts, not {shown(names)}")
-        listed = tuple(sorted({_name(name) for name in names}))
-        if not 0 < len(listed) <= MAX_NAMES:
-            raise InputError(f"{len(listed)} names of a person are not accepted; expected 1 to {MAX_NAMES}")
-        return cls(SubjectKind.PERSON, scope.workspace_id, agent_id, names=listed)
+        unique = tuple(sorted({_name(name) for name in names}))
+        if not 0 < len(unique) <= MAX_NAMES:
+            raise InputError(f"{len(unique)} names of a person are not accepted; expected 1 to {MAX_NAMES}")
+        return cls(SubjectKind.PERSON, scope.workspace_id, agent_id, names=unique)
 
     @classmethod
     def from_record(cls, record: object) -> Subject:
@@ -138,7 +132,6 @@ class Subject:
         return None if self.agent_id is None else Scope(self.workspace_id, self.agent_id)
 
     def __str__(self) -> str:
-        """Return a description for users."""
         where = f"workspace {self.workspace_id}" + (f", agent {self.agent_id}" if self.agent_id else "")
         if self.kind is SubjectKind.AGENT:
             return f"agent {self.agent_id} of workspace {self.workspace_id}"
@@ -158,8 +151,7 @@ class Tombstone:
             the agent.
         words: number of words of a person's name; 0 if `mark` is of a user id, and for other kinds.
         forgotten_at: records up to this time are erased, UTC.
-        hours: keys of the hours with erased records, as far as they are known.
-        is_done: whether all records have been removed.
+        hours: keys of the known hours with erased records.
     """
 
     kind: SubjectKind
@@ -176,11 +168,7 @@ class Tombstone:
     def of(cls, subject: Subject, now: datetime, salt: str) -> list[Tombstone]:
         """Return the tombstones of a subject; for a person two per name, one as a user id and one as words in texts.
 
-        Args:
-            subject: the subject.
-            now: records up to this time are erased.
-            salt: 32 random hex digits. One salt per workspace makes matching faster, and gives the same subject the
-                same tombstones again.
+        `salt` is 32 random hex digits. One salt per workspace makes matching faster, and the ids reproducible.
         """
         hashed = _Hash(salt)
         workspace_id, agent_id = subject.workspace_id, subject.agent_id or ""
@@ -205,11 +193,7 @@ class Tombstone:
 
 
 class Forgotten:
-    """Matches records with a set of tombstones. Checks of an empty set cost nothing.
-
-    Args:
-        tombstones: of any workspaces, done or not.
-    """
+    """Matches records with tombstones, done or not, of any workspaces. Checks of an empty set cost nothing."""
 
     def __init__(self, tombstones: Iterable[Tombstone] = ()) -> None:
         self._marks: dict[str, dict[str, _Marks]] = {}
@@ -218,7 +202,6 @@ class Forgotten:
             by_salt.setdefault(tombstone.salt, _Marks(_Hash(tombstone.salt))).add(tombstone)
 
     def __bool__(self) -> bool:
-        """Return whether there is any tombstone."""
         return bool(self._marks)
 
     @property
@@ -229,8 +212,7 @@ class Forgotten:
     def covers(self, record: Message | Edit | MemoryEvent) -> bool:
         """Return whether a message, an edit or an event matches a tombstone and is not later than the erasure.
 
-        The only source of an event that is checked is its conversation. Its editor and its reason do not count: see
-        :meth:`taken`.
+        Only the conversation of an event's sources is checked. Its editor and reason are ignored; see :meth:`taken`.
         """
         if record.scope.workspace_id not in self._marks:
             return False
@@ -266,13 +248,13 @@ class Forgotten:
         return record
 
     def _names_in_note(self, event: MemoryEvent) -> bool:
-        own = _texts_of(event.changes) if event.verb not in SAYING else []
-        texts = [event.reason or "", "" if event.editor in {CONVERSATION, UPKEEP} else event.editor, *own]
+        notes = _texts_of(event.changes) if event.verb not in SAYING else []
+        texts = [event.reason or "", "" if event.editor in {CONVERSATION, UPKEEP} else event.editor, *notes]
         user_id = event.changes.user_id if event.verb not in SAYING else None
         return self.reaches(event.scope, event.event_at, user_id=user_id, texts=texts)
 
     def covers_text(self, scope: Scope, text: str, at: datetime) -> bool:
-        """Return whether a text from time `at` in an agent's memory mentions an erased person."""
+        """Return whether a text in an agent's memory, from time `at`, mentions an erased person."""
         return self.reaches(scope, at, texts=[text])
 
     def filter(self, records: Sequence[_Record]) -> list[_Record]:
@@ -292,24 +274,17 @@ class Forgotten:
     ) -> bool:
         """Return whether a tombstone covers a record with these properties.
 
-        Args:
-            scope: the agent of the record.
-            at: time of the record.
-            conversation_id: its conversation, if known.
-            user_id: the user of the conversation, if known.
-            texts: all texts that may mention a person.
+        `conversation_id` and `user_id` are None if unknown; `texts` are all texts that may mention a person.
         """
         marks = self._marks.get(scope.workspace_id)
         if marks is None:
             return False
-        held = list(texts)
-        return any(own.reach(scope, at, conversation_id, user_id, held) for own in marks.values())
+        listed = list(texts)
+        return any(each.reach(scope, at, conversation_id, user_id, listed) for each in marks.values())
 
 
 @dataclass(slots=True)
 class _Hash:
-    """Hashes with one salt."""
-
     salt: str
     _key: bytes = field(init=False)
 
@@ -372,7 +347,7 @@ class _Marks:
         return any(at <= until[agent] for agent in ("", limit) if agent in until)
 
     def _mentions(self, scope: Scope, at: datetime, text: str) -> bool:
-        if len(self._known) > _REMEMBERED:
+        if len(self._known) > _CACHED_PHRASES:
             self._known = {}
         known = self._known
         for phrase in phrases_of(words_of(text), self._sizes):
@@ -394,14 +369,13 @@ def without_note(event: MemoryEvent) -> MemoryEvent:
     )  # fmt: skip
 
 
-#: What may name somebody, texts and lists of them: every field but these, so that none is missed.
+#: Fields that may name a person: all except these, so that a new field is included.
 _MESSAGE_TEXTS = tuple(Message.__dataclass_fields__.keys() - {"id", "scope", "user_id", "role"})
 _CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind"})
 
 
-def _texts_of(said: Changes) -> list[str]:
-    """Return all texts of an event about its memory."""
-    return _texts_in(said, _CHANGED_TEXTS)
+def _texts_of(changes: Changes) -> list[str]:
+    return _texts_in(changes, _CHANGED_TEXTS)
 
 
 def _texts_in(record: Message | Changes, names: Iterable[str]) -> list[str]:
@@ -422,15 +396,15 @@ def merged(known: Iterable[Tombstone], new: Iterable[Tombstone]) -> list[Tombsto
 
 
 def _any(value: Any) -> Any:
-    """Return a value untyped; its type is checked later."""
+    """Return a value as `Any`: its type is checked later."""
     return value
 
 
-def _text(what: str, value: object, least: int) -> str:
+def _text(name: str, value: object, least: int) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
-        raise InputError(f"{what} {shown(value)} is not valid; expected a text of {least} to {MAX_ID} characters")
+        raise InputError(f"{name} {shown(value)} is not valid; expected a text of {least} to {MAX_ID} characters")
     if _CONTROL.search(value) or not is_unicode(value):
-        raise InputError(f"{what} {shown(value)} is not valid; control characters and broken Unicode are not accepted")
+        raise InputError(f"{name} {shown(value)} is not valid; control characters and broken Unicode are not accepted")
     return value
 
 

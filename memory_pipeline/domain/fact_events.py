@@ -57,11 +57,9 @@ class MemoryPolicy(Protocol):
 
 
 def events_of(facts: Iterable[Fact], settings: Callable[[Scope], MemoryPolicy] | None = None) -> list[MemoryEvent]:
-    """Return one REMEMBER event for each durable fact, in order. This is a pure function.
+    """Return one REMEMBER event for each durable fact of any agents, in order.
 
-    Args:
-        facts: of any agents and hours.
-        settings: returns an agent's policy; if not given, all kinds are allowed.
+    `settings` returns an agent's policy; by default all kinds are allowed. This is a pure function.
     """
     known: dict[Scope, MemoryPolicy] = {}
     events: list[MemoryEvent] = []
@@ -93,31 +91,28 @@ def events_of(facts: Iterable[Fact], settings: Callable[[Scope], MemoryPolicy] |
     return events
 
 
-def triple_in_words(subject: str, predicate: str, thing: str) -> str:
-    """Return a triple as a sentence: ``Anna lives in Porto``, ``Anna's sister is Maria``.
-
-    The predicate is in snake_case; `thing` is the object.
-    """
+def triple_in_words(subject: str, predicate: str, value: str) -> str:
+    """Return a triple as a sentence: ``Anna lives in Porto``, ``Anna's sister is Maria``."""
     name = "The user" if subject == "User" else "The agent" if subject == "Agent" else subject
     relation = predicate.removeprefix("has_")
     if relation and (relation != predicate or predicate in _NOUNS or predicate.startswith(_NOUN_PREFIXES)):
-        return f"{name}'s {relation.replace('_', ' ')} is {thing}"
+        return f"{name}'s {relation.replace('_', ' ')} is {value}"
     ended = predicate.removeprefix(ENDED)
     verb = "is " if ended in _STATES else ""
-    return f"{name} {verb}{predicate.replace('_', ' ')} {thing}"
+    return f"{name} {verb}{predicate.replace('_', ' ')} {value}"
 
 
 def _changes(fact: Fact, *, is_snapshot: bool) -> Changes | None:
     """Return the fields of a memory for a fact; None if the fact has only recalled or illegible text."""
     content, speaker = _legible(fact.content), f"{_legible(fact.speaker)}: "
     prefix = speaker if content.startswith(speaker) else ""
-    said = without_recalled(content[len(prefix) :]).strip()
-    if not said:
+    text = without_recalled(content[len(prefix) :]).strip()
+    if not text:
         return None
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "kind": fact.durable,
-        "title": title_of(said),
-        "content": f"{prefix}{said}"[:MAX_CONTENT],
+        "title": title_of(text),
+        "content": f"{prefix}{text}"[:MAX_CONTENT],
         "importance": fact.importance,
         "confidence": fact.confidence,
         "is_point_in_time": is_snapshot or None,
@@ -125,11 +120,11 @@ def _changes(fact: Fact, *, is_snapshot: bool) -> Changes | None:
     }
     terms = (_line(fact.subject or ""), snake_case(_line(fact.predicate or "")), _line(fact.object or ""))
     if all(0 < len(term) <= MAX_TERM for term in terms):
-        given |= dict(zip(("subject", "predicate", "object"), terms, strict=True), title=triple_in_words(*terms))
+        fields |= dict(zip(("subject", "predicate", "object"), terms, strict=True), title=triple_in_words(*terms))
     try:
-        return Changes.of(given)
+        return Changes.of(fields)
     except InputError:
-        # The same rules apply as for agents: a fact that an agent could not have written is not stored.
+        # The same rules apply to agents: a fact that an agent could not have written is not stored.
         return None
 
 

@@ -44,12 +44,10 @@ class Fact:
     """One fact of working memory.
 
     Attributes:
-        id: hash of scope, sources and content; see :mod:`memory_pipeline.domain.identity`.
         content: a text that is clear without context. Quotes start with the speaker: ``Anna: I moved to Porto.``
         speaker, role: of the last source message.
         entities: names of people, places and things in the text, as written, sorted.
-        importance: 0 to 1.
-        confidence: 0 to 1, of the extraction.
+        importance, confidence: 0 to 1; confidence is that of the extraction.
         message_ids: the source messages.
         turn: position of the message in the conversation.
         position: 0 for the turn itself, else the number of the sentence in the message.
@@ -102,7 +100,7 @@ class Fact:
     def digest(self) -> str:
         """A hash of the content, without model, prompt version and source digest."""
         operations = tuple((o.verb, o.subject, o.predicate, o.object, o.confidence) for o in self.operations)
-        # Other facts add nothing here, so that their digests are the same as in older lakes.
+        # Other facts add nothing, so that their digests are the same as in older lakes.
         durable = (
             ()
             if self.durable is None
@@ -195,9 +193,8 @@ class Fact:
 class ConversationHour:
     """The messages of one conversation within one hour: the unit of extraction.
 
-    Attributes:
-        messages: in order, with those of systems and tools, which are context and never facts.
-        digest: hash of the messages.
+    `messages` are in order, including those of systems and tools, which are context and never facts. `digest` is their
+    hash.
     """
 
     scope: Scope
@@ -209,12 +206,10 @@ class ConversationHour:
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """The facts of a passage.
+    """The facts of a passage: one turn for every message of a user or an assistant, and the extracted facts.
 
-    Attributes:
-        facts: one turn for every message of a user or an assistant, and the extracted facts.
-        refused: number of rejected parts of a model's answer, for example with citations of unknown messages.
-        is_waiting: the budget is spent and the passage is postponed; there are no facts.
+    `refused` is the number of rejected parts of a model's answer, for example with citations of unknown messages.
+    `is_waiting` means that the budget is spent and the passage is postponed; there are no facts.
     """
 
     facts: tuple[Fact, ...]
@@ -234,9 +229,8 @@ class Extractor(Protocol):
     ) -> list[Extraction]:
         """Return the extraction of each passage, in order.
 
-        Args:
-            passages: of any agents and hours; each has at least one message of a user or an assistant.
-            recall: returns the operations of these agents from the weeks before the passages, and from hours between
-                them that are not in `passages`. It is called at most once, and only if needed.
+        `passages` are of any agents and hours; each has at least one message of a user or an assistant. `recall`
+        returns the operations of these agents from the weeks before the passages, and from hours between them that are
+        not in `passages`. It is called at most once, and only if needed.
         """
         ...

@@ -39,11 +39,10 @@ def digest(*parts: object) -> str:
 
 
 def digest_of_all(digests: Iterable[str]) -> str:
-    """Return one digest over many, independent of their order."""
+    """Return one digest over many, in any order."""
     return digest(sorted(digests))
 
 
-#: The digest of an empty set.
 NOTHING = digest_of_all([])
 
 

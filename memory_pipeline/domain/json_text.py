@@ -51,6 +51,6 @@ def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the pairs of a JSON object as a dictionary; an ``object_pairs_hook`` for :mod:`json`."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise RepeatedKeyError(f"key {shown(twice)} is duplicated in one object; keep one of the two")
+        [(repeated, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise RepeatedKeyError(f"key {shown(repeated)} is duplicated in one object; keep one of the two")
     return found

@@ -78,14 +78,12 @@ class Call:
     """One sent request, or the share of one agent and period in it.
 
     Attributes:
-        id: id of this record.
-        request_id: id of the request; shared by all its shares.
+        request_id: shared by all shares of a request.
         key: key of the request; see this module's docstring.
         prompt_version: None for embeddings.
         texts: number of embedded texts; 1 for a completion.
         tokens_in, tokens_out: as counted by the provider; 0 without an answer.
         cost: US dollars; None if neither the provider nor a price list has a price.
-        seconds: duration of the request.
         outcome: ``ok``, or a :class:`Trouble`.
         called_at: when it was sent, UTC.
     """
@@ -110,9 +108,7 @@ class Call:
 class Answer:
     """A validated answer.
 
-    Attributes:
-        text: of a completion; for embeddings float32 numbers in base64.
-        tokens_in, tokens_out, cost: of all attempts together.
+    `text` is of a completion; for embeddings float32 numbers in base64. Tokens and `cost` include all attempts.
     """
 
     key: str
@@ -130,8 +126,7 @@ class Answer:
 class Usage:
     """Total of requests, tokens and US dollars. A cost of None means that no price is known.
 
-    Attributes:
-        unpriced: number of calls without a known price, which are not included in `cost`.
+    `unpriced` is the number of calls without a known price, which are not included in `cost`.
     """
 
     calls: int = 0
@@ -143,18 +138,17 @@ class Usage:
     @classmethod
     def of(cls, calls: Iterable[Call]) -> Usage:
         """Sum up calls; shares of one request count as one call."""
-        listed = list(calls)
-        costs = [call.cost for call in listed if call.cost is not None]
+        all_calls = list(calls)
+        costs = [call.cost for call in all_calls if call.cost is not None]
         return cls(
-            calls=len({call.request_id for call in listed}),
-            tokens_in=sum(call.tokens_in for call in listed),
-            tokens_out=sum(call.tokens_out for call in listed),
+            calls=len({call.request_id for call in all_calls}),
+            tokens_in=sum(call.tokens_in for call in all_calls),
+            tokens_out=sum(call.tokens_out for call in all_calls),
             cost=sum(costs) if costs else None,
-            unpriced=len({call.request_id for call in listed if call.cost is None and call.tokens_in}),
+            unpriced=len({call.request_id for call in all_calls if call.cost is None and call.tokens_in}),
         )
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum of both."""
         return Usage(
             calls=self.calls + other.calls,
             tokens_in=self.tokens_in + other.tokens_in,
@@ -178,8 +172,8 @@ class CallStore(Protocol):
     def claim(self, key: str, lease: timedelta) -> bool:
         """Claim a request; False if another thread or process holds it.
 
-        A claim ends with :meth:`release`, after its lease, or with the process that holds it. If the claim fails, look
-        for the answer with :meth:`find`, then claim again.
+        A claim ends with :meth:`release`, after its lease, or with its process. If the claim fails, look for the answer
+        with :meth:`find`, then claim again.
         """
         ...
 
@@ -188,24 +182,20 @@ class CallStore(Protocol):
         ...
 
     def keep(self, calls: Sequence[Call], answer: Answer | None = None) -> None:
-        """Store the attempts of one request, and its answer if there is one. The data is durable on return."""
+        """Durably store the attempts of one request, and its answer if there is one."""
         ...
 
     def settle(self, written: Collection[Period] = ()) -> dict[Period, Usage]:
         """Move pending records to permanent storage, and return the usage of each partition.
 
-        Args:
-            written: partitions with committed rows and vectors.
+        `written` are the partitions with committed rows and vectors.
         """
         ...
 
     def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
-        """Return the usage of a workspace in a calendar month (UTC).
+        """Return the usage of a workspace in a calendar month (UTC), such as ``2024-01``.
 
-        Args:
-            workspace_id: the workspace.
-            month: such as ``2024-01``.
-            look: whether to include the latest usage of other processes.
+        `look` includes the latest usage of other processes.
         """
         ...
 
@@ -218,10 +208,9 @@ _Item = TypeVar("_Item")
 
 
 class TextLines(list[_Item]):
-    """A list of items that are shown as one line each."""
+    """Items that are shown as one line each."""
 
     def __str__(self) -> str:
-        """Return all lines."""
         return "\n".join(map(str, self))
 
     @property

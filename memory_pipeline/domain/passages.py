@@ -21,7 +21,7 @@ WHOLE_WORDS: Final = 80
 #: Characters that are read of a longer text.
 _READ: Final = 50_000
 #: Longest text with cached passages, in characters.
-_REMEMBERED: Final = 10_000
+_CACHED: Final = 10_000
 #: Characters per word in scripts without blanks.
 _CHARACTERS: Final = 2
 #: Maximum characters per word in other scripts, for text with few blanks.
@@ -148,14 +148,13 @@ def _chunks(text: str, start: int, end: int, limit: int, count: Callable[[str], 
 def excerpt(text: str, worth: Callable[[str], float]) -> str:
     """Return the best passage of a text, with its neighbours if it is short, and "…" where text is omitted.
 
-    Args:
-        text: returned as a whole if it is little longer than a passage. Only the first 50,000 characters are read.
-        worth: returns the score of a passage, 0 or more; the first of equal passages wins.
+    A text that is little longer than a passage is returned as a whole. Only the first 50,000 characters are read.
+    `worth` returns the score of a passage, 0 or more; the first of equal passages wins.
     """
     whole, text = text, text[:_READ]
     if len(text) // _LONG <= WHOLE_WORDS and word_count(text) <= WHOLE_WORDS:
         return whole
-    parts = _cut(text) if len(text) <= _REMEMBERED else passages(text)
+    parts = _cut(text) if len(text) <= _CACHED else passages(text)
     best = max(range(len(parts)), key=lambda place: (worth(text[slice(*parts[place])]), -place))
     first = last = best
     size = word_count(text[slice(*parts[best])])
@@ -165,11 +164,11 @@ def excerpt(text: str, worth: Callable[[str], float]) -> str:
             if size + words <= PASSAGE_WORDS:
                 first, last, size = min(first, place), max(last, place), size + words
     begin, end = parts[first].start, parts[last].end
-    goes_on = last + 1 < len(parts) or len(text) < len(whole)
-    return f"{'… ' if first else ''}{text[begin:end].strip()}{' …' if goes_on else ''}"
+    is_cut = last + 1 < len(parts) or len(text) < len(whole)
+    return f"{'… ' if first else ''}{text[begin:end].strip()}{' …' if is_cut else ''}"
 
 
 @lru_cache(maxsize=2048)
 def _cut(text: str) -> Sequence[Passage]:
-    """Return the passages of a text, cached, since the same texts are often shown again."""
+    """Return the cached passages of a text: the same texts are often shown again."""
     return passages(text)

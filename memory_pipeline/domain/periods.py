@@ -4,9 +4,8 @@ A :class:`Period` is a grain and a key: ``2024-01-15T08`` (an hour, always UTC),
 ``2024-W03`` (ISO 8601 year and week), ``2024-01``, ``2024-Q1``, ``2024``.
 
 A period has one parent. A week belongs to the month, the quarter and the year of its **Thursday** (the ISO 8601 rule
-for years), so the chain hour → day → week → month → quarter → year is a tree. A week that straddles two months counts
-in one of them. A month's weeks and its calendar days (:meth:`Calendar.bounds`) therefore differ by up to three days at
-either end.
+for years), so the chain hour → day → week → month → quarter → year is a tree. A month's weeks and its calendar days
+(:meth:`Calendar.bounds`) therefore differ by up to three days at either end.
 
 Days begin at midnight of the deployment's time zone. Hours stay UTC: an hour belongs to the local day in which it
 starts. Days consist of whole hours with any UTC offset, and have 23 or 25 hours when clocks change.
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Grain(StrEnum):
-    """The length of a period: hour, day, week, month, quarter or year. Members are in order from fine to coarse."""
+    """The length of a period, from hour to year. Members are in order from fine to coarse."""
 
     WORKING = "working"
     DAILY = "daily"
@@ -55,7 +54,7 @@ class Grain(StrEnum):
 
     @classmethod
     def parse(cls, text: object) -> Grain:
-        """Return the grain called `text`.
+        """Return the grain with this name.
 
         Raises:
             InputError: the name is unknown.
@@ -76,7 +75,6 @@ SUMMARY_GRAINS = _ORDER[1:]
 #: The years of valid periods. A timestamp outside them is taken for a mistake.
 FIRST_YEAR, LAST_YEAR = 1900, 2999
 
-#: The earliest first day of a memory.
 EARLIEST = date(1973, 1, 1)
 
 #: A time from a caller: an aware datetime, a date, or ISO 8601 text of either.
@@ -127,9 +125,7 @@ class Period:
 
     @classmethod
     def containing(cls, grain: Grain, day: date) -> Period:
-        """Return the period of a summary grain that contains `day`.
-
-        The last days of December may be in a week of the next ISO year: 2024-12-30 is in ``2025-W01``.
+        """Return the period of a summary grain that contains `day`; 2024-12-30 is in week ``2025-W01``.
 
         Raises:
             InputError: the grain is working; use :meth:`Calendar.hour`.
@@ -169,7 +165,7 @@ class Period:
         return int(self.key[5:].lstrip("WQ"))
 
     def next(self) -> Period:
-        """Return the period of the same grain that follows this one."""
+        """Return the following period of the same grain."""
         if self.grain is Grain.WORKING:
             return _hour_period(_hour_start(self) + _HOUR)
         return Period.containing(self.grain, self.end_day)
@@ -236,7 +232,7 @@ def _end_day(period: Period) -> date:
 def start_for(day: date) -> date:
     """Return the first day of a memory that reaches back to `day`: the last 1 January up to it that is a Monday.
 
-    All grains begin on such a day. It is never earlier than :data:`EARLIEST`.
+    All grains begin on such a day. The result is not before :data:`EARLIEST`.
     """
     years = range(day.year, EARLIEST.year, -1)
     return next((first for year in years if (first := date(year, 1, 1)).weekday() == 0), EARLIEST)
@@ -246,8 +242,7 @@ def start_for(day: date) -> date:
 class Calendar:
     """The calendar of a deployment.
 
-    Args:
-        timezone: IANA zone name. Days and all coarser periods begin at midnight in this zone.
+    `timezone` is an IANA zone name. Days and all coarser periods begin at midnight in this zone.
     """
 
     timezone: str = "UTC"
@@ -262,7 +257,7 @@ class Calendar:
 
     @property
     def zone(self) -> ZoneInfo:
-        """The time zone, cached by :mod:`zoneinfo`."""
+        """The time zone."""
         return ZoneInfo(self.timezone)
 
     def instant(self, name: str, value: object, *, is_end: bool = False) -> datetime:
@@ -317,8 +312,7 @@ class Calendar:
     def period(self, grain: Grain, instant: datetime) -> Period:
         """Return the calendar period of `grain` that contains an aware `instant`.
 
-        For months and coarser this can differ from the period that the memory *rolls up* into, which is
-        ``ancestor(hour(instant), grain)``.
+        Months and coarser can differ from the period that memory *rolls up* into: ``ancestor(hour(instant), grain)``.
         """
         if grain is Grain.WORKING:
             return self.hour(instant)
@@ -351,7 +345,7 @@ class Calendar:
         return Period.containing(coarser, day)
 
     def ancestor(self, period: Period, grain: Grain) -> Period:
-        """Return the period of `grain` that `period` rolls up into, or the period itself if it has this grain.
+        """Return the period of `grain` that `period` rolls up into, or the period itself.
 
         Raises:
             InputError: `grain` is finer than the period's.
@@ -388,7 +382,7 @@ class Calendar:
         return max(end, self.bounds(period)[1])
 
     def last_closed(self, grain: Grain, now: datetime) -> Period:
-        """Return the last period of a summary grain that is closed at `now`. Later ones have no summary yet."""
+        """Return the last period of a summary grain that is closed at `now`."""
         period = self.period(grain, now)
         while self.closes_at(period) > now:
             period = Period.containing(grain, period.first_day - _DAY)

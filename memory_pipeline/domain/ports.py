@@ -30,11 +30,7 @@ class Embedder(Protocol):
         """Return unit vectors, shape (len(texts), dimension), float32, never zero.
 
         A vector does not depend on the other texts of the batch. If the model fails, the row is NaN and the log has the
-        reason.
-
-        Args:
-            texts: the texts.
-            uses: agent and partition of each text, to account for the cost; empty for a query.
+        reason. `uses` has the agent and partition of each text, to account for the cost; it is empty for a query.
         """
         ...
 
@@ -57,13 +53,10 @@ class Reranker(Protocol):
     """Reorders the results for a prompt."""
 
     def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
-        """Return the indices of `texts`, the most useful first.
+        """Return the indices of `texts`, the most useful for the prompt first.
 
-        Each index is returned once. Indices that the model left out come last, in the original order.
-
-        Args:
-            prompt: the prompt that the texts should help with.
-            texts: the search results, best first.
+        `texts` are the results, best first. Each index is returned once. Indices that the model left out are last, in
+        the original order.
 
         Raises:
             ModelError: the call of the model failed.
@@ -75,14 +68,9 @@ class MemorySelector(Protocol):
     """Selects durable memories by their headers, before their contents are read."""
 
     def select(self, query: str, headers: Sequence[str], most: int) -> list[int]:
-        """Return the indices of the headers that are useful for a query, the most useful first.
+        """Return the indices of at most `most` headers that are useful for a query, the most useful first.
 
-        Indices are unique; invalid ones of the model are dropped. The result may be empty.
-
-        Args:
-            query: the query.
-            headers: one line per memory, best first.
-            most: maximum number of results.
+        `headers` have one line per memory, best first. The result is unique and valid, and may be empty.
 
         Raises:
             ModelError: the call of the model failed.
@@ -94,11 +82,9 @@ class Imaginer(Protocol):
     """Generates the queries of proactive recall."""
 
     def imagine(self, messages: Sequence[str], most: int) -> list[str]:
-        """Return unique queries for memory that could help with a conversation.
+        """Return at most `most` unique queries for memory that could help with a conversation.
 
-        Args:
-            messages: the last messages, oldest first, each starting with the speaker.
-            most: maximum number of queries.
+        `messages` are the last ones, oldest first, each starting with the speaker.
 
         Raises:
             ModelError: the call of the model failed.

@@ -30,7 +30,7 @@ FOREVER = "forever"
 
 
 class Unit(StrEnum):
-    """The unit of a duration, as written in texts."""
+    """The unit of a duration."""
 
     HOURS = "h"
     DAYS = "d"
@@ -54,7 +54,6 @@ _MONTHS_OF = {Unit.MONTHS: 1, Unit.QUARTERS: 3, Unit.YEARS: 12}
 _DURATION = re.compile(r"([1-9][0-9]{0,5})(h|d|w|mo|q|y)")
 
 DURATION_FORM = f"a whole number of {', '.join(Unit)}, such as 48h, 30d or 6mo, at most a century"
-#: The values that :func:`parse_duration` accepts.
 DURATION_OR_FOREVER_FORM = f"{DURATION_FORM}; or {FOREVER}"
 
 
@@ -95,7 +94,7 @@ class Duration:
     def before(self, now: datetime, zone: ZoneInfo) -> datetime:
         """Return the instant (UTC) this long before an aware `now`: exact for hours, else the start of that day.
 
-        The result never decreases as `now` increases. An hour belongs to the local day in which it starts.
+        The result never decreases as `now` increases.
 
         Raises:
             InputError: `now` is naive, or outside the years of valid periods.
@@ -122,7 +121,7 @@ class Duration:
 
     @property
     def _days(self) -> tuple[float, float]:
-        """The minimum and the maximum of days."""
+        """Minimum and maximum."""
         if self.unit is Unit.HOURS:
             return self.count / 24, self.count / 24
         if self.unit in _DAYS_OF:
@@ -139,7 +138,7 @@ class Duration:
 
 @lru_cache(maxsize=1_200)
 def _days_of_months(count: int) -> tuple[int, int]:
-    """Return the minimum and the maximum of days that `count` successive months have."""
+    """Return the minimum and the maximum number of days in `count` successive months."""
 
     def first_of(number: int) -> date:
         return date(number // 12, number % 12 + 1, 1)
@@ -164,7 +163,7 @@ def parse_duration(text: object) -> Duration | None:
 
 
 def duration_text(duration: Duration | None) -> str:
-    """Return the text that :func:`parse_duration` parses as `duration`."""
+    """Return the inverse of :func:`parse_duration`."""
     return FOREVER if duration is None else str(duration)
 
 
@@ -198,24 +197,19 @@ class RetentionClass(StrEnum):
         return self.grain or Grain.WORKING
 
 
-#: The classes of working memory.
 WORKING_CLASSES = (RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES)
 _SUMMARY_CLASSES = tuple(RetentionClass(grain.value) for grain in SUMMARY_GRAINS)
-#: The order of expiry, coarse to fine.
 _COARSE_FIRST = (*reversed(_SUMMARY_CLASSES), *WORKING_CLASSES, RetentionClass.GRAPH)
 #: Pairs of a class and the class computed from it, which is kept at least as long. Facts and preferences are not
 #: restricted: they are useful without the summary of their day.
-_MADE_FROM = ((RetentionClass.CONVERSATIONS, RetentionClass.DAILY), *pairwise(_SUMMARY_CLASSES))
+_SOURCE_OF = ((RetentionClass.CONVERSATIONS, RetentionClass.DAILY), *pairwise(_SUMMARY_CLASSES))
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Two inconsistent durations: a summary would expire before its sources.
+    """Two inconsistent durations: a summary of class `coarser` would expire before its sources of class `finer`.
 
-    Attributes:
-        finer: the class of the sources, which is kept longer.
-        coarser: the class that is computed from it.
-        text: the error and the remedy, for users.
+    `text` is the error and the remedy, for users.
     """
 
     finer: RetentionClass
@@ -230,15 +224,15 @@ def contradictions(durations: Mapping[RetentionClass, Duration | None]) -> list[
     conversations are kept forever: they may be an archive.
     """
     found = []
-    for finer, coarser in _MADE_FROM:
-        long, short = durations[finer], durations[coarser]
-        if short is None or (long is None and finer is RetentionClass.CONVERSATIONS):
+    for finer, coarser in _SOURCE_OF:
+        fine, coarse = durations[finer], durations[coarser]
+        if coarse is None or (fine is None and finer is RetentionClass.CONVERSATIONS):
             continue
-        if long is None or long.may_outlive(short):
-            enough = FOREVER if long is None else f"for at least {long}"
+        if fine is None or fine.may_outlive(coarse):
+            expected = FOREVER if fine is None else f"for at least {fine}"
             text = (
-                f"{coarser} {short} may expire before its sources, {finer} {duration_text(long)}; "
-                f"expected {coarser} to be kept {enough}, or {finer} for at most {short}"
+                f"{coarser} {coarse} may expire before its sources, {finer} {duration_text(fine)}; "
+                f"expected {coarser} to be kept {expected}, or {finer} for at most {coarse}"
             )
             found.append(Contradiction(finer, coarser, text))
     return found
@@ -270,36 +264,36 @@ class Retention:
     @property
     def durations(self) -> dict[RetentionClass, Duration | None]:
         """The duration of each class."""
-        return {kept: self.duration(kept) for kept in RetentionClass}
+        return {each: self.duration(each) for each in RetentionClass}
 
-    def duration(self, kept: RetentionClass) -> Duration | None:
+    def duration(self, retention_class: RetentionClass) -> Duration | None:
         """Return how long a class is kept; None is forever."""
-        duration: Duration | None = getattr(self, kept.value)
+        duration: Duration | None = getattr(self, retention_class.value)
         return duration
 
     def describe(self) -> dict[str, str]:
         """Return the durations as texts, by class."""
-        return {kept.value: duration_text(duration) for kept, duration in self.durations.items()}
+        return {each.value: duration_text(duration) for each, duration in self.durations.items()}
 
-    def cutoff(self, kept: RetentionClass, now: datetime, zone: ZoneInfo) -> datetime | None:
+    def cutoff(self, retention_class: RetentionClass, now: datetime, zone: ZoneInfo) -> datetime | None:
         """Return the instant (UTC) before which expired periods of a class end; None if nothing expires.
 
         Raises:
             InputError: `now` is naive, or outside the years of valid periods.
         """
-        duration = self.duration(kept)
+        duration = self.duration(retention_class)
         return None if duration is None else duration.before(now, zone)
 
-    def last_expired(self, kept: RetentionClass, now: datetime, calendar: Calendar) -> Period | None:
+    def last_expired(self, retention_class: RetentionClass, now: datetime, calendar: Calendar) -> Period | None:
         """Return the last expired period of a class, an hour for working memory and the graph.
 
-        None means that nothing expires, or that the cut-off is before the years of valid periods.
+        None if nothing expires, or the cut-off is before the years of valid periods.
 
         Raises:
             InputError: `now` is naive, or outside the years of valid periods.
         """
-        cutoff = self.cutoff(kept, now, calendar.zone)
-        return None if cutoff is None else _last_ending_before(cutoff, kept.period_grain, calendar)
+        cutoff = self.cutoff(retention_class, now, calendar.zone)
+        return None if cutoff is None else _last_ending_before(cutoff, retention_class.period_grain, calendar)
 
 
 def _last_ending_before(instant: datetime, grain: Grain, calendar: Calendar) -> Period | None:
@@ -311,7 +305,7 @@ def _last_ending_before(instant: datetime, grain: Grain, calendar: Calendar) -> 
 
 
 def _previous(period: Period) -> Period | None:
-    """Return the preceding period of the same grain; None before :data:`FIRST_YEAR`."""
+    """Return the preceding period; None before :data:`FIRST_YEAR`."""
     if period.grain is Grain.WORKING:
         start = datetime.fromisoformat(period.key) - timedelta(hours=1)
         before = Period(Grain.WORKING, f"{start:%Y-%m-%dT%H}")
@@ -339,13 +333,12 @@ PLANS: Mapping[str, Retention] = {
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The expired memory of a workspace and class.
+    """The expired memory of a workspace and class (`kept`).
 
     Attributes:
-        kept: the class.
         through: the last expired period, of `kept.period_grain`.
         cutoff: the instant (UTC) before which all expired periods end.
-        expired_before: the last period of the previous expiry; None if there was none.
+        expired_before: the last period of the previous expiry, if any.
         held_back_by: the first period that is old enough but is kept, since its parent is not in sync with it.
     """
 
@@ -369,18 +362,14 @@ def plan_expiry(
     calendar: Calendar,
     now: datetime,
 ) -> list[Expiry]:
-    """Return the expired memory of each workspace and class, whether or not any such memory exists.
+    """Return the expired memory of each workspace and class at an aware `now`, whether or not any such memory exists.
 
-    The order is coarse to fine, so that a summary is deleted before its sources. Otherwise it would look stale and be
+    The order is coarse to fine, so that a summary is deleted before its sources; otherwise it would look stale and be
     recomputed in vain. Within a class, workspaces are sorted by id.
 
-    Args:
-        retentions: the retention of each workspace.
-        before: the last period of the previous expiry; it affects only :attr:`Expiry.is_new`.
-        held: for each grain the first period that its parent does not include yet. It is kept, and so are all later
-            ones. Years, which have no parent, and the graph are not held.
-        calendar: the deployment's calendar.
-        now: an aware time.
+    `before` has the last periods of the previous expiry; it affects only :attr:`Expiry.is_new`. `held` has for each
+    grain the first period that its parent does not include yet. It is kept, and so are all later ones. Years, which
+    have no parent, and the graph are not held.
 
     Raises:
         InputError: `now` is naive, or outside the years of valid periods; a period in `held` has another grain.
@@ -390,13 +379,13 @@ def plan_expiry(
             raise InputError(f"held period {period} is of grain {period.grain}; expected {grain}")
     limits = {retention: _limits(retention, held, calendar, now) for retention in set(retentions.values())}
     plan = []
-    for kept in _COARSE_FIRST:
+    for each in _COARSE_FIRST:
         for workspace_id in sorted(retentions):
-            limit = limits[retentions[workspace_id]].get(kept)
+            limit = limits[retentions[workspace_id]].get(each)
             if limit is not None:
                 through, cutoff, held_back_by = limit
-                expired_before = before.get(workspace_id, {}).get(kept)
-                plan.append(Expiry(workspace_id, kept, through, cutoff, expired_before, held_back_by))
+                expired_before = before.get(workspace_id, {}).get(each)
+                plan.append(Expiry(workspace_id, each, through, cutoff, expired_before, held_back_by))
     return plan
 
 
@@ -406,16 +395,16 @@ _Limit = tuple[Period, datetime, Period | None]
 def _limits(
     retention: Retention, held: Mapping[Grain, Period], calendar: Calendar, now: datetime
 ) -> dict[RetentionClass, _Limit]:
-    """Return the last expired period, the cut-off and the holding period of each class with expired memory."""
+    """Return the last expired period, the cut-off and the holding period by class."""
     limits: dict[RetentionClass, _Limit] = {}
-    for kept in RetentionClass:
-        cutoff = retention.cutoff(kept, now, calendar.zone)
-        last = None if cutoff is None else _last_ending_before(cutoff, kept.period_grain, calendar)
+    for each in RetentionClass:
+        cutoff = retention.cutoff(each, now, calendar.zone)
+        last = None if cutoff is None else _last_ending_before(cutoff, each.period_grain, calendar)
         if cutoff is None or last is None:
             continue
-        first_held = None if kept.grain in (None, Grain.YEARLY) else held.get(kept.period_grain)
+        first_held = None if each.grain in (None, Grain.YEARLY) else held.get(each.period_grain)
         if first_held is None or first_held.key > last.key:
-            limits[kept] = last, cutoff, None
+            limits[each] = last, cutoff, None
         elif (through := _previous(first_held)) is not None:
-            limits[kept] = through, cutoff, first_held
+            limits[each] = through, cutoff, first_held
     return limits

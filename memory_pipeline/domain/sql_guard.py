@@ -113,16 +113,14 @@ _CTE = re.compile(r"[^\W\d]\w{0,63}")
 class SqlGuard:
     """Validates queries on a set of tables.
 
-    Args:
-        tables: column names by table name.
-        reserved: names of other existing views, in any schema.
+    `tables` has the columns by table name; `reserved` are the names of other existing views, in any schema.
     """
 
     def __init__(self, tables: Mapping[str, Collection[str]], reserved: Collection[str]) -> None:
         self._tables = frozenset(name.casefold() for name in tables)
         self._columns = frozenset(column.casefold() for columns in tables.values() for column in columns)
         self._reserved = frozenset(name.casefold() for name in reserved)
-        self._named = ", ".join(tables) or "none"
+        self._table_names = ", ".join(tables) or "none"
 
     def judge_kinds(self, kinds: Sequence[str]) -> None:
         """Reject everything but a single SELECT, by the types of the statements.
@@ -132,13 +130,14 @@ class SqlGuard:
         """
         if list(kinds) != ["SELECT"]:
             found = ", ".join(kinds[:5]) or "nothing"
-            raise InputError(f"one SELECT is accepted, not {found}; write one SELECT over the tables: {self._named}")
+            raise InputError(
+                f"one SELECT is accepted, not {found}; write one SELECT over the tables: {self._table_names}"
+            )
 
     def judge(self, serialized: str) -> None:
         """Reject a query with anything that is not on the allow-list.
 
-        Args:
-            serialized: the result of DuckDB's ``json_serialize_sql``, with nothing skipped.
+        `serialized` is the result of DuckDB's ``json_serialize_sql``, with nothing skipped.
 
         Raises:
             InputError: the message says what to write instead.
@@ -167,7 +166,7 @@ class SqlGuard:
             raise InputError(f"a CTE may not be called {name}; give it another name")
         for name in read:
             if name.casefold() not in self._tables | ctes:
-                raise InputError(f"there is no table {_quoted(name)}; there are: {self._named}")
+                raise InputError(f"table {_quoted(name)} is unknown; accepted: {self._table_names}")
 
     def _judge_expression(self, node: Mapping[str, Any]) -> None:
         kind = node["class"]
@@ -178,20 +177,20 @@ class SqlGuard:
         elif kind == "TYPE":
             name = _name_alone(node, "type_name")
             if name.casefold() not in _TYPES:
-                raise InputError(f"type {_quoted(name)} is not accepted; VARCHAR, BIGINT, DOUBLE and the like are")
+                raise InputError(f"type {_quoted(name)} is not accepted; write one such as VARCHAR, BIGINT or DOUBLE")
         elif kind == "COLUMN_REF":
             self._judge_column([str(name).casefold() for name in node["column_names"]])
 
     def _judge_node(self, node: Mapping[str, Any], ctes: set[str], read: list[str]) -> None:
         form = node["type"]
         if form not in _NODES:
-            raise InputError(f"{_quoted(form)} is not accepted; write a SELECT over the tables: {self._named}")
+            raise InputError(f"{_quoted(form)} is not accepted; write a SELECT over the tables: {self._table_names}")
         if form == "TABLE_FUNCTION":
             self._judge_function(node["function"], _TABLE_FUNCTIONS)
         elif form == "BASE_TABLE":
             read.append(_name_alone(node, "table_name"))
             if node.get("at_clause"):
-                raise InputError("a table is read as it is; leave out AT")
+                raise InputError("AT is not accepted, since only the newest version of a table is read; leave out AT")
         names = [entry["key"] for entry in node.get("cte_map", {}).get("map", ())]
         for name in [*names, *([node["cte_name"]] if "cte_name" in node else [])]:
             if not _CTE.fullmatch(name):
@@ -205,8 +204,8 @@ class SqlGuard:
         if name.casefold() not in allowed:
             kind = "table function" if allowed is _TABLE_FUNCTIONS else "function"
             raise InputError(
-                f"{kind} {_quoted(name)} is not accepted; write a SELECT over the tables ({self._named}) with DuckDB's "
-                "usual functions of texts, numbers, times, lists and JSON"
+                f"{kind} {_quoted(name)} is not accepted; write a SELECT over the tables ({self._table_names}) with "
+                "DuckDB's usual functions of texts, numbers, times, lists and JSON"
             )
 
     def _judge_column(self, names: list[str]) -> None:
@@ -226,7 +225,9 @@ def _name_alone(node: Mapping[str, Any], key: str) -> str:
 
 
 def _clock_error(name: str) -> InputError:
-    return InputError(f"the clock is not read ({name}); write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'")
+    return InputError(
+        f"{name} is not accepted: it reads the clock; write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'"
+    )
 
 
 def _quoted(value: object) -> str:

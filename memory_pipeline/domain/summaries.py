@@ -24,8 +24,6 @@ class Material:
         text: clear without context, with the speaker: ``Anna: I moved to Porto.``
         event_at: time of the source, UTC.
         position: order among sources of the same time.
-        importance: 0 to 1.
-        entities: names in the text.
     """
 
     id: str
@@ -64,7 +62,6 @@ class Summary:
         cost: US dollars, if a model with a known price was called.
         model, prompt_version: set if a model was called.
         fallback: why rules replaced the configured model; None if they did not.
-        code_version: version of this package.
     """
 
     id: str
@@ -118,12 +115,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """The result of a summarizer for an assignment.
+    """The result of a summarizer for an assignment; attributes as in :class:`Summary`.
 
-    Attributes:
-        points: oldest first; at least one if there is material. Every point cites at least one source.
-        method, tokens_in, tokens_out, cost, model, prompt_version, fallback: as in :class:`Summary`.
-        refused: number of rejected points of a model's answer, which cite no known source.
+    `points` are oldest first, at least one if there is material; each cites at least one source. `refused` is the
+    number of rejected points of a model's answer, which cite no known source.
     """
 
     points: tuple[KeyPoint, ...]

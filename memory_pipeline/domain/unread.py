@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 _NAMES = ("workspace_id", "agent_id")
 _ID = r"""["']?{}["']?\s*[:=]\s*["']?([\w.-]+)"""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){1,256})"')
-#: Placeholder for an unknown agent. A person may be erased from the whole workspace.
-_NOBODY = "x" * 100
-#: Placeholder for an unknown time.
+#: For records without an agent: a person may be erased from the whole workspace.
+_UNKNOWN_AGENT = "x" * 100
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
@@ -30,26 +29,22 @@ def is_forgotten(
 ) -> bool:
     """Return whether a rejected or unreadable record belongs to an erased subject.
 
-    A record without a workspace is matched with all workspaces. One without a time counts as older than any erasure.
-
-    Args:
-        forgotten: the tombstones.
-        record: a JSON value, or the text of an invalid one.
-        default: ``workspace_id`` and ``agent_id`` if the record has none.
-        default_at: the time if the record has none.
+    `record` is a JSON value, or the text of an invalid one. `default` has the ``workspace_id`` and ``agent_id`` of a
+    record without them, `default_at` its time. A record without a workspace is matched with all workspaces. One without
+    a time counts as older than any erasure.
     """
     if not forgotten:
         return False
     if isinstance(record, Mapping):
-        texts, at = list(_texts(record)), _said_at(record, default_at)
-        stated = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
+        texts, at = list(_texts(record)), _time_of(record, default_at)
+        scope_ids = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
         ids = [value for name in ("conversation_id", "user_id") if isinstance(value := record.get(name), str)]
     else:
         text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
         texts, at = [text], default_at
-        stated = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
+        scope_ids = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
         ids = _QUOTED.findall(text)
-    workspaces, agents = (stated.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
+    workspaces, agents = (scope_ids.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
     for scope in _scopes(workspaces or forgotten.workspaces, agents):
         if forgotten.reaches(scope, at, texts=texts):
             return True
@@ -60,7 +55,7 @@ def is_forgotten(
 
 def _scopes(workspaces: Iterable[str], agents: Sequence[str]) -> Iterator[Scope]:
     for workspace_id in set(workspaces):
-        for agent_id in {*agents, _NOBODY}:
+        for agent_id in {*agents, _UNKNOWN_AGENT}:
             try:
                 yield Scope(workspace_id, agent_id)
             except InputError:
@@ -79,7 +74,7 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _said_at(record: Mapping[str, object], default: datetime) -> datetime:
+def _time_of(record: Mapping[str, object], default: datetime) -> datetime:
     """Return the time of the first message of a conversation, or of a single message."""
     messages = record.get("messages", [record])
     try:

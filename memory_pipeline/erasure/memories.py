@@ -76,7 +76,7 @@ def reassign_events(
         kept = noted.get(event.id, event)
         own: tuple[MemoryEvent, ...] = (kept,)
         if kept.verb is MemoryVerb.REMEMBER:
-            known_as[event.id] = memories.said_of(kept)
+            known_as[event.id] = memories.memory_id_for(kept)
         elif event.id in sources:
             statements = sources[event.id]
             successors = list(
@@ -98,7 +98,7 @@ def _sources_of(events: Iterable[MemoryEvent]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for event in sorted(events, key=lambda event: event.order):
         if event.verb is MemoryVerb.REMEMBER:
-            statements.setdefault(memories.said_of(event), []).append(event.id)
+            statements.setdefault(memories.memory_id_for(event), []).append(event.id)
         elif not event.is_upkeep:
             memory = memories.newest.get(memories.resolved(event.memory_id))
             if memory is not None:

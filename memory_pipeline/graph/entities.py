@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 #: Words of the longest name that is looked up in a text.
 _LONGEST: Final = 6
-#: Most entities taken for a name that only appears as a word of longer names, …
-_MOST_PARTIAL: Final = 5
+#: Maximum entities for a name that only appears as a word of longer names, …
+_MAX_PARTIAL: Final = 5
 #: … out of this many candidates with the most facts.
-_LOOKED_AT: Final = 1_000
+_MAX_CANDIDATES: Final = 1_000
 #: Newest facts of the entities that are compared with the text.
-_COMPARED: Final = 2_000
+_MAX_COMPARED: Final = 2_000
 #: Characters of a text that are read.
 _READ: Final = 10_000
 
@@ -50,28 +50,23 @@ def named_in(
     """Return the codes of the entities that a text names, without duplicates, in the order of the text.
 
     Entities are found by name and alias in any case, longest names first. A name or quoted term that is not an entity
-    finds entities with names that contain it as words. "I" is the speaker, or ``User``; "you" is ``Agent``.
-
-    Args:
-        graph: the graph to search.
-        text: the first 10,000 characters are read.
-        speaker: name of the speaker.
-        names: names that a model has found; the text is then only searched for "I" and "you".
+    finds entities with names that contain it as words. "I" is the speaker, or ``User``; "you" is ``Agent``. Only the
+    first 10,000 characters are read. If a model has found `names`, the text is only searched for "I" and "you".
     """
     if names is not None:
-        wanted = list(names)
-        found = [code for name in wanted if (code := graph.code(name)) is not None]
+        listed = list(names)
+        found = [code for name in listed if (code := graph.code(name)) is not None]
         # The model does not know the meaning of "I" and "you".
-        spoken_of = (_spoken_of(graph, token[0], speaker) for token in _TOKEN.finditer(text[:_READ]))
+        spoken_of = (_person_meant(graph, token[0], speaker) for token in _TOKEN.finditer(text[:_READ]))
         found += (code for code in spoken_of if code is not None)
-        partial = [name for name in wanted if graph.code(name) is None]
+        partial = [name for name in listed if graph.code(name) is None]
     else:
         text = text[:_READ]
         found = list(_known(graph, text, speaker))
         covered = {graph.codes.name(code) for code in found}
         partial = [name for name in _names(text) if name_key(name) not in covered and graph.code(name) is None]
     for name in partial[:20]:
-        found += _holding(graph, name)
+        found += _with_words(graph, name)
     return list(dict.fromkeys(found))
 
 
@@ -86,17 +81,17 @@ def _known(graph: GraphSnapshot, text: str, speaker: str | None) -> Iterator[int
                 place += length
                 break
         else:
-            code = _spoken_of(graph, tokens[place].group(), speaker)
+            code = _person_meant(graph, tokens[place].group(), speaker)
             if code is not None:
                 yield code
             place += 1
 
 
-def _spoken_of(graph: GraphSnapshot, word: str, speaker: str | None) -> int | None:
+def _person_meant(graph: GraphSnapshot, word: str, speaker: str | None) -> int | None:
     """Return the entity that "I" or "you" refers to; None for any other word."""
     lower = word.lower().replace("’", "'")
-    own = (speaker or "User") if lower in _FIRST_PERSON else "Agent" if lower in _SECOND_PERSON else None
-    return None if own is None else graph.code(own)
+    name = (speaker or "User") if lower in _FIRST_PERSON else "Agent" if lower in _SECOND_PERSON else None
+    return None if name is None else graph.code(name)
 
 
 def _at(graph: GraphSnapshot, text: str, start: int, end: int, length: int) -> int | None:
@@ -112,21 +107,21 @@ def _at(graph: GraphSnapshot, text: str, start: int, end: int, length: int) -> i
 def _names(text: str) -> list[str]:
     quoted = [match[1].strip() for match in _QUOTED.finditer(text)]
     sentences = sentences_of(text)
-    named = [name for own in names_in(sentences) for name in own]
+    named = [name for each in names_in(sentences) for name in each]
     return [name for name in dict.fromkeys([*quoted, *named]) if name and name.lower() not in STOP_WORDS]
 
 
-def _holding(graph: GraphSnapshot, name: str) -> list[int]:
-    """Return the entities with the most facts among those with names that contain a name as words."""
+def _with_words(graph: GraphSnapshot, name: str) -> list[int]:
+    """Return the entities with names that contain a name as words, those with the most facts first."""
     key = name_key(name.encode(errors="replace").decode())
     if len(key) < 3:
         return []
     whole = re.compile(rf"(?<![^\W_]){re.escape(key)}(?![^\W_])")
     codes = np.array(graph.codes.holding(key), np.int64)
     codes = codes[graph.degrees[codes] > 0]
-    best = codes[np.argsort(-graph.degrees[codes], kind="stable")][:_LOOKED_AT].tolist()
+    best = codes[np.argsort(-graph.degrees[codes], kind="stable")][:_MAX_CANDIDATES].tolist()
     best.sort(key=lambda code: (-graph.degrees[code], graph.codes.name(code)))
-    return list(islice((code for code in best if whole.search(graph.codes.name(code))), _MOST_PARTIAL))
+    return list(islice((code for code in best if whole.search(graph.codes.name(code))), _MAX_PARTIAL))
 
 
 def ranked(
@@ -140,21 +135,15 @@ def ranked(
       a person with many facts;
     - 1.5 times the share of the words of its label and other end that are in the text;
     - half its confidence;
-    - 0.3 if it was said now, half as much for each year of age.
+    - 0.3 if it was stated now, half as much for each year of age.
 
     The sum is halved for each ring after the first. A kind (``Anna is_a person``) leads to no ring. Each ring has its
     own share of the limit. Otherwise a large first ring would leave no place for the others.
 
-    Args:
-        graph: the graph to search.
-        codes: the entities.
-        text: the question.
-        limit: maximum number of facts.
-        hops: number of rings.
-        now: microseconds since 1970, from which ages count.
-        at: return the facts that held at this time; None for the facts that hold now.
+    `hops` is the number of rings, `now` the time from which ages count, in microseconds since 1970. With `at`, return
+    the facts that were valid at that time.
     """
-    asked = frozenset(terms(text[:_READ]))
+    question_terms = frozenset(terms(text[:_READ]))
     rings: list[list[tuple[float, int, str, Layer, int]]] = []
     seen: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in graph.layers]
     reached = frontier = np.array(codes, np.int64)
@@ -168,9 +157,9 @@ def ranked(
             seen[place] = np.concatenate([seen[place], rows])
             leading = rows[layer.leads[rows]]
             ends += [numbers[leading] for numbers in layer.ends]
-            if len(rows) > _COMPARED:
-                rows = rows[np.argpartition(-layer.updated_at[rows], _COMPARED)[:_COMPARED]]
-            scores = 0.5**ring * _scores(layer, rows, specific, asked, now)
+            if len(rows) > _MAX_COMPARED:
+                rows = rows[np.argpartition(-layer.updated_at[rows], _MAX_COMPARED)[:_MAX_COMPARED]]
+            scores = 0.5**ring * _scores(layer, rows, specific, question_terms, now)
             ids = layer.rows["id"].take(pa.array(rows)).to_pylist()
             times = (-layer.updated_at[rows]).tolist()
             found += zip((-scores.round(6)).tolist(), times, ids, repeat(layer), rows.tolist(), strict=False)
@@ -185,7 +174,7 @@ def ranked(
 
 
 def _scores(
-    layer: Layer, rows: NDArray[np.int64], specific: dict[int, float], asked: frozenset[str], now: int
+    layer: Layer, rows: NDArray[np.int64], specific: dict[int, float], question_terms: frozenset[str], now: int
 ) -> NDArray[np.float64]:
     texts = layer.rows.select(["source", "label", "target", "confidence"]).take(pa.array(rows))
     scores: NDArray[np.float64] = 0.5 * texts["confidence"].to_numpy()
@@ -198,5 +187,5 @@ def _scores(
         other = source if first not in specific else target if second not in specific else ""
         words = labels[label] | frozenset(terms(other))
         if words:
-            scores[place] += 1.5 * len(words & asked) / len(words)
+            scores[place] += 1.5 * len(words & question_terms) / len(words)
     return scores

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 class GraphFact(Triple):
     """A fact of the graph.
 
-    Attributes:
-        since, until: the day it began and the day it ended, in the lake's time zone.
-        score: relevance to the search; 0 without one.
+    `since` and `until` are the days it began and ended, in the lake's time zone. `score` is the relevance to the
+    search, or 0.
     """
 
     since: date
@@ -80,7 +79,7 @@ class Entity:
         name: the name in its newest spelling.
         aliases: other names in their compared form, sorted.
         facts: number of current facts with this entity as source or target.
-        updated_at: when the newest of these facts was said.
+        updated_at: when the newest of these facts was stated.
     """
 
     id: str
@@ -92,7 +91,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """An entity that facts connect to another one; `distance` is the number of steps."""
+    """An entity that facts connect to another one, in `distance` steps."""
 
     name: str
     distance: int
@@ -106,23 +105,19 @@ class Neighbors(list[Neighbor]):
         self.total = total
 
 
-#: Most steps of :meth:`Graph.neighbors`.
+#: Maximum steps of :meth:`Graph.neighbors`.
 MAX_DEPTH = 6
 MAX_FACTS = 10_000
-#: Most hops of :meth:`Graph.search`.
+#: Maximum hops of :meth:`Graph.search`.
 MAX_HOPS = 3
 
 
 class Graph:
-    """One agent's knowledge as facts, each with the time in which it holds.
+    """One agent's knowledge as facts, each with the time in which it is valid.
 
     New changes are visible at once. Names are compared without regard to case, and by alias. Only :meth:`history` and
-    :meth:`query` return facts that were withdrawn or replaced. Safe to use from several threads.
-
-    Args:
-        lake: the lake to read.
-        scope: the workspace and agent.
-        pending: the agent's pending journal entries.
+    :meth:`query` return facts that were withdrawn or replaced. Every `limit` is 1 to 10,000; `total` of the result is
+    the number without it. Safe to use from several threads.
     """
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
@@ -131,22 +126,19 @@ class Graph:
         self._session: tuple[GraphSnapshot, Session] | None = None
 
     def entity(self, name: str) -> Entity | None:
-        """Return the entity with a name or alias; None if it is unknown or none of its facts holds any more."""
+        """Return the entity with a name or alias; None if it is unknown or has no valid fact."""
         graph = self._state.snapshot()
         code = graph.code(_name("name", name))
         if code is None or not graph.degrees[code]:
             return None
         [newest] = self._facts(list(graph.around(np.array([code]))), 1)
-        own = graph.codes.name(code)
-        aliases = tuple(sorted(alias for alias, other in graph.names.aliases.items() if other == own))
+        entity_id = graph.codes.name(code)
+        aliases = tuple(sorted(alias for alias, other in graph.names.aliases.items() if other == entity_id))
         [name] = graph.spelt([code])
-        return Entity(own, name, aliases, int(graph.degrees[code]), newest.updated_at)
+        return Entity(entity_id, name, aliases, int(graph.degrees[code]), newest.updated_at)
 
     def facts(self, *, limit: int = 100) -> Facts:
-        """Return the facts that hold, newest first.
-
-        Args:
-            limit: 1 to 10,000; `total` of the result counts all facts.
+        """Return the valid facts, newest first.
 
         Raises:
             InputError: an argument is invalid.
@@ -158,19 +150,16 @@ class Graph:
         )
 
     def fact(self, id: str) -> GraphFact | None:  # noqa: A002  # the usual name in stores
-        """Return a fact by its id, even if it has ended; None if there is none."""
+        """Return a fact by its id, even if it has ended; None if it is unknown."""
         rows = self._state.snapshot().history
-        wanted = pa.scalar(str(id).encode(errors="replace").decode())
-        found = rows_to_triples(rows.filter(pc.equal(rows["id"], wanted)))
+        fact_id = pa.scalar(str(id).encode(errors="replace").decode())
+        found = rows_to_triples(rows.filter(pc.equal(rows["id"], fact_id)))
         return self._fact(found[0]) if found else None
 
     def facts_about(self, name: str, *, limit: int = 100, at: When | None = None) -> Facts:
         """Return the facts with an entity as source or target, newest first.
 
-        Args:
-            name: the entity or an alias of it.
-            limit: 1 to 10,000; `total` of the result counts all facts.
-            at: return the facts that held at this time, as known today; by default the facts that hold now.
+        `name` may be an alias. With `at`, return the facts that were valid at that time, as known today.
 
         Raises:
             InputError: an argument is invalid.
@@ -189,10 +178,8 @@ class Graph:
     def history(self, subject: str, predicate: str | None = None, *, limit: int = 100) -> Facts:
         """Return all facts with a subject, including ended ones, in the order in which they began.
 
-        Args:
-            subject: the entity or an alias of it.
-            predicate: return only facts with this predicate.
-            limit: 1 to 10,000; of more facts, the last ones.
+        `subject` may be an alias. With `predicate`, return only facts with it. Above `limit`, the last ones are
+        returned.
 
         Raises:
             InputError: an argument is invalid.
@@ -216,12 +203,8 @@ class Graph:
     def neighbors(self, name: str, depth: int = 1, *, limit: int = 1_000) -> Neighbors:
         """Return the entities that facts connect to one, in either direction: nearest first, then by id.
 
-        A kind (``Anna is_a person``) is not a neighbour. Otherwise all entities of a kind would be neighbours.
-
-        Args:
-            name: the first entity or an alias of it.
-            depth: steps, 1 to 6.
-            limit: 1 to 10,000.
+        A kind (``Anna is_a person``) is not a neighbour. Otherwise all entities of a kind would be neighbours. `name`
+        may be an alias; `depth` is 1 to 6 steps.
 
         Raises:
             InputError: an argument is invalid.
@@ -240,7 +223,7 @@ class Graph:
         total = 0
         for distance in range(1, depth + 1):
             is_new = np.zeros(len(seen), np.bool_)
-            is_new[graph.led_to(frontier)] = True
+            is_new[graph.connected_to(frontier)] = True
             frontier = np.flatnonzero(is_new & ~seen)
             if not len(frontier):
                 break
@@ -270,7 +253,7 @@ class Graph:
             names: the entities in the text, if a model has found them.
             hops: how far to walk: 1 returns the facts of the entities, 2 also those of their neighbours, up to 3; 0
                 returns none.
-            at: return the facts that held at this time; by default the facts that hold now.
+            at: return the facts that were valid at this time; by default the facts that are valid now.
             now: the time from which ages count; the current time by default.
 
         Raises:
@@ -287,29 +270,25 @@ class Graph:
             _name("speaker", speaker)
         _count("hops", hops, MAX_HOPS, least=0)
         instant = self._calendar.moment("now", datetime.now(UTC) if now is None else now)
-        held = None if at is None else self._calendar.moment("at", at)
+        valid_at = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
         codes = named_in(graph, prompt, speaker=speaker, names=names)
         if not codes:
             return Facts()
-        best, total = ranked(graph, codes, prompt, limit, hops, int(instant.timestamp() * 1e6), held)
+        best, total = ranked(graph, codes, prompt, limit, hops, int(instant.timestamp() * 1e6), valid_at)
         return Facts(
             (self._fact(rows_to_triples(layer.rows.slice(row, 1))[0], score) for layer, row, score in best), total
         )
 
     def query(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
-        """Run a SELECT over the graph and return its rows. It cannot read other data or change anything.
+        """Run a SELECT of DuckDB over the graph and return its rows. It cannot read other data or change anything.
 
-        Tables are ``facts`` (facts that hold), ``history`` (also ended ones) and ``entities``. The columns of the first
-        two are those of the table ``graph_facts``; of the third, id, name, aliases, facts, first_seen and last_seen.
-
-        Args:
-            sql: one statement in DuckDB's SQL.
-            max_rows: rows to return; `is_cut` of the result says whether there were more.
-            max_seconds: time limit.
+        Tables are ``facts`` (valid facts), ``history`` (also ended ones) and ``entities``. The columns of the first two
+        are those of the table ``graph_facts``; of the third, id, name, aliases, facts, first_seen and last_seen.
+        `is_cut` of the result reports whether there were more than `max_rows`.
 
         Raises:
-            InputError: the statement is not allowed, fails, or exceeds the time limit.
+            InputError: the statement is not allowed, fails, or exceeds `max_seconds`.
         """
         graph = self._state.snapshot()
         from memory_pipeline.lake.sql.session import Session  # imports DuckDB, which is slow
@@ -346,7 +325,7 @@ class Graph:
         limit: int,
         by: Literal["updated_at", "valid_from"] = "updated_at",
     ) -> Facts:
-        """Return the newest rows by a time column; ties are ordered by id."""
+        """Return the newest rows by a time column, then by id."""
         found: list[GraphFact] = []
         for layer, rows in parts:
             newest = layer.newest_of(rows, by, limit)

@@ -24,18 +24,11 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.graph.triples import Names
 
 
-# Facts in arrays, sorted so that an entity's facts are found without a scan.
-
-
 _ENDS = ("source_id", "target_id")
 
 
 class Codes:
-    """Integer codes of entities: 0, 1, …. An upper layer continues the codes of the layer below.
-
-    Args:
-        below: codes of the layer below.
-    """
+    """Integer codes of entities: 0, 1, …. An upper layer continues the codes of the layer below."""
 
     def __init__(self, below: Codes | None = None) -> None:
         self._below = below
@@ -45,7 +38,6 @@ class Codes:
         self._array: pa.Array | None = None
 
     def __len__(self) -> int:
-        """Return the number of codes, with those below."""
         return self._first + len(self._names)
 
     def get(self, name: str) -> int | None:
@@ -63,8 +55,8 @@ class Codes:
         """Return the codes of the names that contain a text."""
         if self._array is None or len(self._array) != len(self._names):
             self._array = pa.array(self._names, pa.string())
-        own = np.flatnonzero(pc.match_substring(self._array, text).to_numpy(zero_copy_only=False))
-        return [*(() if self._below is None else self._below.holding(text)), *(own + self._first).tolist()]
+        matches = np.flatnonzero(pc.match_substring(self._array, text).to_numpy(zero_copy_only=False))
+        return [*(() if self._below is None else self._below.holding(text)), *(matches + self._first).tolist()]
 
     def of(self, column: pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the codes of a column of names; new names get new codes."""
@@ -87,16 +79,11 @@ class Codes:
 
 
 class Layer:
-    """Facts of one agent.
-
-    Args:
-        rows: rows of ``graph_facts``.
-        codes: codes of the entities.
+    """Facts of one agent, as rows of ``graph_facts``.
 
     Attributes:
-        rows: the rows.
         ends: codes of each row's source and target.
-        holds: whether a row holds now, without regard to masking by another layer.
+        holds: whether a row is valid now, without regard to masking by another layer.
         updated_at: microseconds since 1970, by row.
     """
 
@@ -123,7 +110,7 @@ class Layer:
         return found
 
     def newest(self, code: int, end: int) -> int | None:
-        """Return the row last said with a source (end 0) or target (end 1), or None."""
+        """Return the row last stated with a source (end 0) or target (end 1), or None."""
         row = self._newest[end][code] if code < len(self._newest[end]) else -1
         return None if row < 0 else int(row)
 
@@ -151,7 +138,7 @@ class Layer:
     def newest_of(
         self, rows: NDArray[np.int64], by: Literal["updated_at", "valid_from"], limit: int
     ) -> NDArray[np.int64]:
-        """Return the `limit` newest of some rows by a time column; ties are ordered by id."""
+        """Return the `limit` newest of some rows by a time column, then by id."""
         times = (self.updated_at if by == "updated_at" else self._valid_from)[rows]
         if len(rows) > limit:
             least = np.partition(times, len(rows) - limit)[len(rows) - limit]
@@ -162,27 +149,27 @@ class Layer:
         return newest
 
     def held_at(self, rows: NDArray[np.int64], instant: datetime) -> NDArray[np.int64]:
-        """Return the rows that held at an instant; the start of a fact is included, its end is not."""
+        """Return the rows that are valid at an instant; the start of a fact is included, its end is not."""
         times = self.rows.select(["valid_from", "valid_to"]).take(pa.array(rows))
         moment = pa.scalar(instant, times["valid_from"].type)
         begun = pc.less_equal(times["valid_from"], moment)
-        lasts = pc.fill_null(pc.greater(times["valid_to"], moment), True)  # null: no end
-        held: NDArray[np.int64] = rows[pc.and_(begun, lasts).to_numpy(zero_copy_only=False).astype(np.bool_)]
-        return held
+        not_ended = pc.fill_null(pc.greater(times["valid_to"], moment), True)  # null: no end
+        valid: NDArray[np.int64] = rows[pc.and_(begun, not_ended).to_numpy(zero_copy_only=False).astype(np.bool_)]
+        return valid
 
     def touching(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows with one of `codes` at either end, without duplicates, ascending."""
         return np.unique(np.concatenate([self.rows_of(codes, 0), self.rows_of(codes, 1)]))
 
     def degrees(self, count: int) -> NDArray[np.int64]:
-        """Return the number of current facts of each of `count` entities."""
+        """Return the number of valid facts of each of `count` entities."""
         return self.counted(np.flatnonzero(self.holds), count)
 
     def counted(self, rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """Return the number of given rows with each of `count` entities; a row with one at both ends counts once."""
+        """Return the number of given rows by entity; a row with one at both ends counts once."""
         sources, targets = (ends[rows] for ends in self.ends)
-        own: NDArray[np.int64] = np.bincount(sources, minlength=count)
-        return own + np.bincount(targets[targets != sources], minlength=count)
+        counts: NDArray[np.int64] = np.bincount(sources, minlength=count)
+        return counts + np.bincount(targets[targets != sources], minlength=count)
 
 
 _SPELLINGS = ("source", "target")
@@ -192,16 +179,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 class GraphSnapshot:
     """All facts of a graph, including ended ones.
 
-    Args:
-        rows: rows of ``graph_facts``.
-        names: the current aliases.
-        below: the graph in which these rows replace some; None if they are all.
-        replaced: sources and labels, as ids, that are replaced.
-
-    Attributes:
-        codes: codes of the entities.
-        layers: the layers, the lowest first.
-        names: the current aliases.
+    `rows` of ``graph_facts`` replace those of `below` on the sources and labels `replaced`, as ids.
     """
 
     def __init__(
@@ -212,21 +190,21 @@ class GraphSnapshot:
         replaced: Collection[tuple[str, str]] = (),
     ) -> None:
         self.codes: Codes = Codes(None if below is None else below.codes)
-        own = Layer(rows, self.codes)
+        layer = Layer(rows, self.codes)
         self._hidden = np.empty(0, np.int64)
         self.names = names
-        self.layers = [own]
+        self.layers = [layer]
         if below is not None:
             [base] = below.layers
             self._hidden = _rows_on(base, below.codes, replaced)
-            self.layers = [base, own]
+            self.layers = [base, layer]
 
     def code(self, name: str) -> int | None:
         """Return the code of the entity with a name or alias, or None."""
         return self.codes.get(self.names.key(name))
 
     def visible(self, layer: int, rows: NDArray[np.int64], *, only_holding: bool = True) -> NDArray[np.int64]:
-        """Return the rows of a layer that the layer above does not mask; by default only facts that hold."""
+        """Return the rows of a layer that the layer above does not mask; by default only valid facts."""
         if layer == 0 and len(self._hidden):
             rows = rows[~np.isin(rows, self._hidden)]
         return rows[self.layers[layer].holds[rows]] if only_holding else rows
@@ -238,7 +216,7 @@ class GraphSnapshot:
         for place, layer in enumerate(self.layers):
             yield layer, self.visible(place, layer.touching(codes), only_holding=only_holding)
 
-    def led_to(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def connected_to(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the entities that facts connect to some, with duplicates."""
         found = []
         for place, layer in enumerate(self.layers):
@@ -249,7 +227,7 @@ class GraphSnapshot:
 
     @cached_property
     def degrees(self) -> NDArray[np.int64]:
-        """Number of current facts of each entity."""
+        """Number of valid facts of each entity."""
         count = len(self.codes)
         total = np.zeros(count, np.int64)
         for layer in self.layers:
@@ -261,14 +239,14 @@ class GraphSnapshot:
         """Return the newest spelling of each entity's name; aliases are ignored."""
         others = set(self.names.aliases.values())
         return [
-            next((name for name in self._spellings(code) if own not in others or name_key(name) == own), own)
+            next((name for name in self._spellings(code) if key not in others or name_key(name) == key), key)
             for code in codes
-            for own in [self.codes.name(code)]
+            for key in [self.codes.name(code)]
         ]
 
     def _spellings(self, code: int) -> Iterator[str]:
         """Yield the newest spelling of an entity, then all others."""
-        said = []
+        newest = []
         for place, layer in enumerate(self.layers):
             for end in (0, 1):
                 row = layer.newest(code, end)
@@ -276,8 +254,8 @@ class GraphSnapshot:
                     rows = self.visible(0, layer.rows_of(np.array([code]), end), only_holding=False)
                     row = int(rows[np.argmax(layer.updated_at[rows])]) if len(rows) else None
                 if row is not None:
-                    said.append((int(layer.updated_at[row]), end == 0, layer.rows[_SPELLINGS[end]][row].as_py()))
-        for *_, name in sorted(said, reverse=True):
+                    newest.append((int(layer.updated_at[row]), end == 0, layer.rows[_SPELLINGS[end]][row].as_py()))
+        for *_, name in sorted(newest, reverse=True):
             yield name
         for place, layer in enumerate(self.layers):
             for end, column in enumerate(_SPELLINGS):
@@ -299,19 +277,19 @@ class GraphSnapshot:
         """All facts as one table."""
         base, *above = (layer.rows for layer in self.layers)
         if len(self._hidden):
-            kept = np.ones(base.num_rows, np.bool_)
-            kept[self._hidden] = False
-            base = base.filter(pa.array(kept))
+            mask = np.ones(base.num_rows, np.bool_)
+            mask[self._hidden] = False
+            base = base.filter(pa.array(mask))
         return pa.concat_tables([base, *above])
 
     @cached_property
     def facts(self) -> pa.Table:
-        """The facts that hold, as one table."""
+        """The valid facts, as one table."""
         return self.history.filter(pc.is_null(self.history["valid_to"]))
 
     @cached_property
     def entities(self) -> pa.Table:
-        """All entities with current facts: id, name, aliases, facts, first_seen, last_seen."""
+        """All entities with valid facts: id, name, aliases, facts, first_seen, last_seen."""
         facts = self.facts
         others = facts.filter(pc.not_equal(facts["source_id"], facts["target_id"]))
         ends = pa.concat_tables(
@@ -326,11 +304,11 @@ class GraphSnapshot:
             .aggregate([("name", "last"), ("first_seen", "min"), ("last_seen", "max"), ("id", "count")])
         )
         aliases: dict[str, list[str]] = {}
-        for alias, own in self.names.aliases.items():
-            aliases.setdefault(own, []).append(alias)
+        for alias, name in self.names.aliases.items():
+            aliases.setdefault(name, []).append(alias)
         ids = grouped["id"].to_pylist()
         names = grouped["name_last"].to_pylist()
-        for place in [place for place, own in enumerate(ids) if own in aliases]:
+        for place in [place for place, name in enumerate(ids) if name in aliases]:
             [names[place]] = self.spelt([code for code in [self.codes.get(ids[place])] if code is not None])
         return pa.table(
             {

@@ -1,7 +1,7 @@
 """Hold one agent's graph in memory: the table, overlaid with pending changes.
 
 Every query uses the newest state. Only changed data is read again: the table after a commit of the pipeline, pending
-entries after a write, and of the operations only those on the sources and labels of pending entries.
+entries after a write, and the operations on the sources and labels of pending entries.
 """
 
 from __future__ import annotations
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
 
 
-# Fold again only the facts that changed operations affect.
-#
-# Facts on one source and label depend only on the operations on these, and on the aliases. The pipeline uses this for
-# the operations of an hour, the reader for those of pending journal entries.
-
-
 #: Sources and labels, as ids.
 Groups = set[tuple[str, str]]
 
@@ -56,15 +50,14 @@ def refold_changed(
     stored: Callable[[pc.Expression], list[Operation]],
     touching: Callable[[set[str]], Groups],
 ) -> Refolded:
-    """Return the changes of a graph after some of its operations change.
+    """Return the changes of a graph after the operations `changed` were added or removed.
 
-    Args:
-        scope: the workspace and agent.
-        vocabulary: the agent's vocabulary.
-        before: the aliases before the change.
-        changed: operations that were added or removed.
-        stored: returns the present operations that match a condition on rows of ``graph_operations``.
-        touching: returns the sources and labels of all facts before the change with one of some ids at either end.
+    Facts on one source and label depend only on the operations on these, and on the aliases. So only those that changed
+    operations affect are folded again: by the pipeline for an hour, by the reader for pending journal entries.
+
+    `before` are the previous aliases. `stored` returns the present operations that match a condition on rows of
+    ``graph_operations``. `touching` returns the sources and labels of all previous facts with one of some ids at either
+    end.
     """
     names, groups = before, Groups()
     if any(operation.predicate in ALIASES for operation in changed):
@@ -75,14 +68,14 @@ def refold_changed(
     # Names that an alias joined may separate again.
     resolved = {(names.key(name), label) for source_id, label in groups for name in before.all_of([source_id])}
     sources = {source_id for source_id, _ in groups | resolved}
-    spelt = pa.array(sorted(before.all_of(sources) | names.all_of(sources)), pa.string())
+    spellings = pa.array(sorted(before.all_of(sources) | names.all_of(sources)), pa.string())
     labels = pa.array(sorted({label for _, label in groups}), pa.string())
-    own = [
+    operations = [
         operation
-        for operation in stored(pc.field("subject_id").isin(spelt) & pc.field("predicate").isin(labels))
+        for operation in stored(pc.field("subject_id").isin(spellings) & pc.field("predicate").isin(labels))
         if (names.key(operation.subject), operation.predicate) in resolved
     ]
-    triples = fold_operations(scope, own, vocabulary, names)
+    triples = fold_operations(scope, operations, vocabulary, names)
     return Refolded(triples_to_rows(scope, triples, ""), groups | resolved, names)
 
 
@@ -92,25 +85,18 @@ def names_of(stored: Callable[[pc.Expression], list[Operation]], vocabulary: Voc
 
 
 def _renamed(before: Names, after: Names) -> set[str]:
-    """Return the ids that a change of aliases adds names to or removes names from."""
+    """Return the ids that gain or lose names when aliases change."""
     old, new = before.aliases, after.aliases
     changed = {alias for alias in old.keys() | new.keys() if old.get(alias) != new.get(alias)}
     return changed | {old[alias] for alias in changed & old.keys()} | {new[alias] for alias in changed & new.keys()}
 
 
-#: Columns that readers do not need.
-_LEFT_OUT = {"owner", "workspace_id", "agent_id", "source_digest"}
-_COLUMNS = [name for name in GRAPH_FACTS.schema.names if name not in _LEFT_OUT]
+_UNREAD = {"owner", "workspace_id", "agent_id", "source_digest"}
+_COLUMNS = [name for name in GRAPH_FACTS.schema.names if name not in _UNREAD]
 
 
 class GraphOverlay:
-    """The newest :class:`GraphSnapshot` of an agent's graph. Safe to use from several threads.
-
-    Args:
-        lake: the lake to read.
-        scope: the workspace and agent.
-        pending: the agent's pending journal entries.
-    """
+    """The newest :class:`GraphSnapshot` of an agent's graph. Safe to use from several threads."""
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         self._lake = lake
@@ -126,7 +112,7 @@ class GraphOverlay:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary that the configuration declares for this agent."""
+        """The agent's configured vocabulary."""
         return self._lake.configuration().vocabulary(self._scope)
 
     def snapshot(self) -> GraphSnapshot:
@@ -141,14 +127,14 @@ class GraphOverlay:
             paths = frozenset(path for path, file in files.items() if file.operations)
             if self._top is None or paths != self._paths:
                 pending = [operation for path in sorted(paths) for operation in files[path].operations]
-                self._top, self._paths = self._above(self._base, pending), paths
+                self._top, self._paths = self._overlaid(self._base, pending), paths
             return self._top
 
-    def _above(self, base: GraphSnapshot, pending: Collection[Operation]) -> GraphSnapshot:
+    def _overlaid(self, base: GraphSnapshot, pending: Collection[Operation]) -> GraphSnapshot:
         if not pending:
             return base
 
-        mine = {operation.message_ids[:1] for operation in pending}
+        pending_ids = {operation.message_ids[:1] for operation in pending}
 
         def stored(where: pc.Expression) -> list[Operation]:
             return [*self._stored(where), *pending]
@@ -157,7 +143,7 @@ class GraphOverlay:
             return _touching(base, identifiers)
 
         # Pending operations may be committed before the facts that follow from them.
-        before = Names.of((one for one in self._aliases() if one.message_ids[:1] not in mine), self.vocabulary)
+        before = Names.of((one for one in self._aliases() if one.message_ids[:1] not in pending_ids), self.vocabulary)
         rows, replaced, names = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
         return GraphSnapshot(rows.select(_COLUMNS), names, base, replaced)
 

@@ -27,14 +27,8 @@ class GraphWriter:
     """Changes one agent's graph. A change is durable and visible to readers when the method returns.
 
     Names keep their spelling and are compared without regard to case; predicates are converted to snake_case. Of two
-    changes, the one with the later time wins, whatever their order of arrival. One writer's changes at the same time
-    are ordered by added microseconds.
-
-    Args:
-        lake: the lake to write to.
-        scope: the workspace and agent.
-        start: the first day that is accepted.
-        graph: the agent's graph, to check that entities exist.
+    changes, the one with the later time wins, whatever their order of arrival. Changes of one writer at the same time
+    are ordered by added microseconds. `start` is the first accepted day.
     """
 
     def __init__(self, lake: Lake, scope: Scope, start: date, graph: Graph) -> None:
@@ -56,7 +50,7 @@ class GraphWriter:
     ) -> str:
         """Assert a fact; return the id of the change.
 
-        If the predicate allows one object at a time, the new fact replaces the old one.
+        If the predicate is single-valued, the new fact replaces the old one.
 
         Args:
             subject: a name; ``User`` and ``Agent`` are the two sides of the conversation.
@@ -64,7 +58,7 @@ class GraphWriter:
             object: a name or a value.
             confidence: how certain the fact is, 0 to 1.
             weight: strength of the relationship, 0 to 1; by default it follows from the amount of evidence.
-            now: when the fact begins to hold; the current time by default.
+            now: when the fact begins; the current time by default.
 
         Raises:
             InputError: an argument is invalid. Nothing was written.
@@ -82,10 +76,10 @@ class GraphWriter:
         weight: float | None = None,
         now: When | None = None,
     ) -> str:
-        """Assert a fact in place of another; return the id of the change. See :meth:`insert` for the other arguments.
+        """Assert a fact in place of another; return the id of the change. Arguments as in :meth:`insert`.
 
-        `replaces` is the object of the old fact. It is needed if the predicate allows several objects; without it, the
-        new fact is added to them.
+        `replaces` is the object of the old fact. It is required for a multi-valued predicate; without it, the new fact
+        is added.
 
         Raises:
             InputError: an argument is invalid. Nothing was written.
@@ -100,13 +94,9 @@ class GraphWriter:
         *,
         now: When | None = None,
     ) -> str:
-        """End a fact; return the id of the change. The fact stays in the graph's history.
+        """End a fact at `now`; return the id of the change. The fact stays in the graph's history.
 
-        Args:
-            subject: the fact's subject.
-            predicate: the fact's predicate.
-            object: the fact's object; None ends all facts with this subject and predicate.
-            now: when the fact ends; the current time by default.
+        Without `object`, all facts with this subject and predicate end.
 
         Raises:
             InputError: an argument is invalid. Nothing was written.
@@ -142,13 +132,11 @@ class GraphWriter:
         return self.insert(source, label, target, confidence=confidence, weight=weight, now=now)
 
     def apply(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
-        """Make many changes with one write; return their ids, in order. All are checked before the first is written.
+        """Make many changes with one write; return their ids, in order. All are validated first.
 
-        Args:
-            changes: mappings with ``edit`` (INSERT, UPDATE or DELETE), ``subject``, ``predicate``, ``object``, and
-                optionally ``replaces``, ``confidence``, ``weight``, and ``timestamp`` (a time with its zone, in place
-                of `now`).
-            now: the time of the changes; the current time by default.
+        A change is a mapping with ``edit`` (INSERT, UPDATE or DELETE), ``subject``, ``predicate``, ``object``, and
+        optionally ``replaces``, ``confidence``, ``weight``, and ``timestamp`` (a time with its zone, in place of
+        `now`).
 
         Raises:
             InputError: a change is invalid; the message says which. Nothing was written.
@@ -164,19 +152,19 @@ class GraphWriter:
                     _check_keys(change)
                     at = change.get("timestamp")
                     order = {"timestamp": take() if at is None else at, "received_at": received_at, "turn": place}
-                    edit = Edit.from_record({**change, **self._own, **order})
+                    edit = Edit.from_record({**change, **self._scope_ids, **order})
                     admission.check(edit.event_at)
                 except InputError as error:
                     where = f"change {place}: " if len(changes) > 1 else ""
                     raise InputError(f"{where}{error}; nothing was written") from None
                 edits.append(edit)
-            taken = self._lake.tombstones.forgotten().filter(edits)
-            self._lake.ensure(min((edit.event_at for edit in taken), default=None))
-            self._lake.journal.append(taken)
+            accepted = self._lake.tombstones.forgotten().filter(edits)
+            self._lake.ensure(min((edit.event_at for edit in accepted), default=None))
+            self._lake.journal.append(accepted)
         return [edit.id for edit in edits]
 
     @property
-    def _own(self) -> dict[str, str]:
+    def _scope_ids(self) -> dict[str, str]:
         return {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
 
     def _change(
@@ -197,7 +185,7 @@ class GraphWriter:
 
 def _check_keys(change: object) -> None:
     if not isinstance(change, Mapping):
-        raise InputError(f"{shown(change)} is not a mapping")
+        raise InputError(f"{shown(change)} is not accepted; expected a mapping")
     unknown = sorted(str(key) for key in change.keys() - _KEYS)
     if unknown:
         raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(_KEYS))}")

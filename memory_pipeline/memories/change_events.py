@@ -35,12 +35,11 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.snapshot import MemorySnapshot
 
 #: Keys of a change that do not describe the memory.
-_OWN = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
-_SAID = frozenset(Changes.__dataclass_fields__)
-#: Keys that each verb accepts.
+_CHANGE_KEYS = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
+_MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
-    MemoryVerb.REMEMBER: _SAID - {"amount"},
-    MemoryVerb.UPDATE: _SAID - {"amount", "user_id", "key", "value"},
+    MemoryVerb.REMEMBER: _MEMORY_KEYS - {"amount"},
+    MemoryVerb.UPDATE: _MEMORY_KEYS - {"amount", "user_id", "key", "value"},
     MemoryVerb.FORGET: frozenset(),
     MemoryVerb.BOOST: frozenset(["amount"]),
     MemoryVerb.REDUCE: frozenset(["amount"]),
@@ -49,7 +48,7 @@ _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
 }
 _TERMS = ("subject", "predicate", "object")
 #: Characters of a preference's value in its content.
-_SAID_OF_VALUE = 2_000
+_VALUE_LENGTH = 2_000
 _CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
@@ -66,16 +65,10 @@ class Filters(TypedDict):
 
 
 class ChangeValidator:
-    """Validates changes of one agent's memories.
-
-    Args:
-        scope: the workspace and agent.
-        state: the agent's memories.
-        settings: the kinds that the agent may keep.
-    """
+    """Validates changes of one agent's memories."""
 
     def __init__(self, scope: Scope, state: MemoryOverlay, settings: MemoriesSettings) -> None:
-        self._own = {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id}
+        self._scope_ids = {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id}
         self._state = state
         self._settings = settings
 
@@ -85,8 +78,8 @@ class ChangeValidator:
         Raises:
             InputError: `memory_id` is not the id of a memory, or the agent has no such memory.
         """
-        top = self._state.snapshot()
-        return _known(top, self._state.resolved(memory_reference(memory_id)))
+        snapshot = self._state.snapshot()
+        return _header_of(snapshot, self._state.resolved(memory_reference(memory_id)))
 
     def passing(self, filters: Filters) -> list[str]:
         """Return the ids of all memories that match filters, without revoked and merged ones.
@@ -96,130 +89,136 @@ class ChangeValidator:
         """
         from memory_pipeline.memories import DurableMemories
 
-        top = self._state.snapshot()
+        snapshot = self._state.snapshot()
         found = DurableMemories(self._state).matching(**filters, status=None)
-        kept = [one for one in found if one.status is not Status.DEPRECATED and top.resolved(one.id) == one.id]
-        return sorted(one.id for one in kept)
+        active = [one for one in found if one.status is not Status.DEPRECATED and snapshot.resolved(one.id) == one.id]
+        return sorted(one.id for one in active)
 
     def event(
-        self, change: object, turn: int, top: MemorySnapshot, received_at: datetime, take: Callable[[], datetime]
+        self, change: object, turn: int, snapshot: MemorySnapshot, received_at: datetime, take: Callable[[], datetime]
     ) -> MemoryEvent:
-        """Validate a change and return its event.
+        """Validate a change of ``MemoryWriter.change_memories``, number `turn`, and return its event.
 
-        Args:
-            change: as accepted by ``MemoryWriter.change_memories``.
-            turn: the index of the change.
-            top: the current memories.
-            received_at: the time of writing.
-            take: returns the time for a change without a timestamp.
+        `take` returns the time for a change without a timestamp.
 
         Raises:
             InputError: the change is invalid.
         """
         if not isinstance(change, Mapping):
-            raise InputError(f"{shown(change)} is not a mapping")
+            raise InputError(f"{shown(change)} is not accepted; expected a mapping")
         verb = _verb(change.get("memory"))
-        given = {**change, "value": _json_of(change["value"])} if "value" in change else change
-        given = {name: value for name, value in given.items() if value is not None}
-        accepted = _OWN | _ACCEPTED[verb]
-        unknown = sorted(str(name) for name in given.keys() - accepted)
+        fields = {**change, "value": _json_of(change["value"])} if "value" in change else change
+        fields = {name: value for name, value in fields.items() if value is not None}
+        accepted = _CHANGE_KEYS | _ACCEPTED[verb]
+        unknown = sorted(str(name) for name in fields.keys() - accepted)
         if unknown:
             names = ", ".join(map(shown, unknown))
             raise InputError(f"{names} is unknown with {verb}; accepted: {', '.join(sorted(accepted))}")
-        said = Changes.of({name: value for name, value in given.items() if name in _SAID})
-        at = given.get("timestamp")
+        changes = Changes.of({name: value for name, value in fields.items() if name in _MEMORY_KEYS})
+        at = fields.get("timestamp")
         moment = take() if at is None else timestamp_of("timestamp", at)
         if verb is MemoryVerb.REMEMBER:
-            said = self._completed(said)
-            said = self._allowed(said, said.kind or MemoryKind.FACT)
-            known = self._state.find(said) if said.content is not None and len(top) else None
-            said = _with_subject(said, None if known is None else known.subject)
+            changes = self._with_defaults(changes)
+            changes = self._allowed(changes, changes.kind or MemoryKind.FACT)
+            known = self._state.find(changes) if changes.content is not None and len(snapshot) else None
+            changes = _with_subject(changes, None if known is None else known.subject)
             if at is not None:
                 known = None
             elif known is not None and known.is_active and known.updated_at == moment:
                 known = None  # one event is enough for two equal changes at the same time
         else:
-            known = self._named(given.get("memory_id"), verb, said, top, moment)
-            if said.content is not None and said.content != known.content:
-                said = _with_subject(said)
+            known = self._changed_memory(fields.get("memory_id"), verb, changes, snapshot, moment)
+            if changes.content is not None and changes.content != known.content:
+                changes = _with_subject(changes)
         if known is not None and at is None:
             moment = moment_after(moment, max(known.last_used_at, known.changed_at))
-        record = {"memory": verb.value, "memory_id": given.get("memory_id"), "changes": said.to_record(), "turn": turn}
-        who = {name: given[name] for name in ("editor", "reason") if name in given}
-        return MemoryEvent.from_record({**record, **self._own, **who, "timestamp": moment, "received_at": received_at})
+        record = {
+            "memory": verb.value,
+            "memory_id": fields.get("memory_id"),
+            "changes": changes.to_record(),
+            "turn": turn,
+        }
+        who = {name: fields[name] for name in ("editor", "reason") if name in fields}
+        return MemoryEvent.from_record(
+            {**record, **self._scope_ids, **who, "timestamp": moment, "received_at": received_at}
+        )
 
-    def _named(
-        self, identifier: object, verb: MemoryVerb, said: Changes, top: MemorySnapshot, moment: datetime
+    def _changed_memory(
+        self, identifier: object, verb: MemoryVerb, changes: Changes, snapshot: MemorySnapshot, moment: datetime
     ) -> DurableMemory:
-        """Return the memory that a change names, if it allows that change at that time."""
-        own = memory_reference(identifier)
-        named = top.header(own) or _known(top, self._state.resolved(own))
+        """Return the memory of a change, if it allows that change at that time."""
+        memory_id = memory_reference(identifier)
+        named = snapshot.header(memory_id) or _header_of(snapshot, self._state.resolved(memory_id))
         if moment < named.created_at:
             raise InputError(
-                f"{moment.isoformat()} is before memory {shown(named.id)} was first said, at "
-                f"{named.created_at.isoformat()}"
+                f"{moment.isoformat()} is before memory {shown(named.id)} was first stated, at "
+                f"{named.created_at.isoformat()}; use a later time"
             )
-        memory = self._state.get(top.resolved(named.id))
+        memory = self._state.get(snapshot.resolved(named.id))
         if memory is None:  # pragma: no cover  # erased a moment ago
             raise _unknown(identifier)
         if verb is MemoryVerb.UPDATE:
-            if said == NOTHING_SAID:
+            if changes == NOTHING_SAID:
                 raise InputError(f"no change is given; expected one of {', '.join(sorted(_ACCEPTED[verb]))}")
-            if memory.key is not None and (said.content or said.kind or said.subject):
+            if memory.key is not None and (changes.content or changes.kind or changes.subject):
                 raise InputError(
                     f"memory {shown(memory.id)} is preference {shown(memory.key)} of {shown(memory.user_id)}; "
                     "use set_preference to change it"
                 )
-            _check_terms(memory, said)
-            if said.kind is not None:
-                self._allowed(said, said.kind)
+            _check_terms(memory, changes)
+            if changes.kind is not None:
+                self._allowed(changes, changes.kind)
         return memory
 
-    def _completed(self, said: Changes) -> Changes:
-        """Add the defaults of a new memory."""
-        if said.key is not None:
-            if said.kind not in {None, MemoryKind.PREFERENCE}:
-                raise InputError(f"kind {said.kind} does not accept key {shown(said.key)}; expected kind preference")
-            said = replace(said, kind=MemoryKind.PREFERENCE)
-        if said.content is None and said.user_id is not None and said.key is not None and said.value is not None:
-            value = json.loads(said.value)
-            text = value if isinstance(value, str) and value.strip() and value.isprintable() else said.value
-            content = f"Preference of {said.user_id}: {said.key} is {shortened(text, _SAID_OF_VALUE)}"
-            title = said.title or f"{said.key} of {said.user_id}"
-            said = replace(said, content=content, title=title)
-        if said.is_point_in_time is None and self._settings.point_in_time and said.key is None:
-            said = replace(said, is_point_in_time=True)
-        return said
+    def _with_defaults(self, changes: Changes) -> Changes:
+        if changes.key is not None:
+            if changes.kind not in {None, MemoryKind.PREFERENCE}:
+                raise InputError(
+                    f"kind {changes.kind} does not accept key {shown(changes.key)}; expected kind preference"
+                )
+            changes = replace(changes, kind=MemoryKind.PREFERENCE)
+        if (
+            changes.content is None
+            and changes.user_id is not None
+            and changes.key is not None
+            and changes.value is not None
+        ):
+            value = json.loads(changes.value)
+            text = value if isinstance(value, str) and value.strip() and value.isprintable() else changes.value
+            content = f"Preference of {changes.user_id}: {changes.key} is {shortened(text, _VALUE_LENGTH)}"
+            title = changes.title or f"{changes.key} of {changes.user_id}"
+            changes = replace(changes, content=content, title=title)
+        if changes.is_point_in_time is None and self._settings.point_in_time and changes.key is None:
+            changes = replace(changes, is_point_in_time=True)
+        return changes
 
-    def _allowed(self, said: Changes, kind: MemoryKind) -> Changes:
-        """Return the change if the configuration allows the agent to keep that kind."""
+    def _allowed(self, changes: Changes, kind: MemoryKind) -> Changes:
+        """Return the change if the configuration allows that kind."""
         kinds = self._settings.kinds
         if kind not in kinds:
             accepted = ", ".join(one for one in MemoryKind if one in kinds)
             raise InputError(f"the configuration of this agent forbids kind {shown(kind.value)}; accepted: {accepted}")
-        return said
+        return changes
 
 
-def _with_subject(said: Changes, known: str | None = None) -> Changes:
+def _with_subject(changes: Changes, known: str | None = None) -> Changes:
     """Set the subject to the name at the beginning of the content, unless a term is given.
 
-    Args:
-        said: the change.
-        known: the current subject, which a different name does not replace.
+    `known` is the current subject, which a different name does not replace.
     """
     # Imported late, to keep opening a writer fast.
     from memory_pipeline.models.deterministic.language.names import subject_of
 
-    if said.content is None or said.key is not None or any(getattr(said, name) for name in _TERMS):
-        return said
-    subject = subject_of(said.content)
+    if changes.content is None or changes.key is not None or any(getattr(changes, name) for name in _TERMS):
+        return changes
+    subject = subject_of(changes.content)
     if subject is None or len(subject) > MAX_TERM or (known is not None and name_key(known) != name_key(subject)):
-        return said
-    return replace(said, subject=subject)
+        return changes
+    return replace(changes, subject=subject)
 
 
 def as_stored(value: str | None) -> str | None:
-    """Return a name as it is stored, on one line. Other types are returned unchanged."""
+    """Return a text as one line, as names are stored. Other types are unchanged."""
     return " ".join(value.split()) if isinstance(value, str) else value
 
 
@@ -231,8 +230,8 @@ def _verb(value: object) -> MemoryVerb:
     return verb
 
 
-def _known(top: MemorySnapshot, memory_id: str) -> Header:
-    header = top.header(memory_id)
+def _header_of(snapshot: MemorySnapshot, memory_id: str) -> Header:
+    header = snapshot.header(memory_id)
     if header is None:
         raise _unknown(memory_id)
     return header
@@ -242,18 +241,13 @@ def _unknown(memory_id: object) -> InputError:
     return InputError(f"memory {shown(memory_id)} is unknown to this agent; expected the id of one of its memories")
 
 
-def _check_terms(memory: DurableMemory, said: Changes) -> None:
+def _check_terms(memory: DurableMemory, changes: Changes) -> None:
     """Reject an update that would leave only some of subject, predicate and object."""
-    is_new = said.content is not None and said.content != memory.content
-    check_terms(*(getattr(said, name) or (None if is_new else getattr(memory, name)) for name in _TERMS))
+    is_new = changes.content is not None and changes.content != memory.content
+    check_terms(*(getattr(changes, name) or (None if is_new else getattr(memory, name)) for name in _TERMS))
 
 
 def _json_of(value: object) -> str:
-    """Return a preference's value as JSON.
-
-    Raises:
-        InputError: the value has no JSON form, is too long, or is nested too deeply.
-    """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except RecursionError:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Found = list[DurableMemory]
     Headers = list[Header]
 
-#: Most memories that one call returns.
+#: Maximum number of results of one call.
 MAX_LISTED = 10_000
 #: Default number of headers.
 HEADERS = 200
@@ -55,19 +55,16 @@ class DurableMemories:
     def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so
         """Return a memory, whatever its status, or None.
 
-        A merged memory is returned as it was; `superseded_by` names the memory it was merged into.
-
-        Args:
-            id: the memory, or one version of it (``memory:…#2``).
-            now: the time at which to read it; the newest state by default.
+        A merged memory is returned as it was; `superseded_by` names the memory it was merged into. `id` may be that of
+        one version (``memory:…#2``). `now` is the time at which to read it, by default the newest state.
 
         Raises:
             InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
         """
-        (own, version), until = reference_of(id), until_of(now, self._state.calendar)
+        (memory_id, version), until = reference_of(id), until_of(now, self._state.calendar)
         if version is None:
-            return self._state.get(own, until)
-        return next((one for one in self._state.history(own, until) if one.version == version), None)
+            return self._state.get(memory_id, until)
+        return next((one for one in self._state.history(memory_id, until) if one.version == version), None)
 
     def history(self, id: str, *, now: When | None = None) -> tuple[DurableMemory, ...]:  # noqa: A002  # as above
         """Return all versions of a memory, oldest first; none if it is unknown. `now` as in :meth:`get`.
@@ -83,17 +80,15 @@ class DurableMemories:
         Raises:
             InputError: `id` is not the id of a memory.
         """
-        own, _ = reference_of(id)
-        memory = self._state.get(own)
-        return self._state.events({own, *(() if memory is None else memory.merged_ids)})
+        memory_id, _ = reference_of(id)
+        memory = self._state.get(memory_id)
+        return self._state.events({memory_id, *(() if memory is None else memory.merged_ids)})
 
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.
 
-        A new memory enters the index at the next consolidation. A revoked one leaves it at once.
-
-        Args:
-            now: read the index of the last consolidation before this time; the newest by default.
+        A new memory enters the index at the next consolidation. A revoked one leaves it at once. With `now`, read the
+        index of the last consolidation before that time.
 
         Raises:
             InputError: `now` is not a time with a zone.
@@ -107,7 +102,7 @@ class DurableMemories:
         index = HotIndex()
         left = settings.hot_tokens
         for entry in hot_entries(top.load([header.id for header in hot]).values()):
-            # A title may have become longer since the last consolidation.
+            # A title may have become longer since.
             if len(index) < settings.hot_entries and entry.tokens <= left:
                 index.append(entry)
                 left -= entry.tokens
@@ -116,9 +111,7 @@ class DurableMemories:
     def headers(self, limit: int = HEADERS, *, now: When | None = None) -> list[Header]:
         """Return the headers of the newest hot and warm memories, newest first. Contents are not read.
 
-        Args:
-            limit: 1 to 10,000.
-            now: the time at which to read them; the newest state by default.
+        `limit` is 1 to 10,000; `now` as in :meth:`get`.
 
         Raises:
             InputError: an argument is invalid.
@@ -141,18 +134,10 @@ class DurableMemories:
         limit: int = 100,
         now: When | None = None,
     ) -> Found:
-        """Return the memories that match all conditions, newest first.
+        """Return the newest `limit` (1 to 10,000) memories that match all conditions, newest first.
 
-        Args:
-            kind: the kind of memory.
-            tag: a label of the memory.
-            status: active, superseded, deprecated or archived; None for any.
-            subject: the subject, in any case.
-            predicate: the predicate, in any case.
-            object: the object, in any case.
-            user_id: the user of a preference.
-            limit: 1 to 10,000.
-            now: the time at which to read them; the newest state by default.
+        `status` is active, superseded, deprecated or archived; None for any. Subject, predicate and object match in any
+        case. `tag` is a label, `user_id` the user of a preference. `now` as in :meth:`get`.
 
         Raises:
             InputError: an argument is invalid.
@@ -185,11 +170,7 @@ class DurableMemories:
         return self._state.snapshot().headers(terms.mask, terms.fits)
 
     def about(self, subject: str, *, limit: int = 100) -> Found:
-        """Return the active memories with a subject, including cold ones, newest first.
-
-        Args:
-            subject: a name, in any case.
-            limit: 1 to 10,000.
+        """Return the active memories with a subject, in any case, including cold ones, newest first.
 
         Raises:
             InputError: an argument is invalid.
@@ -226,8 +207,8 @@ class DurableMemories:
         top = self._state.snapshot(until_of(now, self._state.calendar))
         found = top.headers(terms.mask, terms.fits)
         memories = top.load([header.id for header in found if header.key is not None])
-        said = {one.key or "": one.value for one in memories.values() if one.value is not None}
-        return {name: json.loads(said[name]) for name in sorted(said)}
+        values = {one.key or "": one.value for one in memories.values() if one.value is not None}
+        return {name: json.loads(values[name]) for name in sorted(values)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +231,6 @@ class _Conditions:
         user_id: str | None,
         key: str | None,
     ) -> _Conditions:
-        """Validate the conditions.
-
-        Raises:
-            InputError: a condition is invalid.
-        """
         return cls(
             equal={
                 "kind": None if kind is None else MemoryKind.parse(kind).value,
@@ -271,7 +247,6 @@ class _Conditions:
         )
 
     def mask(self, rows: Rows) -> NDArray[np.bool_]:
-        """Return a mask of the rows that match."""
         mask = np.ones(len(rows), np.bool_)
         for name, value in self.equal.items():
             mask &= True if value is None else rows.equal(name, value)
@@ -280,7 +255,6 @@ class _Conditions:
         return mask if self.tag is None else mask & rows.tagged(self.tag)
 
     def fits(self, header: Header) -> bool:
-        """Return whether a memory matches."""
         return (
             all(value is None or getattr(header, name) == value for name, value in self.equal.items())
             and all(
@@ -297,10 +271,10 @@ def reference_of(text: object) -> tuple[str, int | None]:
     Raises:
         InputError: `text` is not the id of a memory.
     """
-    own = memory_reference(text)
+    memory_id = memory_reference(text)
     assert isinstance(text, str)  # noqa: S101  # otherwise it would not be an id
     _, _, version = text.partition("#")
-    return own, int(version) if version else None
+    return memory_id, int(version) if version else None
 
 
 def until_of(now: When | None, calendar: Calendar) -> datetime | None:

@@ -1,7 +1,7 @@
 """Rank one agent's durable memories in memory.
 
-There are two layouts. Rules rank by contents and vectors, and read these columns from the table. A model selects among
-headers, which are in memory already: no contents and no vectors are read.
+There are two layouts. Rules rank by contents and vectors, which they read from the table. A model selects among
+headers, which are in memory already.
 
 Memories are scored like facts (:mod:`memory_pipeline.search.scoring`), with their current relevance in place of
 importance. Rows of the table are laid out once. Memories from pending events are in a second, small layout; the rows
@@ -38,13 +38,12 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.state import MemoryOverlay
     from memory_pipeline.search.scoring import Scored
 
-#: Columns of the layout.
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
 _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES)
 _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.
-_HOOKED = tuple(name for name in _COLUMNS if name != "content")
+_HEADER_COLUMNS = tuple(name for name in _COLUMNS if name != "content")
 _NEWEST = pc.field("is_newest")
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
@@ -52,8 +51,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 _DAY: Final = 86_400e6  # microseconds
 #: A vector this many standard deviations nearer than usual counts as related.
 _NEAR: Final = 1.0
-#: Attempts to read a table that changes during the read.
-_LOOKS: Final = 10
+_ATTEMPTS: Final = 10
 
 
 class Pool(StrEnum):
@@ -81,11 +79,10 @@ class Wanted:
     """Conditions of a search.
 
     Attributes:
-        question: the parsed question.
         vector: the question's vector; None compares by words only.
         most: maximum number of memories.
         kinds: kinds to include; None for all.
-        where: further conditions; a memory's time is when it was last said, updated or confirmed.
+        where: further conditions; a memory's time is when it was last stated, updated or confirmed.
         exclude: ids of memories to leave out.
         only_fitting: leave out memories that share no word with the question and are not nearer to it than usual.
         hides: returns whether to leave out a found memory because of its content.
@@ -103,19 +100,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The id of a memory, and its score."""
+    """The id and score of a memory."""
 
     id: str
     score: float
 
 
 class RankedMemories(NamedTuple):
-    """Ranked memories, and the snapshot they were found in.
+    """Ranked memories, best first, and the snapshot they were found in.
 
-    Attributes:
-        top: the snapshot.
-        memories: best first.
-        read: whole memories by id, if the selection read them.
+    `read` has whole memories by id, if the selection read them.
     """
 
     top: MemorySnapshot
@@ -128,32 +122,24 @@ _Layouts = list[tuple[RowBlock, "Collection[str]"]]
 
 
 class MemoryRanker:
-    """Ranks the durable memories of one agent. Safe to use from several threads.
-
-    Args:
-        state: the agent's memories.
-        embedder: embeds memories from pending events.
-    """
+    """Ranks the durable memories of one agent. Safe to use from several threads."""
 
     def __init__(self, state: MemoryOverlay, embedder: Embedder) -> None:
         self._state = state
         self._embedder = embedder
         self._weights = weights_for(embedder.name)
-        self._sees_sense = self._weights.vector == weights_for("").vector
+        self._has_semantic_vectors = self._weights.vector == weights_for("").vector
         self._lock = threading.Lock()
-        self._below: dict[Pool, tuple[Rows, RowBlock]] = {}
-        self._above: dict[Pool, tuple[MemorySnapshot, RowBlock]] = {}
-        self._headers_below: tuple[Rows, RowBlock] | None = None
-        self._headers_above: tuple[MemorySnapshot, RowBlock] | None = None
+        self._table_layouts: dict[Pool, tuple[Rows, RowBlock]] = {}
+        self._pending_layouts: dict[Pool, tuple[MemorySnapshot, RowBlock]] = {}
+        self._table_headers: tuple[Rows, RowBlock] | None = None
+        self._pending_headers: tuple[MemorySnapshot, RowBlock] | None = None
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     def ranked(self, wanted: Wanted, pool: Pool, now: datetime | None) -> RankedMemories:
         """Return the memories of a pool that fit best by words and vectors, best first.
 
-        Args:
-            wanted: the conditions.
-            pool: the memories to search.
-            now: ignore everything after this time, and count relevance from it; the current time by default.
+        Everything after `now` is ignored, and relevance counts from it; by default the current time.
         """
         top, segments = self._segments(pool, now)
         return RankedMemories(top, self._best(top, segments, wanted, now))
@@ -161,13 +147,9 @@ class MemoryRanker:
     def headers(self, wanted: Wanted, now: datetime | None) -> RankedMemories:
         """Return up to 200 memories that recall may return, as candidates for a selection by headers.
 
-        Memories that share words with the question come first, best first, then the newest. With more than 200
-        memories, the first group takes at most half of the places. Words and a person are looked up in title, hook,
-        terms and labels: no contents and no vectors are read.
-
-        Args:
-            wanted: the conditions; `most`, `vector` and `only_fitting` are ignored.
-            now: as in :meth:`ranked`.
+        Memories that share words with the question are first, best first, then the newest. With more than 200 memories,
+        the first group takes at most half of the places. Words and a person are looked up in title, hook, terms and
+        labels. `most`, `vector` and `only_fitting` of the conditions are ignored.
         """
         top, segments = self._headers(now)
         wanted = replace(wanted, most=HEADERS, vector=None, only_fitting=True)
@@ -178,48 +160,48 @@ class MemoryRanker:
 
     def _best(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted, now: datetime | None) -> list[Ranked]:
         at = datetime.now(UTC) if now is None else now
-        shown = _shown(top, wanted)
-        masks = [self._mask(segment, wanted, {*shown, *hidden}) for segment, hidden in segments]
+        excluded = _excluded(top, wanted)
+        masks = [self._mask(segment, wanted, {*excluded, *hidden}) for segment, hidden in segments]
         layouts = [segment for segment, _ in segments]
         least = wanted.most + len(wanted.exclude)
         scored = score(wanted.question, layouts, wanted.vector, masks, least, self._weights)
         found: list[Ranked] = []
         for segment, part in zip(layouts, scored, strict=True):
-            found += self._taken(segment, part, wanted, at)
+            found += self._best_of(segment, part, wanted, at)
         found.sort(key=lambda one: (-one.score, one.id))
         return found[: wanted.most]
 
     def _newest(self, top: MemorySnapshot, segments: _Layouts, wanted: Wanted) -> list[Ranked]:
-        """Return the memories that match, newest first, without regard to the question."""
-        shown = _shown(top, wanted)
+        """Return the matching memories, newest first, without regard to the question."""
+        excluded = _excluded(top, wanted)
         found: list[tuple[int, str]] = []
         for segment, hidden in segments:
-            rows = np.flatnonzero(self._mask(segment, wanted, {*shown, *hidden}))
+            rows = np.flatnonzero(self._mask(segment, wanted, {*excluded, *hidden}))
             rows = rows[np.argsort(-segment.ends_at[rows], kind="stable")][: wanted.most]
             found += zip((-segment.ends_at[rows]).tolist(), segment.ids.take(pa.array(rows)).to_pylist(), strict=True)
-        return [Ranked(own, 0.0) for _, own in sorted(found)[: wanted.most]]
+        return [Ranked(memory_id, 0.0) for _, memory_id in sorted(found)[: wanted.most]]
 
-    def _taken(self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
-        rows, totals = part.rows, part.totals + self._gained(segment, part, now)
+    def _best_of(self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
+        rows, totals = part.rows, part.totals + self._relevance_gain(segment, part, now)
         if wanted.only_fitting:
             fits = part.signals[SIGNALS.index("words")] > 0
-            if self._sees_sense:
+            if self._has_semantic_vectors:
                 fits |= part.signals[SIGNALS.index("vector")] >= _NEAR
             rows, totals = rows[fits], totals[fits]
         best = np.argsort(-totals, kind="stable")
-        if len(best) > wanted.most:  # keep all ties, so that ids decide among them
+        if len(best) > wanted.most:  # keep ties, so that ids decide among them
             best = best[: int(np.count_nonzero(totals >= totals[best[wanted.most - 1]]))]
         ids = segment.ids.take(pa.array(rows[best])).to_pylist()
-        return [Ranked(own, round(total, 6)) for own, total in zip(ids, totals[best].tolist(), strict=True)]
+        return [Ranked(memory_id, round(total, 6)) for memory_id, total in zip(ids, totals[best].tolist(), strict=True)]
 
-    def _gained(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
-        """Return the difference between the score of the relevance and the score of the stored importance."""
+    def _relevance_gain(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
+        """Return the score of the relevance minus the score of the stored importance."""
         rows = segment.rows.select(["confidence", "decay_rate", "used_at"]).take(pa.array(part.rows))
         confidence, rate = rows["confidence"].to_numpy(), rows["decay_rate"].to_numpy()
         days = np.maximum(now.timestamp() * 1e6 - rows["used_at"].to_numpy(), 0) / _DAY
         importance = segment.importance[part.rows]
-        gained: NDArray[np.float32] = importance * (confidence * np.exp(-rate * days) - 1)
-        return np.float32(self._weights.importance) * gained.astype(np.float32)
+        gain: NDArray[np.float32] = importance * (confidence * np.exp(-rate * days) - 1)
+        return np.float32(self._weights.importance) * gain.astype(np.float32)
 
     def _mask(self, segment: RowBlock, wanted: Wanted, hidden: Collection[str]) -> NDArray[np.bool_]:
         mask = np.ones(len(segment), np.bool_)
@@ -229,50 +211,50 @@ class MemoryRanker:
             kinds = pa.array(sorted(kind.value for kind in wanted.kinds), pa.string())
             mask &= _flags(pc.is_in(segment.rows["kind"], kinds))
         if wanted.where is not None:
-            own = segment.mask(wanted.where)
-            mask &= mask if own is None else own
+            filtered = segment.mask(wanted.where)
+            mask &= mask if filtered is None else filtered
         return mask
 
     def _headers(self, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
         top = self._state.snapshot(until_of(now, self._state.calendar))
         with self._lock:
-            above = self._headers_above
-            if above is None or above[0] is not top:
+            pending = self._pending_headers
+            if pending is None or pending[0] is not top:
                 memories = [memory for memory in top.above.newest.values() if memory.is_recalled]
-                above = self._headers_above = top, _hooked(_table_of(memories))
-            below = self._headers_below
-            if below is None or below[0] is not top.rows:
-                below = self._headers_below = top.rows, _hooked(top.rows.table.filter(_ACTIVE & ~_COLD))
-        return top, [(above[1], ()), (below[1], top.above.newest.keys())]
+                pending = self._pending_headers = top, _header_block(_table_of(memories))
+            committed = self._table_headers
+            if committed is None or committed[0] is not top.rows:
+                committed = self._table_headers = top.rows, _header_block(top.rows.table.filter(_ACTIVE & ~_COLD))
+        return top, [(pending[1], ()), (committed[1], top.above.newest.keys())]
 
     def _segments(self, pool: Pool, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
         """Return the layouts of a pool, each with the ids of its rows that another layout replaces."""
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             top = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:
-                before = self._below.get(pool)
-                segments: _Layouts = [(self._upper(pool, top), ())]
+                cached = self._table_layouts.get(pool)
+                segments: _Layouts = [(self._pending_layout(pool, top), ())]
                 if len(top.rows):
-                    segments.append((self._lower(pool, top), top.above.newest.keys()))
-                if self._below.get(pool) is before or self._state.is_of(top):
+                    segments.append((self._table_layout(pool, top), top.above.newest.keys()))
+                if self._table_layouts.get(pool) is cached or self._state.is_of(top):
                     return top, segments
-                self._below.pop(pool, None)
-        raise RuntimeError(f"durable memories changed {_LOOKS} times during the read; retry later")
+                self._table_layouts.pop(pool, None)
+        raise RuntimeError(f"durable memories changed {_ATTEMPTS} times during the read; retry later")
 
-    def _lower(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
+    def _table_layout(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
         """Return the layout of the table's rows, cached until the table changes."""
-        held = self._below.get(pool)
-        if held is None or held[0] is not top.rows:
+        cached = self._table_layouts.get(pool)
+        if cached is None or cached[0] is not top.rows:
             rows = self._state.rows(pool.where, {*_COLUMNS, *_VECTORS})
-            held = self._below[pool] = top.rows, _laid_out(rows, _vectors_by(rows, self._embedder))
-        return held[1]
+            cached = self._table_layouts[pool] = top.rows, _row_block(rows, _vectors_by(rows, self._embedder))
+        return cached[1]
 
-    def _upper(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
-        held = self._above.get(pool)
-        if held is None or held[0] is not top:
+    def _pending_layout(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
+        cached = self._pending_layouts.get(pool)
+        if cached is None or cached[0] is not top:
             memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
-            held = self._above[pool] = top, _laid_out(_table_of(memories), self._vectors_of(memories))
-        return held[1]
+            cached = self._pending_layouts[pool] = top, _row_block(_table_of(memories), self._vectors_of(memories))
+        return cached[1]
 
     def _vectors_of(self, memories: Sequence[DurableMemory]) -> NDArray[np.float32]:
         """Return the vectors of memories by content: cached, from the table, or new."""
@@ -294,13 +276,13 @@ class MemoryRanker:
 
 def resolved_in(top: MemorySnapshot, memory_id: str) -> str:
     """Return the id of the memory that an id of a memory or a version now refers to, after merges."""
-    own, _, _ = memory_id.partition("#")
-    return top.resolved(top.above.aliases.get(own, own))
+    base_id, _, _ = memory_id.partition("#")
+    return top.resolved(top.above.aliases.get(base_id, base_id))
 
 
-def _shown(top: MemorySnapshot, wanted: Wanted) -> set[str]:
+def _excluded(top: MemorySnapshot, wanted: Wanted) -> set[str]:
     """Return the excluded ids, and those of memories they were merged into: the archive holds both."""
-    return {own for one in wanted.exclude for own in (one.partition("#")[0], resolved_in(top, one))}
+    return {memory_id for one in wanted.exclude for memory_id in (one.partition("#")[0], resolved_in(top, one))}
 
 
 def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
@@ -311,32 +293,32 @@ def _table_of(memories: Sequence[DurableMemory]) -> pa.Table:
     return pa.table(columns)
 
 
-def _hooked(rows: pa.Table) -> RowBlock:
+def _header_block(rows: pa.Table) -> RowBlock:
     """Return a layout of headers without vectors; the hook replaces the content."""
-    rows = rows.select(_HOOKED).append_column("content", rows["hook"])
-    return _laid_out(rows, np.full((rows.num_rows, 1), np.nan, np.float32))
+    rows = rows.select(_HEADER_COLUMNS).append_column("content", rows["hook"])
+    return _row_block(rows, np.full((rows.num_rows, 1), np.nan, np.float32))
 
 
 def _types() -> dict[str, pa.DataType]:
-    """Return the types of the layout's columns, by the attributes of a memory."""
+    """Return the types of a layout's columns, by the attributes of a memory."""
     figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
     times = dict.fromkeys(("last_accessed_at", "updated_at"), _TIME)
     texts = dict.fromkeys(("id", "kind", "hook", *_TEXTS), pa.string())
     return texts | {"tags": pa.list_(pa.string())} | figures | times
 
 
-def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
-    """Return memories as rows that can be scored; each is a conversation of its own."""
+def _row_block(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
+    """Return memories as rows for scoring; each is a conversation of its own."""
     texts = {name: rows[name].to_pylist() for name in ("memory_id", *_TEXTS)}
-    ids, said_at = rows["memory_id"], rows["updated_at"].cast(_TIME)
+    ids, stated_at = rows["memory_id"], rows["updated_at"].cast(_TIME)
     nothing = pa.nulls(rows.num_rows, pa.string())
     columns: dict[str, Any] = {
         "id": ids,
         "kind": rows["kind"],
         "content": rows["content"],
         "terms": pa.array(_terms(texts), pa.list_(pa.string())),
-        "starts_at": said_at,
-        "ends_at": said_at,
+        "starts_at": stated_at,
+        "ends_at": stated_at,
         "mentioned_at": pa.nulls(rows.num_rows, _TIME),
         "entities": pa.array(
             [[name for name in pair if name] for pair in zip(texts["subject"], texts["object"], strict=True)],
@@ -349,10 +331,10 @@ def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
         "turn": pa.nulls(rows.num_rows, pa.int32()),
         "position": pa.nulls(rows.num_rows, pa.int32()),
         "tags": rows["tags"],
-        "source_ids": pa.array([[own] for own in texts["memory_id"]], pa.list_(pa.string())),
+        "source_ids": pa.array([[memory_id] for memory_id in texts["memory_id"]], pa.list_(pa.string())),
         "confidence": rows["confidence"],
         "decay_rate": rows["decay_rate"],
-        "used_at": pc.max_element_wise(_microseconds(said_at), _microseconds(rows["last_accessed_at"])),
+        "used_at": pc.max_element_wise(_microseconds(stated_at), _microseconds(rows["last_accessed_at"])),
     }
     return RowBlock(pa.table(columns), vectors)
 
@@ -360,19 +342,19 @@ def _laid_out(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
 def _terms(texts: dict[str, list[Any]]) -> Iterable[list[str]]:
     """Yield the words of each memory: those of its content, then those of title, terms and labels."""
     for title, content, subject, predicate, value, tags in zip(*(texts[name] for name in _TEXTS), strict=True):
-        own = terms(content)
+        words = terms(content)
         label = predicate.replace("_", " ") if predicate else ""
-        beside = terms(" ".join([title, subject or "", label, value or "", *(tags or ())]))
-        yield [*own, *dict.fromkeys(word for word in beside if word not in own)]
+        others = terms(" ".join([title, subject or "", label, value or "", *(tags or ())]))
+        yield [*words, *dict.fromkeys(word for word in others if word not in words)]
 
 
 def _vectors_by(rows: pa.Table, embedder: Embedder) -> NDArray[np.float32]:
     """Return the vectors of rows; NaN for rows without a vector of this embedder."""
     vectors = np.full((rows.num_rows, embedder.dimension), np.nan, np.float32)
-    own = _flags(pc.fill_null(pc.equal(rows["embed_model"], embedder.name), False))
-    if own.any():
-        numbers = rows["vector"].filter(pa.array(own)).combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        vectors[own] = numbers.reshape(-1, embedder.dimension)
+    same_model = _flags(pc.fill_null(pc.equal(rows["embed_model"], embedder.name), False))
+    if same_model.any():
+        numbers = rows["vector"].filter(pa.array(same_model)).combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        vectors[same_model] = numbers.reshape(-1, embedder.dimension)
     return vectors
 
 

@@ -3,9 +3,9 @@
 1. If the configuration asks for a model, it gets up to 200 headers: the newest and, of a large memory, those that share
    words with the question. Contents and vectors are not read for this.
 2. The model selects some of them. Without a model, or if it fails, the memories that fit best by words and vectors are
-   selected. This ranking reads the columns of contents and vectors, once per version of the table.
-3. The selected memories are read whole. Each is returned with a warning if it may have changed, and with graph facts
-   around the entities it names.
+   selected. This reads contents and vectors, once per version of the table.
+3. The selected memories are read whole, each with a warning if it may have changed, and with graph facts around the
+   entities it names.
 """
 
 from __future__ import annotations
@@ -54,11 +54,8 @@ _FACTS: Final = 5
 class RecalledMemory:
     """A durable memory that a search found.
 
-    Attributes:
-        memory: its newest version.
-        score: relevance to the query, comparable within one search.
-        warning: a note that it may have changed since, or None.
-        facts: graph facts around the entities it names, best first.
+    `score` is the relevance to the query, comparable within one search. `warning` notes that it may have changed since.
+    `facts` are graph facts around the entities it names, best first.
     """
 
     memory: DurableMemory
@@ -76,12 +73,7 @@ class RecalledMemory:
 class MemorySearch(DurableMemories):
     """One agent's durable memories, with search.
 
-    Args:
-        state: the memories to search.
-        embedder: the embedder that the pipeline uses.
-        graph: the agent's graph.
-        calendar: the lake's calendar; its time zone decides when a day begins.
-        selector: returns the model that selects memories by their headers, or None to rank by rules.
+    `selector` returns the model that selects memories by their headers, or None to rank by rules.
     """
 
     def __init__(
@@ -147,7 +139,7 @@ class MemorySearch(DurableMemories):
         """
         wanted = self._wanted(query, max_results, kind, tag, exclude)
         as_of = self._as_of(now)
-        return self.told(self.ranked(wanted, as_of, Pool.ARCHIVE), as_of)
+        return self.load_results(self.ranked(wanted, as_of, Pool.ARCHIVE), as_of)
 
     def _as_of(self, now: When | None) -> datetime | None:
         return None if now is None else self._calendar.moment("now", now)
@@ -155,15 +147,11 @@ class MemorySearch(DurableMemories):
     def chosen(self, wanted: Wanted, query: str, hops: int, now: datetime | None) -> list[RecalledMemory]:
         """Return the memories for a query that a model selects, or that fit best.
 
-        Args:
-            wanted: the conditions, and the query as rules compare it.
-            query: the query as the model reads it.
-            hops: as in :meth:`search`.
-            now: as in :meth:`search`.
+        The model reads `query`; rules read its parsed form in `wanted`. `hops` and `now` as in :meth:`search`.
         """
         selector = self._selector()
         found = None if selector is None else self._selected(selector, wanted, query, now)
-        return self.told(self.ranked(wanted, now) if found is None else found, now, hops, wanted.where)
+        return self.load_results(self.ranked(wanted, now) if found is None else found, now, hops, wanted.where)
 
     def fitting(
         self,
@@ -176,16 +164,10 @@ class MemorySearch(DurableMemories):
         where: Filter | None = None,
         hides: Callable[[DurableMemory], bool] | None = None,
     ) -> list[RecalledMemory]:
-        """Return the memories that are related to a query, in the order of :meth:`search`.
+        """Return at most `most` memories that are related to a query, in the order of :meth:`search`.
 
-        Args:
-            query: text to search for.
-            most: the maximum number of memories.
-            exclude: ids of memories that are left out.
-            now: as in :meth:`search`.
-            hops: as in :meth:`search`.
-            where: filter for the memories and their facts.
-            hides: returns whether to leave out a memory because of its content.
+        `where` filters the memories and their facts. `hides` returns whether to leave out a memory because of its
+        content.
         """
         question, vector = Query.of(query, ()), self.embedded([query])[0]
         wanted = Wanted(question, vector, most, where=where, exclude=exclude, only_fitting=True, hides=hides)
@@ -193,20 +175,16 @@ class MemorySearch(DurableMemories):
 
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> RankedMemories:
         """Return the memories that fit best by words and vectors."""
-        many = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
-        top, found, _ = self._ranker.ranked(many, pool, now)
-        return RankedMemories(top, _not_hidden(top, found, wanted)[: wanted.most])
+        wider = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
+        top, found, _ = self._ranker.ranked(wider, pool, now)
+        return RankedMemories(top, _without_hidden(top, found, wanted)[: wanted.most])
 
-    def told(
+    def load_results(
         self, ranked: RankedMemories, now: datetime | None, hops: int = 0, where: Filter | None = None
     ) -> list[RecalledMemory]:
-        """Return the whole memories that were found, as of a time.
+        """Return the found memories whole, as of `now`, with facts up to `hops` steps around their entities.
 
-        Args:
-            ranked: the memories found, and the snapshot they were found in.
-            now: that time; the current time by default.
-            hops: how far to walk the graph from the entities of a memory.
-            where: filter for the facts. Facts have no person, tag or importance and fail such a filter.
+        `where` filters the facts. Facts have no person, tag or importance and fail such a filter.
         """
         at = datetime.now(UTC) if now is None else now
         memories = ranked.top.load([one.id for one in ranked.memories]) if ranked.read is None else ranked.read
@@ -220,7 +198,7 @@ class MemorySearch(DurableMemories):
         return found
 
     def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:
-        """Return the vectors of texts; None for a text that the embedder failed on."""
+        """Return the vectors of texts; None where the embedder failed."""
         return [None if np.isnan(vector[0]) else vector for vector in self._embedder.embed(texts)]
 
     def _wanted(
@@ -244,26 +222,26 @@ class MemorySearch(DurableMemories):
     def _selected(
         self, selector: MemorySelector, wanted: Wanted, query: str, now: datetime | None
     ) -> RankedMemories | None:
-        """Return the memories that a model selects by their headers, read whole; None if the model fails."""
+        """Return the whole memories that a model selects by their headers; None if the model fails."""
         top, shown, _ = self._ranker.headers(wanted, now)
         headers = top.headers_of([one.id for one in shown])
         most = min(wanted.most, CHOSEN)
-        # Only a memory's content shows that it repeats an excluded item. Select spares for those.
-        asked = 2 * most if wanted.hides is not None and wanted.exclude else most
+        # Only the content shows that a memory repeats an excluded item. Select spares.
+        count = 2 * most if wanted.hides is not None and wanted.exclude else most
         try:
-            places = selector.select(query, [str(headers[one.id]) for one in shown], asked)
+            places = selector.select(query, [str(headers[one.id]) for one in shown], count)
         except Exception as error:  # noqa: BLE001  # after any error, words and vectors select instead
             reason = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
             _log.warning("durable memories are chosen without a model: %s", reason)
             return None
-        chosen = list(dict.fromkeys(shown[place] for place in places if 0 <= place < len(shown)))[:asked]
+        chosen = list(dict.fromkeys(shown[place] for place in places if 0 <= place < len(shown)))[:count]
         memories = top.load([one.id for one in chosen], alone=True)
-        # While the model answered, a memory may have been revoked or turned cold.
-        told = {own: one for own, one in memories.items() if one.is_recalled and not _hides(wanted, one)}
-        return RankedMemories(top, [one for one in chosen if one.id in told][:most], told)
+        # While the model answered, a memory may have been revoked or become cold.
+        recalled = {own: one for own, one in memories.items() if one.is_recalled and not _hides(wanted, one)}
+        return RankedMemories(top, [one for one in chosen if one.id in recalled][:most], recalled)
 
     def _around(self, memory: DurableMemory, hops: int, now: datetime, *, is_past: bool) -> tuple[GraphFact, ...]:
-        """Return the graph facts around the entities of a memory, without the fact that the memory itself states."""
+        """Return the graph facts around the entities of a memory, except the memory's own triple."""
         names = [name for name in (memory.subject, memory.object) if name]
         facts = self._graph.search(
             memory.content,
@@ -274,11 +252,11 @@ class MemorySearch(DurableMemories):
             at=now if is_past else None,
             now=now,
         )
-        own = _triple(memory.subject, memory.predicate, memory.object)
-        return tuple(fact for fact in facts if _triple(fact.source, fact.label, fact.target) != own)[:_FACTS]
+        own_triple = _triple(memory.subject, memory.predicate, memory.object)
+        return tuple(fact for fact in facts if _triple(fact.source, fact.label, fact.target) != own_triple)[:_FACTS]
 
 
-def _not_hidden(top: MemorySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
+def _without_hidden(top: MemorySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
     if wanted.hides is None:
         return found
     memories = top.load([one.id for one in found])
@@ -300,5 +278,4 @@ def _passes(fact: GraphFact, where: Filter) -> bool:
 
 
 def _triple(subject: str | None, predicate: str | None, value: str | None) -> tuple[str, str, str] | None:
-    """Return a triple in its compared form; None if a term is missing."""
     return (name_key(subject), predicate, name_key(value)) if subject and predicate and value else None

@@ -95,18 +95,16 @@ class Header:
 
 
 class Rows:
-    """The newest versions of memories in the table. Contents are read on demand.
+    """The newest versions of memories in the table, with :data:`HEADER_COLUMNS`. Contents are read on demand.
 
-    Args:
-        table: rows of ``memories`` with :data:`HEADER_COLUMNS`, the newest version of each memory.
-        read: returns whole rows of the given memories, or of all for None, and whether the table is unchanged.
+    `read` returns whole rows of the given memories, or of all for None, and whether the table is unchanged.
     """
 
     def __init__(self, table: pa.Table, read: Callable[[Collection[str] | None], tuple[pa.Table, bool]]) -> None:
         self.table = table
         self._read = read
         self._whole: tuple[pa.Table, dict[str, int]] | None = None
-        self._alone: dict[str, DurableMemory] = {}
+        self._single: dict[str, DurableMemory] = {}
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -126,33 +124,31 @@ class Rows:
     def memories(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
         """Return memories by id. Ids without a row are left out.
 
-        Args:
-            memory_ids: ids of memories.
-            alone: read only these contents, unless all are cached. Otherwise read all contents and cache them.
+        `alone` reads only these contents, unless all are cached. Otherwise all contents are read and cached.
         """
         if not memory_ids:
             return {}
-        held = self._whole
-        if held is None and alone:
+        whole = self._whole
+        if whole is None and alone:
             return self._read_alone(memory_ids)
-        if held is None:
+        if whole is None:
             table, is_same = self._read(None)
-            held = table, _places(table)
+            whole = table, _places(table)
             if is_same:
-                self._whole = held
-        table, places = held
+                self._whole = whole
+        table, places = whole
         rows = table.take(pa.array([places[one] for one in memory_ids if one in places], pa.int64()))
         return {row["memory_id"]: row_to_memory(row) for row in rows.to_pylist()}
 
     def _read_alone(self, memory_ids: Collection[str]) -> dict[str, DurableMemory]:
         """Return memories without reading the contents of others."""
-        found = {one: self._alone[one] for one in memory_ids if one in self._alone}
+        found = {one: self._single[one] for one in memory_ids if one in self._single}
         missing = [one for one in memory_ids if one in self.places and one not in found]
         if missing:
             table, is_same = self._read(missing)
             read = {row["memory_id"]: row_to_memory(row) for row in table.to_pylist()}
             if is_same:
-                self._alone |= read
+                self._single |= read
             found |= read
         return found
 
@@ -202,11 +198,8 @@ class Rows:
 class MemorySnapshot:
     """All memories of an agent in their newest versions.
 
-    Args:
-        rows: the table's memories.
-        above: memories that replace rows or are new.
-        files: files of the tables, which change with every commit.
-        is_whole: whether `above` holds all memories, with their whole history.
+    Memories in `above` replace rows or are new. With `is_whole` they are all memories, with their whole history.
+    `files` are those of the tables, which change with every commit.
     """
 
     def __init__(
@@ -218,20 +211,19 @@ class MemorySnapshot:
         self.is_whole = is_whole
 
     def __len__(self) -> int:
-        return int(self.standing.sum()) + len(self.above.newest)
+        return int(self.visible.sum()) + len(self.above.newest)
 
     def __contains__(self, memory_id: object) -> bool:
-        """Return whether a memory exists."""
         return memory_id in self.above.newest or memory_id in self.rows.places
 
     @cached_property
-    def standing(self) -> NDArray[np.bool_]:
+    def visible(self) -> NDArray[np.bool_]:
         """Mask of the rows that `above` does not replace."""
-        kept = np.ones(len(self.rows), np.bool_)
-        if len(kept):
+        mask = np.ones(len(self.rows), np.bool_)
+        if len(mask):
             places = self.rows.places
-            kept[[places[own] for own in self.above.newest if own in places]] = False
-        return kept
+            mask[[places[memory_id] for memory_id in self.above.newest if memory_id in places]] = False
+        return mask
 
     def load(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
         """Return memories by id. Unknown ids are left out; `alone` as in :meth:`Rows.memories`."""
@@ -265,15 +257,9 @@ class MemorySnapshot:
         fits: Callable[[Header], bool],
         limit: int | None = None,
     ) -> list[Header]:
-        """Return the headers of matching memories, newest first.
-
-        Args:
-            mask: returns a mask of matching rows.
-            fits: returns whether a header matches.
-            limit: maximum number; by default all.
-        """
+        """Return the headers of matching memories, newest first; `mask` matches rows, `fits` headers."""
         rows = self.rows
-        places = rows.newest[(self.standing & mask(rows))[rows.newest]] if len(rows) else np.empty(0, np.int64)
+        places = rows.newest[(self.visible & mask(rows))[rows.newest]] if len(rows) else np.empty(0, np.int64)
         found = [Header.read(row) for row in rows.table.take(pa.array(places[:limit])).to_pylist()]
         found += [header for header in map(Header.of, self.above.newest.values()) if fits(header)]
         found.sort(key=lambda header: header.id)

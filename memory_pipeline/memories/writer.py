@@ -34,13 +34,11 @@ class MemoryEventWriter:
     """Changes one agent's durable memories. A change is durable and visible to readers when the method returns.
 
     Nothing is destroyed: changed and revoked content stays in the memory's history. Of two changes, the one with the
-    later time wins, whatever their order of arrival. One writer's changes at the same time are ordered by added
+    later time wins, whatever their order of arrival. Changes of one writer at the same time are ordered by added
     microseconds. The id of a merged memory stays valid and refers to the memory it was merged into.
 
-    Args:
-        lake: the lake to write to.
-        scope: the workspace and agent.
-        start: the first day that is accepted; by default the lake's.
+    In all methods `editor` is the author of the change, `reason` has at most 500 characters, and `now` is the time of
+    the change, by default the current time. `start` is the first accepted day, by default the lake's.
     """
 
     def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
@@ -78,10 +76,9 @@ class MemoryEventWriter:
                 tool_output.
             title: by default the first sentence of `content`.
             hook: a line of at most 120 characters for the hot index; by default the beginning of `content`.
-            subject: the person or thing it is about; by default the name at the beginning of `content`, if there is
-                one.
-            predicate: the fact's predicate, such as ``lives_in``.
-            object: the fact's object, a name or a value.
+            subject: the person or thing it is about; by default the name at the beginning of `content`, if any.
+            predicate: such as ``lives_in``.
+            object: a name or a value.
             importance: 0 to 1; 0.5 by default.
             confidence: how certain it is, 0 to 1; 1 by default.
             decay_rate: how fast its relevance fades, per day since its last use; 0 by default.
@@ -95,12 +92,12 @@ class MemoryEventWriter:
             InputError: an argument is invalid, or the configuration does not allow this agent to keep that kind.
                 Nothing was written.
         """
-        said = {
+        fields = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
             "is_point_in_time": is_point_in_time, "tags": tags,
         }  # fmt: skip
-        return self._one(MemoryVerb.REMEMBER, None, said, editor, None, now)
+        return self._one(MemoryVerb.REMEMBER, None, fields, editor, None, now)
 
     def update(
         self,
@@ -124,20 +121,19 @@ class MemoryEventWriter:
     ) -> str:
         """Write a new version of a memory; return its id. A revoked memory becomes active again.
 
-        An argument that is not given leaves its value unchanged. For arguments not listed here see :meth:`remember`.
-        New `content` derives `title`, `hook`, `subject`, `predicate` and `object` again, or removes them, unless they
-        are given too. `tags` replaces all tags. `reason` has at most 500 characters.
+        Arguments are those of :meth:`remember`; None leaves a value unchanged. New `content` derives `title`, `hook`,
+        `subject`, `predicate` and `object` again, or removes them, unless they are given too. `tags` replaces all tags.
 
         Raises:
             InputError: an argument is invalid, no change is given, or this agent has no such memory. Nothing was
                 written.
         """
-        said = {
+        fields = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
             "is_point_in_time": is_point_in_time, "tags": tags,
         }  # fmt: skip
-        return self._one(MemoryVerb.UPDATE, id, said, editor, reason, now)
+        return self._one(MemoryVerb.UPDATE, id, fields, editor, reason, now)
 
     def forget(
         self,
@@ -160,18 +156,8 @@ class MemoryEventWriter:
         leaves out sentences with the same words. Recall still finds a message that says more, and other searches of
         conversations find all messages. To erase a person's data, use ``memory-pipeline forget``.
 
-        Args:
-            id: the memory.
-            kind: instead of an id, like all filters up to `key`; they are combined with AND.
-            subject: the subject, in any case.
-            predicate: the predicate.
-            object: the object, in any case.
-            tag: a label of the memory.
-            user_id: the user of a preference.
-            key: the name of a preference.
-            editor: the author of the change.
-            reason: at most 500 characters.
-            now: the time of the change; the current time by default.
+        Give an `id` or filters, which are combined with AND. Subject and object match in any case. `user_id` and `key`
+        are those of a preference.
 
         Raises:
             InputError: neither an id nor a filter is given, or both are; an argument is invalid; or this agent has no
@@ -186,9 +172,9 @@ class MemoryEventWriter:
             user_id=as_stored(user_id),
             key=as_stored(key),
         )
-        is_given = any(value is not None for value in filters.values())
-        if (id is None) is not is_given:
-            problem = "both are given" if is_given else "neither is given"
+        has_filter = any(value is not None for value in filters.values())
+        if (id is None) is not has_filter:
+            problem = "both are given" if has_filter else "neither is given"
             raise InputError(f"forget takes an id, or a filter of {', '.join(filters)}; {problem}")
         if id is None:
             found = self._validator.passing(filters)
@@ -222,15 +208,10 @@ class MemoryEventWriter:
         reason: str | None = None,
         now: When | None = None,
     ) -> str:
-        """Confirm that a memory still holds; return its id.
+        """Confirm that a memory is still valid; return its id.
 
-        The memory counts as said now, and its confidence rises by 0.1. An observation becomes a fact with the same id.
-
-        Args:
-            id: the memory.
-            editor: the author of the change.
-            reason: at most 500 characters.
-            now: the time of the change; the current time by default.
+        The memory counts as stated now, and its confidence rises by 0.1. An observation becomes a fact with the same
+        id.
 
         Raises:
             InputError: an argument is invalid, or this agent has no such memory. Nothing was written.
@@ -254,21 +235,16 @@ class MemoryEventWriter:
     ) -> str:
         """Set a user's preference in place of the old value; return the id of the memory.
 
-        A preference never fades or expires. It holds until it is set again or deleted.
-
-        Args:
-            user_id: the user, at most 100 characters.
-            key: the preference's name, at most 100 characters.
-            value: any JSON (None, a boolean, a number, a text, a list or a mapping), at most 20,000 characters.
-            editor: the author of the change.
-            now: the time of the change; the current time by default.
+        A preference never fades or expires. It is valid until it is set again or deleted. `user_id` and `key`, its
+        name, have at most 100 characters. `value` is any JSON (None, a boolean, a number, a text, a list or a mapping)
+        of at most 20,000 characters.
 
         Raises:
             InputError: an argument is invalid, or the configuration does not allow this agent to keep preferences.
                 Nothing was written.
         """
-        said = {"kind": MemoryKind.PREFERENCE, "user_id": user_id, "key": key, "value": value}
-        return self._one(MemoryVerb.REMEMBER, None, said, editor, None, now)
+        fields = {"kind": MemoryKind.PREFERENCE, "user_id": user_id, "key": key, "value": value}
+        return self._one(MemoryVerb.REMEMBER, None, fields, editor, None, now)
 
     def delete_preference(self, user_id: str, key: str, *, reason: str | None = None, now: When | None = None) -> bool:
         """Revoke a preference; return whether there was one. It stays in the history.
@@ -282,14 +258,12 @@ class MemoryEventWriter:
         return bool(self.forget(kind=MemoryKind.PREFERENCE, user_id=user_id, key=key, reason=reason, now=now))
 
     def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
-        """Make many changes with one write; return the ids of the memories, in order. All are checked first.
+        """Make many changes with one write; return the ids of the memories, in order. All are validated first.
 
-        Args:
-            changes: mappings with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM or ACCESS), the
-                arguments of the method of that name, and ``memory_id`` for all but REMEMBER. Optional: ``editor``,
-                ``reason``, and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with
-                ``user_id``, ``key`` and ``value``, any JSON.
-            now: the time of the changes; the current time by default.
+        A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM or ACCESS), the
+        arguments of the method of that name, and ``memory_id`` for all but REMEMBER. Optional: ``editor``, ``reason``,
+        and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with ``user_id``,
+        ``key`` and ``value``, any JSON.
 
         Raises:
             InputError: a change is invalid; the message says which. Nothing was written.
@@ -319,53 +293,57 @@ class MemoryEventWriter:
         self,
         verb: MemoryVerb,
         memory_id: object,
-        said: Mapping[str, object],
+        fields: Mapping[str, object],
         editor: str,
         reason: str | None,
         now: When | None,
     ) -> str:
-        [identifier] = self._write([_record(verb, memory_id, said, editor, reason)], now)
+        [identifier] = self._write([_record(verb, memory_id, fields, editor, reason)], now)
         return identifier
 
     def _write(self, changes: Sequence[object], now: When | None) -> list[str]:
-        """Write all changes or none; return the ids of the memories, in order."""
+        """Write all changes or nothing; return the ids of the memories, in order."""
         received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if not changes:
             return []
         admission = Admission(self._start, received_at, self._lake.calendar)
         events = []
         with self._clock.at(received_at) as take:
-            top = self._state.snapshot()
+            snapshot = self._state.snapshot()
             for turn, change in enumerate(changes):
                 try:
-                    event = self._validator.event(change, turn, top, received_at, take)
+                    event = self._validator.event(change, turn, snapshot, received_at, take)
                     admission.check(event.event_at)
                 except InputError as error:
                     where = f"change {turn + 1}: " if len(changes) > 1 else ""
                     raise InputError(f"{where}{error}; nothing was written") from None
                 events.append(event)
-            taken = self._lake.tombstones.forgotten().filter(events)
-            self._lake.ensure(min((event.event_at for event in taken), default=None))
-            self._lake.journal.append(taken)
+            accepted = self._lake.tombstones.forgotten().filter(events)
+            self._lake.ensure(min((event.event_at for event in accepted), default=None))
+            self._lake.journal.append(accepted)
         # The fold decides whether a remembered text belongs to an existing memory.
-        top = self._state.snapshot()
-        return [self._changed(event, top) for event in events]
+        snapshot = self._state.snapshot()
+        return [self._changed(event, snapshot) for event in events]
 
-    def _changed(self, event: MemoryEvent, top: MemorySnapshot) -> str:
-        """Return the id of the memory that an event has created or changed."""
+    def _changed(self, event: MemoryEvent, snapshot: MemorySnapshot) -> str:
+        """Return the id of the created or changed memory."""
         if event.verb is not MemoryVerb.REMEMBER:
-            return top.resolved(event.memory_id) if event.memory_id in top else self._state.resolved(event.memory_id)
-        known = top.above.matches.get(key_of(event.changes))
+            return (
+                snapshot.resolved(event.memory_id)
+                if event.memory_id in snapshot
+                else self._state.resolved(event.memory_id)
+            )
+        known = snapshot.above.matches.get(key_of(event.changes))
         if known is None and (memory := self._state.find(event.changes)) is not None:
-            known = memory.id  # the pipeline has processed it in the meantime
+            known = memory.id  # the pipeline has processed the event in the meantime
         return known or event.memory_id
 
 
 def _record(
     verb: MemoryVerb,
     memory_id: object,
-    said: Mapping[str, object] = _NOTHING,
+    fields: Mapping[str, object] = _NOTHING,
     editor: str = AGENT,
     reason: str | None = None,
 ) -> dict[str, object]:
-    return {"memory": verb.value, "memory_id": memory_id, **said, "editor": editor, "reason": reason}
+    return {"memory": verb.value, "memory_id": memory_id, **fields, "editor": editor, "reason": reason}

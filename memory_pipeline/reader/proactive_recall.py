@@ -78,7 +78,7 @@ def proactive_recall(
     first: dict[str, Ranked] = {}
     for one in (*best, *in_turn, *last):
         first.setdefault(one.id, one)
-    return memories.told(RankedMemories(found[-1].top, list(first.values())[:most]), now)
+    return memories.load_results(RankedMemories(found[-1].top, list(first.values())[:most]), now)
 
 
 def lines_of(messages: Sequence[object]) -> list[str]:

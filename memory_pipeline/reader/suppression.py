@@ -196,7 +196,7 @@ class SuppressionIndex:
         if len(rows):
             # Headers show which contents to read; for most agents, none.
             is_snapshot = rows.equal("status", Status.ACTIVE.value) & rows.flagged("is_point_in_time")
-            mask = top.standing & (rows.equal("status", Status.DEPRECATED.value) | is_snapshot)
+            mask = top.visible & (rows.equal("status", Status.DEPRECATED.value) | is_snapshot)
             ids = rows.table["memory_id"].filter(pa.array(mask)).to_pylist()
             found += rows.memories(ids, alone=True).values()
         revoked = [memory for memory in found if memory.status is Status.DEPRECATED]

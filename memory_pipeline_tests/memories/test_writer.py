@@ -400,7 +400,7 @@ def test_invalid_arguments_are_named_and_nothing_is_written(
         (lambda w, i: w.update(i, kind="facts", now=after(1)), "kind 'facts' is unknown"),
         (lambda w, i: w.boost(i, 1.5, now=after(1)), "amount 1.5 is not valid"),
         (lambda w, i: w.reduce(i, -0.1, now=after(1)), "amount -0.1 is not valid"),
-        (lambda w, i: w.boost(i, now=after(-90)), "is before memory .* was first said"),
+        (lambda w, i: w.boost(i, now=after(-90)), "is before memory .* was first stated"),
         (lambda w, i: w.confirm(i, reason="x" * 501, now=after(1)), "reason .* expected 1 to 500"),
         (lambda w, i: w.confirm(NOBODY, now=after(1)), "is unknown to this agent"),
         (lambda w, i: w.update(NOBODY, "x", now=after(1)), "is unknown to this agent"),
@@ -585,7 +585,7 @@ def test_a_batch_is_one_file_and_keeps_its_order(root: str, writer: MemoryWriter
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (3, "change 2: 3 is not a mapping"),
+        (3, "change 2: 3 is not accepted; expected a mapping"),
         ({}, "change 2: memory None is unknown; accepted: REMEMBER, UPDATE, FORGET"),
         ({"memory": "MERGE", "memory_id": NOBODY}, "change 2: memory 'MERGE' is unknown"),
         ({"memory": "REMEMBER", "content": "x", "amount": 1}, "change 2: 'amount' is unknown with REMEMBER"),

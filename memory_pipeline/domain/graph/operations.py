@@ -61,13 +61,11 @@ class Operation:
         subject: canonical name: ``User``, ``Agent``, or the name of a person or thing.
         predicate: in snake_case, such as ``lives_in``.
         object: text, also for numbers; for DELETE it may be empty, which withdraws all objects.
-        confidence: 0 to 1.
+        confidence, weight: 0 to 1; `weight` is the strength of the relationship, if stated.
         message_ids: the source messages.
         event_at: time of the source, UTC.
-        weight: 0 to 1, strength of the relationship, if stated.
         conversation_id: conversation of the source; None for direct edits by an agent.
-        turn: position of the message in the conversation; orders operations of one time.
-        place: position in the message.
+        turn, place: position of the message in the conversation, and of the operation in the message.
     """
 
     verb: Verb
@@ -96,21 +94,21 @@ class Operation:
         weight: float | None = None,
         conversation_id: str | None = None,
     ) -> Operation:
-        """Create an operation from a model's terms: strip them, use canonical names, and a predicate in snake_case.
+        """Create an operation from a model's terms, with canonical names and a predicate in snake_case.
 
         Raises:
             InputError: a term is missing or too long, the verb is unknown, or confidence or weight is not in 0 to 1.
         """
-        known = Verb.parse(verb)
+        parsed = Verb.parse(verb)
         terms = {"subject": _text(subject), "predicate": snake_case(predicate), "object": _text(object)}
         for name, term in terms.items():
-            if (not term and not (name == "object" and known is Verb.DELETE)) or len(term) > MAX_TERM:
+            if (not term and not (name == "object" and parsed is Verb.DELETE)) or len(term) > MAX_TERM:
                 raise InputError(f"{name} {shown(term)} is not valid; expected a text of 1 to {MAX_TERM} characters")
         _check_share("confidence", confidence)
         if weight is not None:
             _check_share("weight", weight)
         return cls(
-            verb=known,
+            verb=parsed,
             subject=_SELF.get(terms["subject"].casefold(), terms["subject"]),
             predicate=terms["predicate"],
             object=_SELF.get(terms["object"].casefold(), terms["object"]),
@@ -122,7 +120,6 @@ class Operation:
         )
 
     def __str__(self) -> str:
-        """Return a text such as ``Anna lives_in Porto``."""
         return f"{self.subject} {self.predicate} {self.object}"
 
 
@@ -140,26 +137,20 @@ def _text(value: str) -> str:
     return " ".join(value.split())
 
 
-# Edits: direct changes by an agent, as opposed to extraction from conversations.
-#
-# In the journal an edit is a line::
-#
-# {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
-# "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
-# "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
-
-
 _TERMS = ("subject", "predicate", "object", "replaces")
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One validated edit.
+    """One validated direct change by an agent, not extracted from conversations.
 
-    Attributes:
-        id: hash of scope, content and time; see :mod:`memory_pipeline.domain.identity`.
-        operations: one operation, or two if an UPDATE names the replaced object. Their source is the edit.
-        received_at: when the journal received it, UTC.
+    In the journal it is a line::
+
+        {"edit": "UPDATE", "workspace_id": "acme", "agent_id": "support", "subject": "Anna", "predicate": "lives_in",
+         "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
+         "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
+
+    `operations` are one operation, or two if an UPDATE names the replaced object. Their source is the edit.
     """
 
     id: str
@@ -185,9 +176,9 @@ class Edit:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
         at = timestamp_of("timestamp", record.get("timestamp"))
 
-        def operation(what: str, value: str) -> Operation:
+        def operation(verb: str, value: str) -> Operation:
             return Operation.of(
-                what,
+                verb,
                 terms["subject"],
                 terms["predicate"],
                 value,
@@ -200,10 +191,10 @@ class Edit:
         operations = [operation(verb, terms["object"])]
         if terms["replaces"]:
             if operations[0].verb is not Verb.UPDATE:
-                raise InputError(f"replaces {shown(terms['replaces'])} is for an UPDATE; {verb} replaces nothing")
+                raise InputError(f"replaces {shown(terms['replaces'])} is not accepted with {verb}; use UPDATE")
             operations.insert(0, operation(Verb.DELETE, terms["replaces"]))
         changes = [(one.verb, one.subject, one.predicate, one.object) for one in operations]
-        own = make_id(
+        edit_id = make_id(
             EDIT,
             Calendar().hour(at),
             scope.workspace_id,
@@ -215,8 +206,10 @@ class Edit:
             turn,
         )
         received_at = timestamp_of("received_at", record.get("received_at"))
-        placed = [replace(one, message_ids=(own,), turn=turn, place=place) for place, one in enumerate(operations)]
-        return cls(own, scope, tuple(placed), received_at)
+        numbered = [
+            replace(one, message_ids=(edit_id,), turn=turn, place=place) for place, one in enumerate(operations)
+        ]
+        return cls(edit_id, scope, tuple(numbered), received_at)
 
     def to_record(self) -> dict[str, object]:
         """Return the edit as a flat JSON object, as stored in the journal."""

@@ -4,10 +4,10 @@
 result. The pipeline folds the stored operations; readers also fold the pending ones.
 
 - An assertion (INSERT or UPDATE) opens a triple, or adds evidence to an open one.
-- For a single-valued predicate (:class:`Vocabulary`) an assertion ends the previous triple. For others it replaces
-  only an object that the same message withdraws.
+- For a single-valued predicate (:class:`Vocabulary`) an assertion ends the previous triple. For others it replaces only
+  an object that the same message withdraws.
 - DELETE ends a triple; without an object it ends all triples of the source and predicate.
-- Ended triples stay, with their end and their successor.
+- Ended triples remain, with their end and their successor.
 
 Names are compared case-insensitively, and by alias: the object of "is called" or "also known as" (:data:`ALIASES`) is
 another name of the same thing, if only one thing claims it.
@@ -59,8 +59,7 @@ _SINGLE_PREFIXES = ("favourite_", "favorite_", "current_", "main_", "primary_", 
 class Vocabulary:
     """The single-valued and multi-valued predicates. Undeclared predicates are multi-valued.
 
-    Attributes:
-        single, multi: declared predicates beside the built-in ones, in snake_case; `multi` takes precedence.
+    `single` and `multi` are declared predicates beside the built-in ones, in snake_case; `multi` takes precedence.
     """
 
     single: frozenset[str] = frozenset()
@@ -88,12 +87,11 @@ class Triple:
         source, label, target: from the newest evidence.
         confidence: 0 to 1, the highest of its evidence.
         weight: 0 to 1: as stated, or else 1 − 2⁻ⁿ for n messages of evidence.
-        valid_from: when it was first stated, UTC.
+        valid_from, updated_at: when it was first and last stated, UTC.
         valid_to: when it ended, UTC; None if it is valid.
         superseded_by: id of the triple that replaced it, if any.
         evidence: ids of the messages or edits that assert it; oldest first.
         conversation_id: of the newest evidence; None if that is an edit.
-        updated_at: when it was last stated, UTC.
     """
 
     id: str
@@ -112,7 +110,6 @@ class Triple:
     updated_at: datetime
 
     def __str__(self) -> str:
-        """Return a text such as ``Anna lives_in Porto``."""
         return f"{self.source} {self.label} {self.target}"
 
     def holds_at(self, instant: datetime) -> bool:
@@ -130,17 +127,13 @@ def name_key(name: str) -> str:
 
 
 class Names:
-    """The aliases of an agent's graph.
-
-    Attributes:
-        aliases: from an alias to the name that it stands for, both in the form of :func:`name_key`.
-    """
+    """The aliases of an agent's graph. `aliases` maps an alias to its name, both as from :func:`name_key`."""
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self.aliases = dict(aliases)
-        self._own: defaultdict[str, list[str]] = defaultdict(list)
-        for alias, own in self.aliases.items():
-            self._own[own].append(alias)
+        self._aliases_of: defaultdict[str, list[str]] = defaultdict(list)
+        for alias, name in self.aliases.items():
+            self._aliases_of[name].append(alias)
 
     @classmethod
     def of(cls, operations: Iterable[Operation], vocabulary: Vocabulary) -> Names:
@@ -150,10 +143,14 @@ class Names:
         worse than keeping one thing apart. ``User``, ``Agent`` and names of common nouns ("the project is called
         Atlas") are not aliases.
         """
-        own = [operation for operation in operations if operation.predicate in ALIASES and not _is_of_a_kind(operation)]
+        aliasing = [
+            operation
+            for operation in operations
+            if operation.predicate in ALIASES and not _names_common_noun(operation)
+        ]
         return cls.claimed(
             (span.target_id, source_id)
-            for (source_id, label), group in _groups(own, NOBODY).items()
+            for (source_id, label), group in _groups(aliasing, NOBODY).items()
             for span in _spans(group, NOBODY, is_single=vocabulary.holds_one(label))
             if span.valid_to is None
         )
@@ -166,24 +163,23 @@ class Names:
             if alias not in _NEVER_ALIASES:
                 sources[alias].add(source)
         single = {alias: source for alias, (source, *others) in sources.items() if not others and source != alias}
-        return cls({alias: own for alias, own in _ends(single).items() if own != alias})
+        return cls({alias: name for alias, name in _ends(single).items() if name != alias})
 
     def key(self, name: str) -> str:
         """Return the id for a name, with aliases resolved."""
-        own = name_key(name)
-        return self.aliases.get(own, own)
+        key = name_key(name)
+        return self.aliases.get(key, key)
 
     def all_of(self, identifiers: Collection[str]) -> set[str]:
-        """Return all names of things, in the form of :func:`name_key`, by their ids."""
-        return {*identifiers, *(alias for own in identifiers for alias in self._own.get(own, ()))}
+        """Return all names of things by their ids, as from :func:`name_key`."""
+        return {*identifiers, *(alias for name in identifiers for alias in self._aliases_of.get(name, ()))}
 
 
-def _is_of_a_kind(operation: Operation) -> bool:
-    """Return whether "is called" names a common noun ("the project is called Atlas"), of which there are others."""
+def _names_common_noun(operation: Operation) -> bool:
+    """Return whether "is called" names a common noun ("the project is called Atlas")."""
     return operation.predicate == "is_called" and operation.subject[:1].islower()
 
 
-#: No aliases.
 NOBODY = Names({})
 
 
@@ -212,28 +208,23 @@ def fold_operations(
     vocabulary: Vocabulary | None = None,
     names: Names | None = None,
 ) -> list[Triple]:
-    """Fold the operations of one agent into triples, including ended ones.
+    """Fold the operations of one agent, in any order, into triples, including ended ones.
 
-    The result is sorted by source, label, start and target.
-
-    Args:
-        scope: the agent.
-        operations: in any order.
-        vocabulary: the declared predicates; only the built-in ones if not given.
-        names: the aliases. Required if `operations` are only a part of the agent's, complete for some sources and
-            labels.
+    The result is sorted by source, label, start and target. By default only built-in predicates are single-valued.
+    `names` are the aliases; they are required if `operations` are only a part of the agent's, complete for some sources
+    and labels.
     """
-    own = list(operations)
+    listed = list(operations)
     declared = vocabulary or Vocabulary()
-    names = names or Names.of(own, declared)
+    names = names or Names.of(listed, declared)
     hours: dict[datetime, Period] = {}
     triples: list[Triple] = []
-    for (source_id, label), group in sorted(_groups(own, names).items()):
+    for (source_id, label), group in sorted(_groups(listed, names).items()):
         spans = _spans(group, names, is_single=declared.holds_one(label))
         ids = {}
         for span in spans:
             begins = span.valid_from
-            first = span.said[0]
+            first = span.operations[0]
             identity = (source_id, label, span.target_id, begins.isoformat(), *first.message_ids[:1], first.place)
             hour = begins.replace(minute=0, second=0, microsecond=0)
             period = hours.get(hour) or hours.setdefault(hour, Calendar().hour(begins))
@@ -248,7 +239,7 @@ def standing(triples: Iterable[Triple]) -> list[Triple]:
 
 
 def about(triples: Sequence[Triple], text: str, most: int) -> list[Triple]:
-    """Return the last `most` of the triples with a source or target that `text` names, in order."""
+    """Return the last `most` triples with a source or target that `text` names, in order."""
     words = f" {spaced(name_key(text))} "
     named = [
         triple
@@ -263,18 +254,18 @@ class _Span:
     """A triple under construction."""
 
     target_id: str
-    said: list[Operation] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
     valid_to: datetime | None = None
     successor: _Span | None = None
 
     @property
     def valid_from(self) -> datetime:
-        return self.said[0].event_at
+        return self.operations[0].event_at
 
     def triple(self, source_id: str, label: str, ids: Mapping[int, str]) -> Triple:
-        newest = self.said[-1]
-        evidence = tuple(dict.fromkeys(identifier for one in self.said for identifier in one.message_ids[:1]))
-        weights = [one.weight for one in self.said if one.weight is not None]
+        newest = self.operations[-1]
+        evidence = tuple(dict.fromkeys(identifier for one in self.operations for identifier in one.message_ids[:1]))
+        weights = [one.weight for one in self.operations if one.weight is not None]
         return Triple(
             id=ids[id(self)],
             source_id=source_id,
@@ -282,7 +273,7 @@ class _Span:
             label=label,
             target_id=self.target_id,
             target=newest.object,
-            confidence=max(one.confidence for one in self.said),
+            confidence=max(one.confidence for one in self.operations),
             weight=weights[-1] if weights else 1 - 0.5 ** len(evidence),
             valid_from=self.valid_from,
             valid_to=self.valid_to,
@@ -294,7 +285,6 @@ class _Span:
 
 
 def _groups(operations: Iterable[Operation], names: Names) -> dict[tuple[str, str], list[Operation]]:
-    """Return the operations by source and label."""
     groups: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in operations:
         groups[names.key(operation.subject), operation.predicate].append(operation)
@@ -302,10 +292,10 @@ def _groups(operations: Iterable[Operation], names: Names) -> dict[tuple[str, st
 
 
 def _spans(group: Sequence[Operation], names: Names, *, is_single: bool) -> list[_Span]:
-    """Return the triples of one source and label, ordered by start and target."""
+    """Return the triples of one source and label."""
     # The object of an alias predicate is a name itself, so it is not resolved.
     key = name_key if group[0].predicate in ALIASES else names.key
-    held: dict[str, _Span] = {}
+    open_spans: dict[str, _Span] = {}
     ended: list[_Span] = []
     withdrawn: list[_Span] = []  # by the current message, without a successor yet
     at: tuple[object, ...] | None = None
@@ -315,22 +305,23 @@ def _spans(group: Sequence[Operation], names: Names, *, is_single: bool) -> list
             at, withdrawn = moment, []
         target_id = key(operation.object)
         if operation.verb is Verb.DELETE:
-            gone = _end_spans(held, [target_id] if operation.object else list(held), operation, None)
-            withdrawn += gone
-            ended += gone
+            ending = _end_spans(open_spans, [target_id] if operation.object else list(open_spans), operation, None)
+            withdrawn += ending
+            ended += ending
             continue
-        span = held.get(target_id)
+        span = open_spans.get(target_id)
         if span is None:
             span = _Span(target_id)
             for before in withdrawn:
                 before.successor = span if before.target_id != target_id else None
             withdrawn = []
         if is_single:
-            ended += _end_spans(held, [other for other in held if other != target_id], operation, span)
-        span.said.append(operation)
-        held[target_id] = span
+            ended += _end_spans(open_spans, [other for other in open_spans if other != target_id], operation, span)
+        span.operations.append(operation)
+        open_spans[target_id] = span
     return sorted(
-        [*ended, *held.values()], key=lambda one: (one.valid_from, one.target_id, one.said[0].message_ids[:1])
+        [*ended, *open_spans.values()],
+        key=lambda one: (one.valid_from, one.target_id, one.operations[0].message_ids[:1]),
     )
 
 
@@ -354,10 +345,10 @@ def _order(operation: Operation, key: Callable[[str], str]) -> tuple[object, ...
 
 
 def _end_spans(
-    held: dict[str, _Span], targets: Iterable[str], operation: Operation, successor: _Span | None
+    open_spans: dict[str, _Span], targets: Iterable[str], operation: Operation, successor: _Span | None
 ) -> list[_Span]:
-    """Remove the ending triples from `held` and return them."""
-    gone = [held.pop(target) for target in targets if target in held]
-    for span in gone:
+    """Remove the ending triples from `open_spans` and return them."""
+    ending = [open_spans.pop(target) for target in targets if target in open_spans]
+    for span in ending:
         span.valid_to, span.successor = operation.event_at, successor
-    return gone
+    return ending

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 
-# Pass 3: of two contradicting memories, one supersedes the other.
-
-
 #: Kinds with the same value can contradict each other.
 RIVALS = {kind: kind.rivals for kind in MemoryKind if kind.rivals is not None}
 
@@ -47,38 +44,39 @@ _DENYING = frozenset(["dislikes", "hates"])
 
 
 def settle(draft: Draft, vocabulary: Vocabulary) -> None:
-    """Supersede memories that contradict a fact or a later memory.
+    """Pass 3: supersede memories that contradict a fact or a later memory.
 
     Two memories contradict each other if they have different objects for the same subject and a single-valued
-    predicate, or if one denies the other. A point-in-time memory does not supersede a lasting one.
+    predicate, or if one denies the other. A point-in-time memory supersedes only other
+    point-in-time memories.
     """
-    _end(draft)
+    _resolve_denials(draft)
     groups: defaultdict[tuple[str, str, str], list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.kind in RIVALS and memory.is_recalled and memory.subject and memory.predicate and memory.object:
             groups[name_key(memory.subject), memory.predicate, RIVALS[memory.kind]].append(memory)
     for (_, predicate, _), group in sorted(groups.items()):
         if len(group) > 1 and vocabulary.holds_one(predicate):
-            ranked = sorted(group, key=_strength, reverse=True)
-            # A point-in-time memory soon goes cold; the lasting memory is then valid again.
-            lasting = next((memory for memory in ranked if not memory.is_point_in_time), ranked[0])
-            for loser in ranked:
-                winner = ranked[0] if loser.is_point_in_time else lasting
+            candidates = sorted(group, key=_strength, reverse=True)
+            # A point-in-time memory soon becomes cold; the best other memory is then valid again.
+            best = next((memory for memory in candidates if not memory.is_point_in_time), candidates[0])
+            for loser in candidates:
+                winner = candidates[0] if loser.is_point_in_time else best
                 if name_key(loser.object or "") != name_key(winner.object or ""):
                     draft.act(MemoryVerb.SUPERSEDE, loser, _reason(winner, loser, predicate), other=winner)
 
 
-def _end(draft: Draft) -> None:
+def _resolve_denials(draft: Draft) -> None:
     """Supersede memories that a later one denies, and denials that a later memory contradicts."""
-    said: defaultdict[tuple[str, str, str], list[tuple[DurableMemory, bool]]] = defaultdict(list)
+    statements: defaultdict[tuple[str, str, str], list[tuple[DurableMemory, bool]]] = defaultdict(list)
     for memory in draft.memories.newest.values():
         if memory.is_recalled and memory.subject and memory.predicate and memory.object:
-            predicate, holds = _stance(memory.predicate)
-            said[name_key(memory.subject), predicate, name_key(memory.object)].append((memory, holds))
-    for _, group in sorted(said.items(), key=lambda entry: entry[0]):
-        last, holds = max(group, key=lambda entry: (entry[0].updated_at, entry[0].id))
-        for memory, held in sorted(group, key=lambda entry: entry[0].id):
-            if held != holds:
+            predicate, asserts = _stance(memory.predicate)
+            statements[name_key(memory.subject), predicate, name_key(memory.object)].append((memory, asserts))
+    for _, group in sorted(statements.items(), key=lambda entry: entry[0]):
+        last, last_asserts = max(group, key=lambda entry: (entry[0].updated_at, entry[0].id))
+        for memory, asserts in sorted(group, key=lambda entry: entry[0].id):
+            if asserts != last_asserts:
                 reason = f"{named(last)} denies it, and what was said later counts"
                 draft.act(MemoryVerb.SUPERSEDE, memory, reason, other=last)
 
@@ -86,8 +84,8 @@ def _end(draft: Draft) -> None:
 def _stance(predicate: str) -> tuple[str, bool]:
     """Return the asserted or denied predicate, and whether it is asserted."""
     plain = predicate.removeprefix(ENDED)
-    holds = (plain in _DENYING) == (plain != predicate)
-    return _LIKING.get(plain, plain), holds
+    asserts = (plain in _DENYING) == (plain != predicate)
+    return _LIKING.get(plain, plain), asserts
 
 
 def _strength(memory: DurableMemory) -> tuple[bool, datetime, str]:
@@ -104,22 +102,22 @@ def _reason(winner: DurableMemory, loser: DurableMemory, predicate: str) -> str:
     return f"{named(winner)} contradicts it, and {predicate} holds one value at a time: {why}"
 
 
-# Pass 4: stale memories go cold; faded memories, and those with high context rot, are archived.
-#
-# A hot memory does not go cold. It is archived for a faded importance only if its importance is below the default, and
-# for context rot in any case.
-
-
 def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
-    """Archive memories that have faded or have high context rot, and cool the stale ones among the others.
+    """Pass 4: archive memories that have faded or have high context rot, and cool the stale ones among the others.
 
-    Memories that the curator finds not stale are not shown to it again for another full period.
+    A hot memory does not become cold. It is archived for high context rot, and for faded importance only if its set
+    importance is below the default. Memories that the curator finds not stale are not shown to it again for another
+    full period.
 
     Raises:
         ModelError: the call of the curator's model failed.
     """
     confirms = curator.confirms(draft.scope)
-    aged = [memory for memory in draft.memories.newest.values() if acts(memory, draft.at, settings, confirms=confirms)]
+    aged = [
+        memory
+        for memory in draft.memories.newest.values()
+        if _would_change(memory, draft.at, settings, confirms=confirms)
+    ]
     candidates: list[DurableMemory] = []
     for memory in sorted(aged, key=lambda memory: memory.id):
         reason = _why_archive(memory, draft.at, settings)
@@ -137,8 +135,8 @@ def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
             draft.act(MemoryVerb.KEEP, memory, f"{curator.name(draft.scope)} does not find it stale")
 
 
-def acts(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
-    """Return whether the pass would act on a memory at an instant. Once true, it stays true at all later instants."""
+def _would_change(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
+    """Return whether the pass would change a memory at an instant. If so, it would at all later instants."""
     if not memory.is_active or memory.kind.is_permanent:
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
@@ -156,7 +154,6 @@ def _is_candidate(memory: DurableMemory, at: datetime, settings: UpkeepSettings,
 
 
 def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) -> str | None:
-    """Return the reason to archive a memory, or None."""
     rotten = rot_at(memory, at)
     if rotten >= ROTTEN:
         return f"its context rot is {rotten:.4f}, {ROTTEN} or more"
@@ -172,11 +169,8 @@ def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) 
     return None
 
 
-# Pass 1: observations that several conversations repeat become facts.
-
-
 def promote(draft: Draft, settings: UpkeepSettings) -> None:
-    """Turn observations that enough conversations repeat into facts with the same ids."""
+    """Pass 1: turn observations that enough conversations repeat into facts with the same ids."""
     if settings.kinds is not None and MemoryKind.FACT not in settings.kinds:
         return
     enough = 1 + settings.promote_after
@@ -192,18 +186,16 @@ def promote(draft: Draft, settings: UpkeepSettings) -> None:
 
 __all__ = ["PASSES", "Night", "UpkeepSettings", "consolidate", "due", "pass_of"]
 
-#: Names of the passes, in order.
 PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
 
-#: After these events an earlier pass may apply again: a merged memory may be repeated often enough or have further
-#: duplicates; a formerly hot memory may be stale.
-_STIRRING = frozenset([MemoryVerb.MERGE, MemoryVerb.CHILL])
+#: Events after which an earlier pass may apply again: a merged memory may be promoted or have further duplicates; a
+#: formerly hot memory may be stale.
+_REPEATING = frozenset([MemoryVerb.MERGE, MemoryVerb.CHILL])
 #: A safeguard: no round undoes the previous ones, so they always terminate.
 _MOST_ROUNDS = 50
 #: Time alone has an effect within a century, or never.
 _HORIZON = timedelta(days=36_525)
-#: Longest reason of a failed pass, in characters.
-_MOST_TOLD = 300
+_MAX_REASON = 300
 _TICK = timedelta(microseconds=1)
 
 
@@ -217,20 +209,10 @@ def consolidate(
     similar: Similar,
     curator: Curator,
 ) -> tuple[Night, Memories]:
-    """Run one day of an agent's consolidation.
+    """Run one day of an agent's consolidation. Return its result, and the memories after it.
 
-    Args:
-        memories: the state at the end of the day: the fold of all earlier events. It is not changed.
-        scope: the agent.
-        day: the day, in the lake's time zone.
-        bounds: its start and end, UTC.
-        settings: thresholds and limits.
-        vocabulary: the single-valued predicates.
-        similar: finds memories with similar vectors.
-        curator: merges contents and finds stale memories.
-
-    Returns:
-        The result of the day, and the memories after it.
+    `memories` is the fold of all events up to the end of the day; it is not changed. `day` is in the lake's time zone;
+    `bounds` is its start and end, UTC.
     """
     since, at = bounds
     passes: tuple[Callable[[Draft], None], ...] = (
@@ -253,13 +235,13 @@ def consolidate(
             try:
                 work(draft)
             except Exception as error:  # noqa: BLE001  # the other passes and agents continue after any error
-                troubles[name] = _told(error)
+                troubles[name] = _one_line(error)
                 continue
             memories = draft.memories
             events += draft.events
-        if not any(event.verb in _STIRRING for event in events[before:]):
+        if not any(event.verb in _REPEATING for event in events[before:]):
             break
-        since = at  # All others have been compared.
+        since = at  # All earlier changes have been compared.
     review = {
         memory.id: rotten
         for memory in memories.newest.values()
@@ -268,9 +250,9 @@ def consolidate(
     return Night(day, at, tuple(events), troubles, dict(sorted(review.items()))), memories
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """Return an error as one line of valid Unicode, for tables."""
-    text = shortened(f"{type(error).__name__}: {error}", _MOST_TOLD)
+    text = shortened(f"{type(error).__name__}: {error}", _MAX_REASON)
     return text.encode("utf-8", "replace").decode()
 
 
@@ -282,25 +264,20 @@ def pass_of(event: MemoryEvent) -> str:
 def due(memories: Memories, after: datetime, settings: UpkeepSettings, *, confirms: bool) -> datetime | None:
     """Return the first instant at which the consolidation would act without new events, or None.
 
-    Only staleness depends on the time (:func:`acts`).
-
-    Args:
-        memories: the state after a day of consolidation.
-        after: the end of that day, UTC; the earliest possible result.
-        settings: thresholds and limits.
-        confirms: whether a model decides which memories are stale.
+    `after` is the end of the last consolidated day, UTC: the earliest possible result. Only staleness depends on the
+    time.
     """
     first = after + _HORIZON
     is_due = False
     for memory in memories.newest.values():
-        if not acts(memory, first, settings, confirms=confirms):
+        if not _would_change(memory, first, settings, confirms=confirms):
             continue
         is_due = True
-        # acts() stays true once it is true, so a binary search finds the first instant.
+        # Once true, _would_change() stays true, so a binary search finds the first instant.
         before = after - _TICK
         while first - before > _TICK:
             middle = before + (first - before) // 2
-            if acts(memory, middle, settings, confirms=confirms):
+            if _would_change(memory, middle, settings, confirms=confirms):
                 first = middle
             else:
                 before = middle

@@ -40,10 +40,8 @@ def faded(importance: float, days: float) -> float:
 def rot(age_days: float, days_since_access: float | None, importance: float) -> float:
     """Return the context rot of a memory, 0 to 1: it grows with age and idle time, and with low importance.
 
-    Args:
-        age_days: since the memory was last stated, updated or confirmed.
-        days_since_access: None if it was never used.
-        importance: 0 to 1, as set.
+    `age_days` counts since the memory was last stated, updated or confirmed; `days_since_access` is None if it was
+    never used.
     """
     age = 1.0 - math.pow(0.5, max(age_days, 0.0) / _HALF_LIFE)
     idle = _NEVER_USED if days_since_access is None else min(max(days_since_access, 0.0) / _IDLE, 1.0)
@@ -62,7 +60,7 @@ def relevance_at(memory: DurableMemory, at: datetime) -> float:
 
 
 def faded_at(memory: DurableMemory, at: datetime) -> float:
-    """Return a memory's decayed importance at an instant, counted from its last use."""
+    """Return a memory's importance at an instant, decayed since its last use."""
     return faded(memory.importance, days_between(memory.last_used_at, at))
 
 

@@ -104,10 +104,10 @@ def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Cur
 
 def union(newer: str, older: str) -> str:
     """Return the newer content, followed by the sentences that only the older one has."""
-    known = {_words(sentence) for sentence in sentences(newer)}
+    known = {_comparable(sentence) for sentence in sentences(newer)}
     unseen: dict[str, str] = {}
     for sentence in sentences(older):
-        words = _words(sentence)
+        words = _comparable(sentence)
         if words not in known:
             unseen.setdefault(words, sentence)
     if not unseen:
@@ -127,26 +127,24 @@ def figures(content: str) -> frozenset[str]:
 
 
 class _FeatureCache:
-    """The distinguishing features of memories, cached by version."""
+    """The distinguishing features of memories, cached by version. Memories agree if they have none."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], _Features] = {}
 
     def at(self, memory: DurableMemory) -> _Features:
-        """Return the features of a memory."""
         version = memory.id, memory.version
         entry = self._known.get(version)
         if entry is None:
             keys = frozenset((match_key(memory.kind, memory.content), *memory.match_keys))
             subject, thing = (None if name is None else name_key(name) for name in (memory.subject, memory.object))
             entry = _Features(
-                (memory.user_id, memory.key), _distinctions(memory.content), _own_words(memory), keys, subject, thing
+                (memory.user_id, memory.key), _distinctions(memory.content), _stems(memory), keys, subject, thing
             )
             self._known[version] = entry
         return entry
 
     def agree(self, one: DurableMemory, other: DurableMemory) -> bool:
-        """Return whether two memories have no distinguishing feature."""
         first, second = self.at(one), self.at(other)
         if first.setting != second.setting:
             return False
@@ -172,32 +170,32 @@ def _merge_pair(
     content, how = newer.content, "the newer one stays"
     is_setting = newer.user_id is not None and newer.key is not None
     if not is_setting and match_key(newer.kind, newer.content) != match_key(older.kind, older.content):
-        whole = union(newer.content, older.content)
-        if len(whole) > MAX_CONTENT:
+        joined = union(newer.content, older.content)
+        if len(joined) > MAX_CONTENT:
             return  # Truncation would lose content.
-        content, how = _merged(draft, newer, older, whole, curator)
+        content, how = _merged(draft, newer, older, joined, curator)
     why = "the same words, triple or name" if cosine >= 1.0 else f"cosine {cosine:.4f}"
     reason = f"{named(newer)} and {named(older)} say the same ({why}): {how}"
     draft.act(MemoryVerb.MERGE, newer, reason, other=older, changes=_changes(newer, content))
 
 
-def _merged(draft: Draft, newer: DurableMemory, older: DurableMemory, whole: str, curator: Curator) -> tuple[str, str]:
-    """Return the merged content, and a description of the method."""
-    how = "the newer one stays, with what only the older one said" if whole != newer.content else "the newer one stays"
+def _merged(draft: Draft, newer: DurableMemory, older: DurableMemory, joined: str, curator: Curator) -> tuple[str, str]:
+    """Return the merged content, and how it was merged."""
+    how = "the newer one stays" if joined == newer.content else "the newer one stays, with what only the older one said"
     try:
         content = curator.merge(draft.scope, newer.content, older.content, draft.day)
-        content = Changes.of({"content": content}).content or whole
+        content = Changes.of({"content": content}).content or joined
     except ModelError as error:
-        return whole, f"{how} (the model did not help: {error.trouble})"
+        return joined, f"{how} (the model did not help: {error.trouble})"
     except InputError:
-        return whole, f"{how} (what the model wrote cannot be kept)"
-    if content == whole:
-        return whole, how
+        return joined, f"{how} (what the model wrote cannot be kept)"
+    if content == joined:
+        return joined, how
     return content, f"the newer one stays, and {curator.name(draft.scope)} has put both into one text"
 
 
 def _changes(newer: DurableMemory, content: str) -> Changes:
-    """Return the changes to the newer memory. A title and a hook that are not defaults stay."""
+    """Return the changes to the newer memory. Custom titles and hooks stay."""
     if content == newer.content:
         return NOTHING_SAID
     return Changes(
@@ -210,11 +208,11 @@ def _changes(newer: DurableMemory, content: str) -> Changes:
 def _alike(
     changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], features: _FeatureCache
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs with the same triple, words or preference name, of which at least one memory changed.
+    """Yield pairs with the same triple, words or preference name, with at least one changed memory.
 
     Each memory of a group is paired only with the newest one, since all of them end up merged.
     """
-    since = {memory.id for memory in changed}
+    changed_ids = {memory.id for memory in changed}
     groups: dict[Hashable, list[DurableMemory]] = {key: [] for memory in changed for key in _keys(memory)}
     for memory in memories:
         for key in _keys(memory):
@@ -230,7 +228,7 @@ def _alike(
         for part in parts.values():
             newest = max(part, key=_recency)
             for memory in part:
-                if memory.id in since or newest.id in since:
+                if memory.id in changed_ids or newest.id in changed_ids:
                     yield memory.id, newest.id
 
 
@@ -238,9 +236,9 @@ def _keys(memory: DurableMemory) -> Iterator[Hashable]:
     if memory.user_id is not None and memory.key is not None:
         yield "preference", memory.user_id, memory.key
         return
-    own = match_key(memory.kind, memory.content)
-    if own not in memory.match_keys:
-        yield own
+    key = match_key(memory.kind, memory.content)
+    if key not in memory.match_keys:
+        yield key
     yield from memory.match_keys
     if memory.subject and memory.predicate and memory.object:
         yield name_key(memory.subject), memory.predicate, name_key(memory.object)
@@ -254,18 +252,17 @@ def _differ(one: str | None, other: str | None) -> bool:
     return one is not None and other is not None and one != other
 
 
-def _own_words(memory: DurableMemory) -> tuple[str, ...]:
+def _stems(memory: DurableMemory) -> tuple[str, ...]:
     return tuple(stem(word) for word in spaced(plain(memory.content)).split() if word not in STOP_WORDS)
 
 
-def _within(few: tuple[str, ...], many: tuple[str, ...]) -> bool:
-    """Return whether `many` contains all words of `few` in the same order."""
-    rest = iter(many)
-    return all(word in rest for word in few)
+def _within(words: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    """Return whether `others` contains all of `words` in the same order."""
+    rest = iter(others)
+    return all(word in rest for word in words)
 
 
-def _words(text: str) -> str:
-    """Return the words of a text in comparable form."""
+def _comparable(text: str) -> str:
     words = " ".join(word for word in spaced(plain(text)).split() if word not in _ARTICLES)
     return " ".join((words, *signs(text))) if words else text
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 
-_NAMED = 60
+_TITLE_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class UpkeepSettings:
         similarity: minimum cosine of duplicates of one kind.
         stale_after_days: a memory may be stale if it was not stated, updated or confirmed for this long.
         snapshot_stale_after_days: the same for memories that describe one moment.
-        archive_below: a memory is archived if its importance has decayed below this value …
-        archive_after_days: … and it is older than this.
+        archive_below, archive_after_days: a memory is archived if its importance has decayed below the first value and
+            it is older than the second.
         promote_after: an observation becomes a fact when this many further conversations repeat it.
         kinds: the kinds that the agent may store; None for all.
     """
@@ -52,9 +52,7 @@ class Night:
     """The result of one day of consolidation of one agent.
 
     Attributes:
-        day: the consolidated day.
-        at: the end of the day, UTC; the time of all its events.
-        events: in order.
+        at: the end of the day, UTC; the time of all its events, which are in order.
         troubles: reasons of failed passes by name. A failed pass has no effect.
         review: context rot of the memories that need a review, by id.
     """
@@ -71,9 +69,6 @@ class Draft:
     """The working state of one pass. Its actions take effect at once, on its own copy of the memories.
 
     Attributes:
-        memories: the current state.
-        scope: the agent.
-        day: the consolidated day.
         since: memories that changed at or after this time are compared with all others, UTC.
         at: the end of the day, UTC.
         turn: number of the pass within the day.
@@ -97,14 +92,10 @@ class Draft:
         other: DurableMemory | None = None,
         changes: Changes = NOTHING_SAID,
     ) -> None:
-        """Apply an action to a memory.
+        """Apply an action to a memory; `reason` is for users.
 
-        Args:
-            verb: the action.
-            memory: the changed memory.
-            reason: for users.
-            other: for MERGE the memory that is merged into it, for SUPERSEDE the one that replaces it.
-            changes: for MERGE the new content.
+        `other` is the memory that is merged into it (MERGE) or replaces it (SUPERSEDE). `changes` is the content after
+        a MERGE.
         """
         event = MemoryEvent.of(
             self.scope,
@@ -124,7 +115,7 @@ class Draft:
 
 def named(memory: DurableMemory) -> str:
     """Return the title of a memory in quotes, for reasons."""
-    return f"“{shortened(memory.title, _NAMED)}”"
+    return f"“{shortened(memory.title, _TITLE_LENGTH)}”"
 
 
 class Similar(Protocol):
@@ -135,13 +126,8 @@ class Similar(Protocol):
     ) -> Sequence[tuple[str, str, float]]:
         """Return pairs with a cosine of at least `least`: id in `changed`, id in `others`, cosine.
 
-        The result depends only on the contents, including new ones without stored vectors. Pairs of a memory with
-        itself and pairs in both directions are allowed.
-
-        Args:
-            changed: the memories to compare.
-            others: the memories to compare them with; includes `changed`.
-            least: the minimum cosine, 0 to 1.
+        The result depends only on the contents, including new ones without stored vectors. `others` includes `changed`:
+        pairs of a memory with itself and pairs in both directions are allowed.
         """
         ...
 
@@ -161,13 +147,7 @@ class Curator(Protocol):
         ...
 
     def merge(self, scope: Scope, newer: str, older: str, day: Period) -> str:
-        """Return one content that merges two contents with the same meaning.
-
-        Args:
-            scope: the agent.
-            newer: the content that prevails where they differ.
-            older: the other content.
-            day: the consolidated day.
+        """Return one content that merges two contents with the same meaning; `newer` prevails where they differ.
 
         Raises:
             ModelError: the call of the model failed.
@@ -175,13 +155,9 @@ class Curator(Protocol):
         ...
 
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
-        """Return the ids of the stale memories, each with a reason.
+        """Return the ids of the stale memories, each with a reason, at the end of the day (`at`, UTC).
 
-        Args:
-            scope: the agent.
-            memories: the candidates, not stated for a long time.
-            at: the end of the day, UTC.
-            day: the consolidated day.
+        The candidates were not stated for a long time.
 
         Raises:
             ModelError: the call of the model failed.

@@ -45,7 +45,7 @@ CONVERSATION, UPKEEP, AGENT = "conversation", "upkeep", "agent"
 STEP = 0.1
 
 _MAX_NAME, _MAX_TAGS, _MAX_REASON = 100, 50, 500
-#: Maximum length of texts with several lines, and below of texts on one line, in characters.
+#: Maximum characters of texts with several lines, and below of texts on one line.
 _LONG = {"content": MAX_CONTENT, "value": MAX_VALUE}
 _SHORT = {
     "title": MAX_TITLE,
@@ -56,7 +56,7 @@ _SHORT = {
     "user_id": _MAX_NAME,
     "key": _MAX_NAME,
 }
-#: Highest decay per day; at this rate a memory has no relevance left after a few hours.
+#: Highest decay per day: no relevance is left after a few hours.
 _MAX_RATE = 100.0
 
 
@@ -92,7 +92,7 @@ _OPEN = frozenset(list(MemoryVerb)[:7])
 class Changes:
     """The fields that an event sets. None leaves a field unchanged, or at its default for a new memory.
 
-    Attributes are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is for BOOST and
+    The fields are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is for BOOST and
     REDUCE, and `value` is JSON.
     """
 
@@ -114,20 +114,20 @@ class Changes:
     amount: float | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Changes:
+    def of(cls, values: Mapping[str, Any]) -> Changes:
         """Validate a mapping. None counts as missing. Recalled memory is removed from the content.
 
         Raises:
             InputError: a key is unknown or a value is invalid; the message names it.
         """
-        if not isinstance(given, Mapping):
-            raise InputError(f"changes {shown(given)} is not accepted; expected a mapping")
+        if not isinstance(values, Mapping):
+            raise InputError(f"changes {shown(values)} is not accepted; expected a mapping")
         names = {field.name for field in fields(cls)}
-        unknown = sorted(str(name) for name in given.keys() - names)
+        unknown = sorted(str(name) for name in values.keys() - names)
         if unknown:
             raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(names))}")
-        said = {name: _READ[name](name, value) for name, value in given.items() if value is not None}
-        return cls(**said)
+        validated = {name: _READ[name](name, value) for name, value in values.items() if value is not None}
+        return cls(**validated)
 
     def to_record(self) -> dict[str, Any]:
         """Return the fields that are set as a JSON object."""
@@ -139,7 +139,6 @@ class Changes:
         }
 
 
-#: No field is set.
 NOTHING_SAID = Changes()
 
 
@@ -148,7 +147,6 @@ class MemoryEvent:
     """One validated event.
 
     Attributes:
-        id: hash of scope, action and time; see :mod:`memory_pipeline.domain.identity`.
         memory_id: the changed memory; for REMEMBER the new memory, unless a known one has the same match key.
         event_at: time, UTC; for the consolidation the end of its day.
         turn: order among events of one time: position of the message in the conversation, position of the event in its
@@ -156,8 +154,7 @@ class MemoryEvent:
         place: position within the message or the pass.
         editor: author of the change.
         other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it.
-        evidence: the source messages; empty for direct changes by an agent.
-        conversation_id: conversation of the source messages.
+        evidence: ids of the source messages; empty for direct changes by an agent.
         received_at: when the journal received it, UTC; None for derived events.
     """
 
@@ -194,15 +191,15 @@ class MemoryEvent:
         conversation_id: str | None = None,
         received_at: datetime | None = None,
     ) -> MemoryEvent:
-        """Create an event; its id and the id of a new memory are computed."""
+        """Create an event; compute its id, and the id of a new memory."""
         if memory_id is None:
             memory_id = new_memory_id(scope, changes, event_at)
-        own = make_id(
+        event_id = make_id(
             EVENT, Calendar().hour(event_at), scope.workspace_id, scope.agent_id, verb.value, memory_id, other_id,
             changes.to_record(), event_at.isoformat(), turn, place, editor, reason, list(evidence),
         )  # fmt: skip
         return cls(
-            own, scope, verb, memory_id, changes, event_at, turn, place, editor, reason, other_id, tuple(evidence),
+            event_id, scope, verb, memory_id, changes, event_at, turn, place, editor, reason, other_id, tuple(evidence),
             conversation_id, received_at,
         )  # fmt: skip
 
@@ -214,16 +211,16 @@ class MemoryEvent:
             InputError: a field is missing or invalid; the message names it.
         """
         scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
-        said = record.get("memory")
-        verb = next((one for one in _OPEN if one.value == said), None)
+        action = record.get("memory")
+        verb = next((one for one in _OPEN if one.value == action), None)
         if verb is None:
             accepted = ", ".join(one.value for one in MemoryVerb if one.is_open)
-            raise InputError(f"memory {shown(said)} is unknown; accepted: {accepted}")
-        said_of_it = record.get("changes")
-        changes = Changes.of({} if said_of_it is None else said_of_it)  # type: ignore[arg-type]  # of() checks it
+            raise InputError(f"memory {shown(action)} is unknown; accepted: {accepted}")
+        changed = record.get("changes")
+        changes = Changes.of({} if changed is None else changed)  # type: ignore[arg-type]  # of() checks it
         memory_id = record.get("memory_id")
         if verb is MemoryVerb.REMEMBER:
-            changes = _complete(changes)
+            changes = _complete_memory(changes)
             memory_id = None
         else:
             memory_id = memory_reference(memory_id)
@@ -273,7 +270,7 @@ class MemoryEvent:
 
     @property
     def order(self) -> tuple[datetime, bool, int, int, str]:
-        """The sort key of events. The consolidation of a day precedes other events at the instant that ends the day."""
+        """The sort key. The consolidation of a day precedes other events at the instant that ends the day."""
         return (self.event_at, not self.is_upkeep, self.turn, self.place, self.id)
 
 
@@ -303,8 +300,7 @@ def key_of(changes: Changes) -> str:
     return match_key(changes.kind or MemoryKind.FACT, changes.content or "")
 
 
-def _complete(changes: Changes) -> Changes:
-    """Validate the fields of a new memory."""
+def _complete_memory(changes: Changes) -> Changes:
     if changes.content is None:
         raise InputError("content is missing; expected the text to remember")
     if (changes.user_id is None) != (changes.key is None):
@@ -317,19 +313,19 @@ def _complete(changes: Changes) -> Changes:
     return changes
 
 
-def check_terms(subject: str | None, predicate: str | None, thing: str | None) -> None:
+def check_terms(subject: str | None, predicate: str | None, value: str | None) -> None:
     """Reject a predicate without a subject, and an object without a predicate. A subject alone is valid.
 
     Raises:
-        InputError: one of them is missing.
+        InputError: a term is missing.
     """
-    if (predicate is not None and subject is None) or (thing is not None and predicate is None):
+    if (predicate is not None and subject is None) or (value is not None and predicate is None):
         missing = "subject" if subject is None else "predicate"
         raise InputError(f"{missing} is missing; a predicate needs a subject, and an object needs both")
 
 
 def _text(name: str, value: object) -> str:
-    """Return a text that may have several lines."""
+    """Return a text of one or more lines."""
     longest = _LONG[name]
     if not isinstance(value, str) or not is_unicode(value):
         raise InputError(f"{name} {shown(value)} is not a text")
@@ -350,10 +346,10 @@ def _content(name: str, value: object) -> str:
 def _json(name: str, value: object) -> str:
     text = _text(name, value)
     try:
-        read = json.dumps(json.loads(text, parse_constant=_no_number), ensure_ascii=False)
+        parsed = json.dumps(json.loads(text, parse_constant=_no_number), ensure_ascii=False)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} {shown(value)} is not JSON: {shown(str(error))}") from None
-    if not is_unicode(read):
+    if not is_unicode(parsed):
         raise InputError(f"{name} {shown(value)} is not valid Unicode text")
     return text
 

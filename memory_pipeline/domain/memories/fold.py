@@ -9,13 +9,12 @@ pipeline folds the stored events; readers continue with the pending ones.
 - BOOST and REDUCE change the importance, CONFIRM the confidence. A confirmed observation becomes a fact with the same
   id.
 - ACCESS counts a use.
-- PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL belong to the consolidation.
+- PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL belong to the consolidation. They ignore
+  inactive memories and unknown ids: after late, edited or erased conversations they may be outdated until their days
+  are recomputed.
 
 The id of a merged memory resolves to the memory that it was merged into. The id of a REMEMBER that matched a known
 memory resolves to that memory, too: a late event can change which of two was the first.
-
-After late, edited or erased conversations, events of the consolidation may be outdated until its days are recomputed.
-They do not change inactive memories, and do nothing in favour of unknown ones.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ class Memories:
 
     Attributes:
         newest: newest version of each memory, by id.
-        earlier: previous versions, oldest first, each as it was when the next one was created.
+        earlier: previous versions by id, oldest first, each as it was when the next one was created.
         matches: memory id by match key.
-        aliases: ids of REMEMBER events that matched a known memory, with the ids of these memories.
-        ignored: reasons of events without effect, such as an unknown memory, by event id.
+        aliases: memory id by the id of a REMEMBER event that matched it.
+        ignored: reason by id of an event without effect, such as an unknown memory.
         last: :attr:`MemoryEvent.order` of the last event.
     """
 
@@ -92,7 +91,7 @@ class Memories:
         known = self.matches.get(key_of(changes))
         return None if known is None else self.newest[known]
 
-    def said_of(self, event: MemoryEvent) -> str:
+    def memory_id_for(self, event: MemoryEvent) -> str:
         """Return the id of the memory that a REMEMBER creates or updates."""
         known = self.matches.get(key_of(event.changes))
         if known is not None:
@@ -100,7 +99,7 @@ class Memories:
         before = self.newest.get(event.memory_id)
         if before is None or not before.is_active:
             return event.memory_id
-        # A memory of this hour had the same words and was updated to other words. It is kept beside the new one.
+        # A memory of this hour had the same words and was updated to other words. It stays beside the new one.
         return make_id(MEMORY, event.hour, event.memory_id, event.id)
 
     def history(self, memory_id: str) -> tuple[DurableMemory, ...]:
@@ -110,11 +109,9 @@ class Memories:
 
 
 def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) -> Memories:
-    """Fold events into memories.
+    """Fold events, in any order, into memories.
 
-    Args:
-        events: in any order; duplicates count once.
-        known: the result for earlier events; it is not changed. No event may precede its last one.
+    `known` is the result for earlier events; it is not changed. No new event may precede its last one.
     """
     memories = Memories() if known is None else known.copy()
     for event in sorted({event.id: event for event in events}.values(), key=lambda event: event.order):
@@ -123,7 +120,7 @@ def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) ->
 
 
 def apply(memories: Memories, event: MemoryEvent) -> None:
-    """Apply one event to `memories`. It must follow all previously applied events."""
+    """Apply one event to `memories`, later than all those applied before."""
     memories.last = event.order
     if event.verb is MemoryVerb.REMEMBER:
         _remember(memories, event)
@@ -138,11 +135,11 @@ def apply(memories: Memories, event: MemoryEvent) -> None:
 
 def _remember(memories: Memories, event: MemoryEvent) -> None:
     changes = event.changes
-    memory_id = memories.said_of(event)
+    memory_id = memories.memory_id_for(event)
     if memory_id != event.memory_id:
         memories.aliases[event.memory_id] = memory_id
     if memories.matches.get(key_of(changes)) == memory_id:
-        _say_again(memories, memories.newest[memory_id], event)
+        _repeat(memories, memories.newest[memory_id], event)
         return
     content = changes.content or ""
     memory = DurableMemory(
@@ -188,13 +185,13 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
     _put(memories, memory)
 
 
-def _say_again(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    """Create a version with the event's evidence, and with its content if that is all that the memory says."""
+def _repeat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
+    """Create a version with the event's evidence, and with its content unless the memory says more."""
     changes = event.changes
-    is_all = _own_key(memory) == key_of(changes)
-    said = _restated(memory, changes) if is_all else memory
-    said = replace(
-        said,
+    is_same = _content_key(memory) == key_of(changes)
+    repeated = _restated(memory, changes) if is_same else memory
+    repeated = replace(
+        repeated,
         importance=memory.importance if changes.importance is None else max(memory.importance, changes.importance),
         confidence=memory.confidence if changes.confidence is None else max(memory.confidence, changes.confidence),
         decay_rate=memory.decay_rate if changes.decay_rate is None else changes.decay_rate,
@@ -202,31 +199,31 @@ def _say_again(memories: Memories, memory: DurableMemory, event: MemoryEvent) ->
         source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
         conversation_ids=_newest(memory.conversation_ids, [event.conversation_id] if event.conversation_id else []),
     )
-    _next_version(memories, memory, _revived(said), event)
+    _next_version(memories, memory, _revived(repeated), event)
 
 
 def _restated(memory: DurableMemory, changes: Changes) -> DurableMemory:
     content = changes.content or memory.content
-    is_new = content != memory.content
+    is_changed = content != memory.content
     terms = {name: value for name in _TERMS if (value := getattr(changes, name)) is not None}
     return replace(
         memory,
         content=content,
-        title=changes.title or (title_of(content) if is_new else memory.title),
-        hook=changes.hook or (one_line_summary(content) if is_new else memory.hook),
+        title=changes.title or (title_of(content) if is_changed else memory.title),
+        hook=changes.hook or (one_line_summary(content) if is_changed else memory.hook),
         **terms,
     )
 
 
 def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     changes = event.changes
-    said = _restated(memory, changes)
+    updated = _restated(memory, changes)
     if changes.content is not None and changes.content != memory.content:
         # A triple that is not set with the new text may contradict it.
-        gone = {name: getattr(changes, name) for name in ("subject", "predicate", "object")}
-        said = replace(said, **gone)
-    said = replace(
-        said,
+        triple = {name: getattr(changes, name) for name in ("subject", "predicate", "object")}
+        updated = replace(updated, **triple)
+    updated = replace(
+        updated,
         kind=changes.kind or memory.kind,
         tags=memory.tags if changes.tags is None else changes.tags,
         source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
@@ -236,30 +233,30 @@ def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
             if (value := getattr(changes, name)) is not None
         },
     )
-    if _own_key(said) != _own_key(memory):
+    if _content_key(updated) != _content_key(memory):
         _unmatch(memories, memory)
-        said = replace(said, match_keys=(_own_key(said),))
-    _next_version(memories, memory, _revived(said), event)
+        updated = replace(updated, match_keys=(_content_key(updated),))
+    _next_version(memories, memory, _revived(updated), event)
 
 
 def _forget(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     reason = event.reason or f"forgotten by {event.editor}"
-    _stand(memories, memory, event, Status.DEPRECATED, Temperature.COLD, reason)
+    _set_status(memories, memory, event, Status.DEPRECATED, Temperature.COLD, reason)
 
 
 def _boost(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     amount = STEP if event.changes.amount is None else event.changes.amount
     amount = -amount if event.verb is MemoryVerb.REDUCE else amount
-    _put(memories, replace(memory, importance=_share(memory.importance + amount)))
+    _put(memories, replace(memory, importance=_rounded_share(memory.importance + amount)))
 
 
 def _confirm(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    sure = replace(_revived(memory), confidence=_share(memory.confidence + STEP))
+    confirmed = replace(_revived(memory), confidence=_rounded_share(memory.confidence + STEP))
     if memory.kind is MemoryKind.OBSERVATION:
-        _promoted(memories, sure, event, updated_at=event.event_at)
+        _promoted(memories, confirmed, event, updated_at=event.event_at)
     else:
         changed = memory.changed_at if memory.is_recalled else event.event_at
-        _put(memories, replace(sure, updated_at=event.event_at, changed_at=changed))
+        _put(memories, replace(confirmed, updated_at=event.event_at, changed_at=changed))
 
 
 def _access(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
@@ -267,7 +264,7 @@ def _access(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
 
 
 def _promote(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    if memory.kind is not MemoryKind.OBSERVATION or not _counts(memories, memory, event):
+    if memory.kind is not MemoryKind.OBSERVATION or not _may_change(memories, memory, event):
         return
     _promoted(memories, memory, event, updated_at=memory.updated_at)
 
@@ -275,18 +272,18 @@ def _promote(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> N
 def _promoted(memories: Memories, memory: DurableMemory, event: MemoryEvent, updated_at: datetime) -> None:
     """Turn an observation into a fact that keeps its match keys."""
     fact = replace(memory, kind=MemoryKind.FACT, updated_at=updated_at)
-    fact = replace(fact, match_keys=_with(memory.match_keys, [_own_key(fact)]), status_reason=event.reason)
+    fact = replace(fact, match_keys=_with(memory.match_keys, [_content_key(fact)]), status_reason=event.reason)
     before = memories.newest[memory.id]
     _next_version(memories, before, fact, event, updated_at=updated_at)
 
 
 def _merge(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     other = _other(memories, memory, event)
-    if other is None or not (_counts(memories, memory, event) and _counts(memories, other, event)):
+    if other is None or not (_may_change(memories, memory, event) and _may_change(memories, other, event)):
         return
     accessed = [at for at in (memory.last_accessed_at, other.last_accessed_at) if at is not None]
     _unmatch(memories, other)
-    whole = replace(
+    merged = replace(
         _restated(memory, event.changes),
         subject=memory.subject or other.subject,
         predicate=memory.predicate or other.predicate,
@@ -303,28 +300,28 @@ def _merge(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> Non
         match_keys=_with(memory.match_keys, other.match_keys),
         status_reason=event.reason,
     )
-    whole = replace(whole, match_keys=_with(whole.match_keys, [_own_key(whole)]))
+    merged = replace(merged, match_keys=_with(merged.match_keys, [_content_key(merged)]))
     loser = replace(other, superseded_by=memory.id, match_keys=())
-    _stand(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
-    _next_version(memories, memory, whole, event, updated_at=max(memory.updated_at, other.updated_at))
+    _set_status(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
+    _next_version(memories, memory, merged, event, updated_at=max(memory.updated_at, other.updated_at))
 
 
 def _supersede(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     winner = _other(memories, memory, event)
-    if winner is None or not _counts(memories, memory, event):
+    if winner is None or not _may_change(memories, memory, event):
         return
     loser = replace(memory, superseded_by=winner.id)
-    _stand(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
+    _set_status(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
 
 
 def _cool(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    if _counts(memories, memory, event):
-        _stand(memories, memory, event, memory.status, Temperature.COLD, event.reason)
+    if _may_change(memories, memory, event):
+        _set_status(memories, memory, event, memory.status, Temperature.COLD, event.reason)
 
 
 def _archive(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    if _counts(memories, memory, event):
-        _stand(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
+    if _may_change(memories, memory, event):
+        _set_status(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
 
 
 def _keep(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
@@ -337,15 +334,15 @@ def _heat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None
         _put(memories, replace(memory, temperature=temperature))
 
 
-def _counts(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> bool:
-    """Return whether the consolidation may change a memory: inactive ones, such as revoked ones, stay as they are."""
+def _may_change(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> bool:
+    """Return whether the consolidation may change a memory; if not, record the reason."""
     if not memory.is_active:
         memories.ignored[event.id] = f"{memory.id} is {memory.status} already"
     return memory.is_active
 
 
 def _other(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> DurableMemory | None:
-    """Return the other memory of an event; None if it is unknown, or has been merged with this one."""
+    """Return the other memory of an event; None if it is unknown, or merged with this one."""
     other = memories.newest.get(memories.resolved(event.other_id or ""))
     if other is None:
         memories.ignored[event.id] = f"{event.other_id} is not known"
@@ -355,7 +352,7 @@ def _other(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> Dur
     return other
 
 
-def _stand(
+def _set_status(
     memories: Memories,
     memory: DurableMemory,
     event: MemoryEvent,
@@ -363,7 +360,6 @@ def _stand(
     temperature: Temperature,
     reason: str | None,
 ) -> None:
-    """Change the status and the temperature of a memory, not its content."""
     _put(
         memories,
         replace(memory, status=status, temperature=temperature, status_reason=reason, changed_at=event.event_at),
@@ -399,9 +395,9 @@ def _next_version(
 
 
 def _put(memories: Memories, memory: DurableMemory) -> None:
-    # After an update two memories may share a match key. It then belongs to the one that had it first.
-    own = tuple(key for key in memory.match_keys if memories.matches.setdefault(key, memory.id) == memory.id)
-    memories.newest[memory.id] = memory if own == memory.match_keys else replace(memory, match_keys=own)
+    # After an update two memories may share a match key. The first one keeps it.
+    keys = tuple(key for key in memory.match_keys if memories.matches.setdefault(key, memory.id) == memory.id)
+    memories.newest[memory.id] = memory if keys == memory.match_keys else replace(memory, match_keys=keys)
 
 
 def _unmatch(memories: Memories, memory: DurableMemory) -> None:
@@ -410,14 +406,13 @@ def _unmatch(memories: Memories, memory: DurableMemory) -> None:
             del memories.matches[key]
 
 
-def _own_key(memory: DurableMemory) -> str:
-    """Return the match key of a memory's content."""
+def _content_key(memory: DurableMemory) -> str:
     if memory.user_id is not None and memory.key is not None:
         return preference_key(memory.user_id, memory.key)
     return match_key(memory.kind, memory.content)
 
 
-def _share(value: float) -> float:
+def _rounded_share(value: float) -> float:
     """Clip a value to 0 to 1 and round it, so that 0.1 + 0.2 is 0.3."""
     return min(max(round(value, _DIGITS), 0.0), 1.0)
 

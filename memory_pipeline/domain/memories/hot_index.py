@@ -39,10 +39,7 @@ _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 class HotEntry:
     """A line of the hot index.
 
-    Attributes:
-        id: the id of the memory.
-        kind, title, hook: from the memory, each on one line.
-        tokens: tokens of the line, including the line break.
+    `title` and `hook` are on one line. `tokens` counts the whole line, including the line break.
     """
 
     id: str
@@ -58,14 +55,13 @@ class HotEntry:
         return cls(memory.id, memory.kind, title, hook, count_tokens(f"{_line(title, memory.kind, hook)}\n"))
 
     def __str__(self) -> str:
-        """Return the line, marked as recalled."""
         return _line(self.title, self.kind, self.hook)
 
 
 def hot_entries(memories: Iterable[DurableMemory]) -> list[HotEntry]:
     """Return the entries of the hot memories, in an order that is stable from day to day.
 
-    Kinds with a higher weight come first; within a weight, older memories come first.
+    Kinds with a higher weight are first; within a weight, older memories are first.
     """
     hot = [memory for memory in memories if memory.is_active and memory.temperature is Temperature.HOT]
     hot.sort(key=lambda memory: (-WEIGHTS.get(memory.kind, 0.0), memory.created_at, memory.id))
@@ -100,7 +96,7 @@ def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[DurableMemo
 def is_eligible(memory: DurableMemory, settings: UpkeepSettings) -> bool:
     """Return whether a memory may be in the hot index: recalled, not point-in-time, and important enough.
 
-    A memory is not important enough if it would be archived for its importance as soon as it is old enough.
+    That is: it would not be archived for its importance as soon as it is old enough.
     """
     matters = memory.importance > 0 if memory.kind.is_permanent else memory.importance >= settings.archive_below
     return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
@@ -112,8 +108,8 @@ def heat(draft: Draft, settings: UpkeepSettings) -> None:
     hot = [memory for memory in draft.memories.newest.values() if memory.temperature is Temperature.HOT]
     for memory in sorted(hot, key=lambda memory: memory.id):
         if memory.id not in chosen:
-            lost = "others matter more" if is_eligible(memory, settings) else "what it is now does not belong there"
-            draft.act(MemoryVerb.CHILL, memory, f"it leaves the hot index: {lost}")
+            why = "others matter more" if is_eligible(memory, settings) else "what it is now does not belong there"
+            draft.act(MemoryVerb.CHILL, memory, f"it leaves the hot index: {why}")
     for memory in sorted(chosen.values(), key=lambda memory: memory.id):
         if memory.temperature is not Temperature.HOT:
             figures = (
@@ -137,5 +133,5 @@ def _score(memory: DurableMemory) -> float:
 
 def _line(title: str, kind: MemoryKind, hook: str) -> str:
     # A title with the same words as the hook would only repeat them.
-    said = f"{hook} ({kind})" if title.removesuffix("…").rstrip() in hook else f"{title} ({kind}): {hook}"
-    return mark_lines(said)
+    line = f"{hook} ({kind})" if title.removesuffix("…").rstrip() in hook else f"{title} ({kind}): {hook}"
+    return mark_lines(line)

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 #: Longest title, hook, content and other texts of a memory, in characters.
 MAX_TITLE, MAX_HOOK, MAX_CONTENT, MAX_VALUE = 1_000, 120, 20_000, 20_000
-#: Maximum number of messages, and of conversations, of a memory. Without it, each version of a statement that is
-#: repeated every day would list all days.
+#: Maximum number of messages, and of conversations, of a memory. Otherwise each version of a statement that is repeated
+#: every day would list all days.
 MAX_SOURCES = 100
-#: Defaults of a new memory.
 IMPORTANCE, CONFIDENCE, DECAY_RATE = 0.5, 1.0, 0.0
 
 #: Words that do not change the meaning of a sentence.
@@ -37,15 +36,14 @@ _SIGNS = re.compile(r"[#%&@]|(?<!\w)[-−](?=\d)|(?<=\d)[.,:/-](?=\d)")
 
 
 class _Traits(NamedTuple):
-    """What a kind of memory is, all of which a new kind has to say.
+    """The traits of a kind. A new kind must define all of them.
 
     Attributes:
-        value: how it is written.
-        is_permanent: whether it holds until it is revoked or superseded: no passage of time makes it stale.
-        weight: how much more it counts in the hot index than a fact: what holds until it is revoked outlasts months
-            without use. None has no place there: what a tool said, and what nobody has confirmed, which else could
-            never grow stale.
-        rivals: what it shares with the kinds that it can contradict: what is true, what is liked, what is asked for.
+        value: the stored name.
+        is_permanent: whether it is valid until it is revoked or superseded; time does not make it stale.
+        weight: weight in the hot index, relative to a fact; higher for permanent kinds, which outlast months without
+            use. None excludes the kind: tool output and observations could otherwise never become stale.
+        rivals: a name that kinds share if they can contradict each other.
     """
 
     value: str
@@ -54,7 +52,6 @@ class _Traits(NamedTuple):
     rivals: str | None
 
 
-# Nothing else has to know a kind: what depends on it is among its traits.
 class MemoryKind(StrEnum):
     """The kind of a memory."""
 
@@ -75,16 +72,16 @@ class MemoryKind(StrEnum):
     rivals: str | None
 
     def __new__(cls, value: str, *traits: Any) -> MemoryKind:
-        """Make a member of its traits. A kind that lacks one is refused when this module is read."""
-        own = _Traits(value, *traits)
+        """Create a member. A kind that lacks a trait fails at import."""
+        parsed = _Traits(value, *traits)
         kind = str.__new__(cls, value)
         kind._value_ = value
-        kind.is_permanent, kind.weight, kind.rivals = own.is_permanent, own.weight, own.rivals
+        kind.is_permanent, kind.weight, kind.rivals = parsed.is_permanent, parsed.weight, parsed.rivals
         return kind
 
     @classmethod
     def parse(cls, text: object) -> MemoryKind:
-        """Return the kind called `text`.
+        """Return the kind with this name.
 
         Raises:
             InputError: the kind is unknown.
@@ -126,22 +123,18 @@ class DurableMemory:
         hook: one line of at most 120 characters, for the hot index.
         subject, predicate, object: the content as a triple, if it is one.
         user_id, key, value: of a preference: the user, its name, and its value as JSON.
-        importance: 0 to 1, as set. Its decay is computed on demand, never stored.
-        confidence: 0 to 1.
+        importance, confidence: 0 to 1. The importance is as set; its decay is computed on demand, never stored.
         decay_rate: decay of the relevance per day since the last use.
-        last_accessed_at: time of the last access, UTC.
         is_point_in_time: whether it describes one moment and becomes stale soon.
         status_reason: reason for the status or the temperature; None if they never changed.
         superseded_by: id of the memory that replaced it.
         merged_ids: ids of the memories that were merged into it.
-        source_ids: source messages or events, oldest first, at most the last 100.
-        conversation_ids: source conversations, likewise.
+        source_ids, conversation_ids: source messages or events, and conversations, oldest first, at most the last 100.
         tags: sorted.
         editor: author of this version: ``conversation``, ``upkeep``, ``agent``, or a name from the client.
         event_id: the event that created this version.
         match_keys: see :func:`match_key`; statements with one of these keys update this memory.
-        created_at: when it was first stated, UTC.
-        updated_at: when it was last stated, updated or confirmed, UTC.
+        created_at, updated_at: when it was first stated, and last stated, updated or confirmed, UTC.
         changed_at: when its content or status last changed, UTC.
         reviewed_at: when a model last found it not stale, UTC.
     """
@@ -201,7 +194,6 @@ class DurableMemory:
         return self.updated_at if self.last_accessed_at is None else max(self.updated_at, self.last_accessed_at)
 
     def __str__(self) -> str:
-        """Return the content, marked as recalled."""
         return mark_lines(self.content)
 
 
@@ -222,7 +214,7 @@ def signs(text: str) -> tuple[str, ...]:
 
 
 def preference_key(user_id: str, key: str) -> str:
-    """Return the match key of a preference. It ignores the value: a user has one preference per name."""
+    """Return the match key of a preference, which ignores the value."""
     return digest(MemoryKind.PREFERENCE.value, "of", user_id, "named", key)
 
 

@@ -24,24 +24,23 @@ if TYPE_CHECKING:
     from datetime import date, datetime
 
 
-# The thesaurus of everyday English, ``thesaurus.txt``. A line has one of two forms:
-#
-# film = movie = cinema            synonyms in all directions
-# pet > dog cat hamster            a query for the general word matches the specific ones, not vice versa
-#
-# Words are compared by stem, so only irregular forms are listed (``buy = bought``).
-
-
 _SIGNS = frozenset("=>")
 
 
 def related(term: str) -> frozenset[str]:
-    """Return the stems that match a stem of the query by the thesaurus."""
+    """Return the stems that the thesaurus relates to a stem of the query."""
     return _relations().get(term, frozenset())
 
 
 def parse_thesaurus(text: str) -> Mapping[str, frozenset[str]]:
-    """Parse a thesaurus; ``#`` starts a comment.
+    """Parse a thesaurus of everyday English; ``#`` starts a comment.
+
+    A line has one of two forms::
+
+        film = movie = cinema       synonyms in all directions
+        pet > dog cat hamster       a query for the general word matches the specific ones, not vice versa
+
+    Words are compared by stem, so only irregular forms are listed (``buy = bought``).
 
     Raises:
         ValueError: a line has neither form.
@@ -85,21 +84,21 @@ class Weights:
     conversations with an assistant), then rounded. docs/decisions/0008 has the figures, also with each set left out.
 
     Attributes:
-        coverage: share of the query's words, weighted by rarity, in the memory or its neighbours in the conversation;
-            0 to 1. An answer seldom repeats the question, but is next to a message that does.
-        words: cosine of the words of memory and query, 0 to 1: a word of the memory counts 1 + ln(frequency), a word
-            of the query its rarity ("lnc.ltc", Manning et al., Introduction to Information Retrieval, 6.4.3).
+        coverage: share of the query's words, weighted by rarity, in the memory or its neighbours in the conversation; 0
+            to 1. An answer seldom repeats the question, but is next to a message that does.
+        words: cosine of the words of memory and query, 0 to 1: a word of the memory counts 1 + ln(frequency), a word of
+            the query its rarity ("lnc.ltc", Manning et al., Introduction to Information Retrieval, 6.4.3).
         vector: similarity of the vectors, in standard deviations from the agent's average memory.
         nearby: the same for the most similar neighbour, weighted by :data:`NEARBY`; at least 0.
         talk: BM25 of the conversation, relative to the best conversation; 0 to 1.
         speaker: 1 if the query names the speaker, -1 if it names another speaker of the conversation; half of that if
-            it names all speakers, with the first one taken as meant.
+            it names all speakers, and then the first one counts as named.
         importance: as extracted, 0 to 1.
         answers: `words` of the previous message, less if it is long, if it ends with a question and a user answers.
         replies: 0 to 1, growing with the length of an assistant's reply, which mostly repeats the user; 0 if the query
             asks what the assistant said.
         instructs: 1 if a user gives an assistant a standing instruction.
-        prefers: 1 if the query seeks advice, and the memory is a preference that a user told an assistant.
+        prefers: 1 if the query seeks advice, and the memory is a preference that a user stated to an assistant.
         counted: 1 if the query asks for a number, and the memory contains one.
         repeats: per better hit of the same conversation, so that several conversations are represented.
     """
@@ -165,7 +164,6 @@ def terms(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def _terms_of(token: str) -> tuple[str, ...]:
-    """Return the terms of one token in plain form."""
     found: list[str] = []
     for word in parts_of(token.replace("’", "'")) if "'" in token or "’" in token else (token,):
         if word in STOP_WORDS:
@@ -173,11 +171,11 @@ def _terms_of(token: str) -> tuple[str, ...]:
         if word.isascii():
             found.append(stem(word))
         else:
-            found += _spaced(word)
+            found += _split_scripts(word)
     return tuple(found)
 
 
-def _spaced(word: str) -> list[str]:
+def _split_scripts(word: str) -> list[str]:
     """Split a token where scripts with and without blanks meet, and the latter into pairs of characters."""
     found: list[str] = []
     for run in _UNSPACED.findall(word):
@@ -189,12 +187,12 @@ def _spaced(word: str) -> list[str]:
 
 
 def date_terms(day: datetime) -> list[str]:
-    """Return the words for a day in a query: its month, year and day of the month."""
+    """Return the words for a day: its month, year and day of the month."""
     return [stem(_MONTH_NAMES[day.month - 1]), str(day.year), str(day.day)]
 
 
 def kin(term: str, vocabulary: Sequence[str]) -> list[str]:
-    """Return the words of a sorted vocabulary that are spelt much like `term`: "adopt", "adoption".
+    """Return the words of a sorted vocabulary with a spelling close to `term`: "adopt", "adoption".
 
     The common prefix has at least five letters, three fifths of the longer word and four fifths of the shorter one.
     """
@@ -216,8 +214,8 @@ def kin(term: str, vocabulary: Sequence[str]) -> list[str]:
     return found
 
 
-def _spoken(token: re.Match[str]) -> str:
-    """Return a token as written, without the possessive ending."""
+def _spelling_of(token: re.Match[str]) -> str:
+    """Return a token without the possessive ending."""
     return token.group().replace("’", "'").removesuffix("'s")
 
 
@@ -244,10 +242,8 @@ class Query:
 
     Attributes:
         terms: unique words in order, without those that name a time.
-        windows: the times that it names.
-        about: the speakers that it names, in order.
-        bare: the query without these names, for the embedder. Names would attract everything that the speakers said.
-        asks_how_many: it asks for a number.
+        windows, about: the times and the speakers that it names, in order.
+        bare: the query without speakers, for the embedder. Names would attract everything that the speakers said.
         asks_the_assistant: it asks what the assistant said, or for a summary of the conversation.
         seeks_advice: it asks for a recommendation, which depends on the user's preferences.
     """
@@ -271,18 +267,12 @@ class Query:
     ) -> Query:
         """Analyze a query.
 
-        Args:
-            query: the text.
-            speakers: names of the speakers in the agent's memory.
-            times: the times that the query names, in order.
-            is_known: returns whether memory contains a word in the form of :func:`terms`. An unknown name matches a
-                speaker with a similar spelling ("Mohamed", "Muhammad").
-
         Any word of a name names a speaker, or all speakers that share it. A name that is a common word ("Will") must be
-        capitalized, and not at the start of the query.
+        capitalized, and not at the start of the query. `is_known` returns whether memory contains a word in the form of
+        :func:`terms`; an unknown name matches a speaker with a similar spelling ("Mohamed", "Muhammad").
         """
         composed = unicodedata.normalize("NFC", query)
-        timeless = _without(query, times)
+        timeless = _without_times(query, times)
         speakers = list(speakers)
         aliases = _aliases(timeless, speakers, is_known)
         words = list(dict.fromkeys(aliases.get(word, word) for word in terms(timeless)))
@@ -292,7 +282,7 @@ class Query:
         before: set[str] = set()
         done, first = 0, len(composed) - len(composed.lstrip())
         for match in _TOKEN.finditer(composed) if common else ():
-            if (name := _spoken(match)) in common and match.start() > first:
+            if (name := _spelling_of(match)) in common and match.start() > first:
                 before.update(terms(composed[done : match.start()]))
                 done = match.start()
                 places[name].append(len(before))
@@ -302,11 +292,13 @@ class Query:
         named = set().union(*(names[speaker] for speaker in about)) if about else set()
         named |= {alias for alias, name in aliases.items() if name in named}
 
-        def kept(match: re.Match[str]) -> str:
-            is_name = _spoken(match) in common.intersection(about) or named.issuperset(terms(match.group()) or [""])
+        def without_speaker(match: re.Match[str]) -> str:
+            is_name = _spelling_of(match) in common.intersection(about) or named.issuperset(
+                terms(match.group()) or [""]
+            )
             return "" if is_name else match.group()
 
-        bare = " ".join((_TOKEN.sub(kept, composed) if about else composed).split())
+        bare = " ".join((_TOKEN.sub(without_speaker, composed) if about else composed).split())
         return cls(
             terms=tuple(words),
             windows=tuple(time.window for time in times),
@@ -323,8 +315,7 @@ class Query:
         return sorted(found.difference(self.terms))
 
 
-def _without(query: str, times: Iterable[Named]) -> str:
-    """Return a query without the words for times."""
+def _without_times(query: str, times: Iterable[Named]) -> str:
     pieces, done = [], 0
     for time in times:
         pieces.append(query[done : time.start])
@@ -349,7 +340,7 @@ def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool
         if len(part) >= _LEAST_NAME and len(words := terms(part)) == 1
     }
     found: dict[str, str] = {}
-    capital = (token for match in _TOKEN.finditer(query) if parts and (token := _spoken(match))[:1].isupper())
+    capital = (token for match in _TOKEN.finditer(query) if parts and (token := _spelling_of(match))[:1].isupper())
     for token in islice(dict.fromkeys(capital), _MOST_NAMES):
         name = plain(token)
         words = terms(token) if len(name) >= _LEAST_NAME else []

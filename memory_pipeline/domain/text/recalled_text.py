@@ -10,7 +10,7 @@
 Text of a prompt may be sent back to memory: by an agent that writes its whole context, by a model that repeats it, by a
 tool that quotes it. :func:`without_recalled` finds the block in all of these cases. Start and end delimiters match by
 their digest. Each line also starts with a rare bullet, so that parts of a block, and lines without a block, are found
-too. In doubt text is dropped, since it is in memory already.
+too. In doubt text is dropped: it is in memory already.
 
 Two cases are not found: the second half of a marked line that a model broke in two outside of a block, and a model's
 paraphrase.
@@ -73,18 +73,17 @@ _FENCE_ENDS = re.compile(r"(?:```|~~~)[ \t]*(?:\n|\Z)")
 
 
 def mark(text: str) -> str:
-    """Return `text` as a marked block between delimiters.
+    """Return `text` as a marked block between delimiters, :data:`FRAME_BYTES` longer than its marked lines.
 
     The delimiters contain a digest of the text, so the text cannot predict them. Their name is replaced within the
-    text, so it can neither start nor end a block. The block is :data:`FRAME_BYTES` longer than the text with marked
-    lines.
+    text, so it can neither start nor end a block.
     """
     body = mark_lines(_ANY_NAME.sub(_DEFUSED, text))
     return _FRAME.format(digest(body)[:_DIGITS], body)
 
 
 def mark_lines(text: str) -> str:
-    """Return `text` with each line marked as recalled, for output without a block. Marked lines stay as they are.
+    """Return `text` with each line marked as recalled, for output without a block. Marked lines are unchanged.
 
     Lines are those of :meth:`str.splitlines`, since clients may convert line breaks.
     """
@@ -97,10 +96,10 @@ def without_recalled(text: str) -> str:
 
     A text without marks is returned as the same object.
 
-    A block is removed up to the next end delimiter with its digest; a truncated block without an end is removed up to
-    the end of the text. An end delimiter without a start is removed alone. Letter case, indentation, ``>`` before each
-    line, a code fence, and HTML and JSON escapes are ignored. White space around a block becomes a line break. If only
-    wrapping is left, the result is empty.
+    A block is removed up to the next end delimiter with its digest, or, if truncated, up to the end of the text. An end
+    delimiter without a start is removed alone. Letter case, indentation, ``>`` before each line, a code fence, and HTML
+    and JSON escapes are ignored. White space around a block becomes a line break. If only wrapping is left, the result
+    is empty.
 
     A line outside of a block is removed from its mark on, with the quoting and the list bullet before it. If an end
     delimiter has no start, a first line before a marked line is removed too: it is the rest of a truncated line.
@@ -113,18 +112,18 @@ def without_recalled(text: str) -> str:
 
 
 def _without_lines(text: str, *, is_cut: bool) -> str:
-    """Return a text without its marked lines; if it is the rest of a block, also without the truncated first line."""
+    """Return a text without its marked lines; if `is_cut`, also without the truncated first line."""
     lines = text.split("\n")
     if is_cut and len(lines) > 1 and _MARKED.search(lines[1]):
         del lines[0]
-    kept: list[str] = []
+    remaining: list[str] = []
     for line in lines:
         marked = _MARKED.search(line)
         if marked is None:
-            kept.append(line)
+            remaining.append(line)
         elif not _WRAPPING.fullmatch(line, 0, marked.start()):
-            kept.append(line[: marked.start()].rstrip())
-    return "\n".join(kept).strip("\n")
+            remaining.append(line[: marked.start()].rstrip())
+    return "\n".join(remaining).strip("\n")
 
 
 def _pieces(text: str, delimiters: list[re.Match[str]]) -> Iterator[str]:
@@ -163,33 +162,33 @@ def _unquoted(pieces: list[str]) -> list[str]:
 
 def _join(pieces: list[str]) -> str:
     """Join the pieces with line breaks, without the wrapping of the blocks between them."""
-    said = [""]
+    joined = [""]
     is_paragraph = is_in_fence = False
     last = len(pieces) - 1
     for number, piece in enumerate(pieces):
         text = piece.lstrip() if number else piece
         is_paragraph |= _has_blank_line(piece[: len(piece) - len(text)])
-        own = _before_block(text) if number < last else text
-        space = text[len(own) :]
-        if not own.strip(_QUOTING):
-            own = ""
-        if is_in_fence and (own or number == last):
+        text_left = _before_block(text) if number < last else text
+        space = text[len(text_left) :]
+        if not text_left.strip(_QUOTING):
+            text_left = ""
+        if is_in_fence and (text_left or number == last):
             # The fence contained only blocks.
-            before, _, line = said[-1].rpartition("\n")
-            ends = _FENCE_ENDS.match(own)
-            if _FENCE_BEGINS.fullmatch(line) and (ends or not own):
-                before, after = before.rstrip(), own[ends.end() :].lstrip() if ends else ""
-                is_paragraph |= _has_blank_line(said[-1][len(before) :])
-                is_paragraph |= _has_blank_line(own[: len(own) - len(after)])
-                said[-1], own, is_in_fence = before, after, False
-        if own:
-            if said[-1]:
-                said.append("\n\n" if is_paragraph else "\n")
-            said.append(own)
-            is_in_fence ^= len(_FENCE.findall(own)) % 2 == 1
+            before, _, line = joined[-1].rpartition("\n")
+            ends = _FENCE_ENDS.match(text_left)
+            if _FENCE_BEGINS.fullmatch(line) and (ends or not text_left):
+                before, after = before.rstrip(), text_left[ends.end() :].lstrip() if ends else ""
+                is_paragraph |= _has_blank_line(joined[-1][len(before) :])
+                is_paragraph |= _has_blank_line(text_left[: len(text_left) - len(after)])
+                joined[-1], text_left, is_in_fence = before, after, False
+        if text_left:
+            if joined[-1]:
+                joined.append("\n\n" if is_paragraph else "\n")
+            joined.append(text_left)
+            is_in_fence ^= len(_FENCE.findall(text_left)) % 2 == 1
             is_paragraph = False
         is_paragraph |= _has_blank_line(space)
-    return "".join(said).rstrip() if not own else "".join(said)
+    return "".join(joined).rstrip() if not text_left else "".join(joined)
 
 
 def _before_block(text: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text of words and blanks; used for word lists in this package."""
+    """Return the words of a word list with blanks."""
     return frozenset(text.split())
 
 
@@ -46,7 +46,7 @@ def plain(text: str) -> str:
     """Return a text case-folded, without accents and other marks, in compatibility form (NFKD)."""
     if text.isascii():
         return text.lower()
-    # Decompose first, since special letters may hide upper-case ones; again, since folding may yield composed letters.
+    # Decompose first: special letters may hide upper-case ones. Decompose again: folding may yield composed letters.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     if decomposed.isascii():  # for example a truncated text ("…")
         return decomposed
@@ -66,11 +66,11 @@ def spaced(text: str) -> str:
     """Return the words of a text, separated by single blanks. A word is a run of letters, marks and digits."""
     if text.isascii():
         return " ".join(_ASCII_WORD.findall(text))
-    kept = (
+    characters = (
         character if character.isalnum() or unicodedata.category(character).startswith("M") else " "
         for character in text
     )
-    return " ".join("".join(kept).split())
+    return " ".join("".join(characters).split())
 
 
 @lru_cache(maxsize=4096)
@@ -101,10 +101,8 @@ def stem(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and len(word) > 3 else word
 
 
-# Mentions of names in texts.
-#
-# Words are compared without case and accents. In scripts without blanks each character is a word. "ANNA's" and
-# "anna.k@…" mention "Anna"; "Annabel" and "Annas" do not. Other forms of a name must be listed as names.
+# Mentions of names in texts. Words are compared without case and accents. In scripts without blanks each character is a
+# word. "ANNA's" and "anna.k@…" mention "Anna"; "Annabel" and "Annas" do not. Other forms of a name must be listed.
 
 
 _CONTROL_ESCAPE = re.compile(r'\\[bfnrt"/\\]')
@@ -132,11 +130,10 @@ class Mentions:
         self._sizes = {len(phrase.split(" ")) for phrase in self._phrases}
 
     def __bool__(self) -> bool:
-        """Return whether there is any name."""
         return bool(self._phrases)
 
     def mentioned_in(self, text: str) -> bool:
-        """Return whether a text mentions one of the names."""
+        """Return whether a text mentions a name."""
         return any(phrase in self._phrases for phrase in phrases_of(words_of(text), self._sizes))
 
 

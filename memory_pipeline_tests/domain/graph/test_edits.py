@@ -60,7 +60,7 @@ def test_an_update_that_replaces_withdraws_first() -> None:
 
 @pytest.mark.parametrize("verb", ["INSERT", "DELETE", "ADD"])
 def test_only_an_update_replaces(verb: str) -> None:
-    with pytest.raises(InputError, match="replaces 'Berlin' is for an UPDATE"):
+    with pytest.raises(InputError, match="replaces 'Berlin' is not accepted with"):
         edit(edit=verb, replaces="Berlin")
 
 

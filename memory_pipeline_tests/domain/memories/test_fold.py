@@ -69,7 +69,7 @@ def test_a_memory_is_found_under_the_returned_id(events: list[MemoryEvent]) -> N
     memories = Memories()
     for event in sorted(events, key=lambda event: event.order):
         if event.verb is MemoryVerb.REMEMBER:
-            own = memories.said_of(event)
+            own = memories.memory_id_for(event)
             memories = fold_events([event], memories)
             known = memories.newest[own]
             assert known.is_recalled
@@ -239,7 +239,7 @@ def test_a_restatement_in_the_hour_of_an_update_is_another_memory() -> None:
     assert again.memory_id == TEA.memory_id
     memories = fold_events([TEA, update, again])
     assert sorted(each.content for each in memories.newest.values()) == ["Anna likes coffee.", "Anna likes tea."]
-    own = fold_events([TEA, update]).said_of(again)
+    own = fold_events([TEA, update]).memory_id_for(again)
     assert own != TEA.memory_id
     assert memories.newest[own].content == "Anna likes tea."
     assert memories.newest[TEA.memory_id].content == "Anna likes coffee."
