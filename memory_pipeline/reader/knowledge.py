@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Source(StrEnum):
-    """Source of an item, in the order of the block."""
+    """Source of an item. The values are in the order of the block."""
 
     DURABLE = "durable"
     GRAPH = "graph"
@@ -27,7 +27,6 @@ class Source(StrEnum):
     DOCUMENT = "document"
 
 
-#: Heading of each source.
 _HEADINGS: Final = {
     Source.DURABLE: f"{LINE}What to keep in mind:",
     Source.GRAPH: f"{LINE}Known facts:",
@@ -36,7 +35,7 @@ _HEADINGS: Final = {
     Source.DOCUMENT: f"{LINE}From documents:",
 }
 _CUT: Final = "…"
-#: A cut item keeps at least this many characters of what it says.
+#: A cut item keeps at least this many characters after its prefix.
 _LEAST: Final = 12
 #: Longer words are cut inside.
 _LONGEST_WORD: Final = 40
@@ -44,11 +43,9 @@ _LONGEST_WORD: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A snippet from the caller's own search. Lines that are marked as recalled are removed.
+    """A snippet from the caller's own search, with an optional `id` that is shown before it.
 
-    Attributes:
-        content: the text.
-        id: the origin, shown before the text.
+    Lines that are marked as recalled are removed.
     """
 
     content: str
@@ -81,7 +78,7 @@ class ContextItem:
     Attributes:
         source: where it comes from.
         id: of a durable memory, a fact, a point of a summary or a graph fact; of a document, its id or number.
-        text: the text as shown, without the warning; one line or several.
+        text: the text as shown, without the warning; may have several lines.
         said: the text without its prefix (a date or an origin).
         evidence: ids of its messages.
         is_standing: whether it is a permanent memory; such items come first in their source.
@@ -142,7 +139,7 @@ def size_of(parts: tuple[ContextItem, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Size of a growing block, equal to :func:`size_of` of its items.
+    """Size of a growing block in bytes, equal to :func:`size_of` of its items.
 
     Attributes:
         bytes: size so far.
@@ -161,14 +158,11 @@ class Size:
 
 
 def cut_to(part: ContextItem, size: int) -> ContextItem | None:
-    """Cut an item between words so that it takes at most `size` bytes as an item of a list.
-
-    Return None if too little text would be left.
-    """
+    """Cut an item between words to at most `size` bytes as an item of a list; None if too little text would be left."""
     if len(part.text) <= size and len(part.lines.encode()) <= size:
         return part
-    beside = len(f" ({part.warning})".encode()) if part.warning else 0
-    room = max(size - len(f"{LINE}\n".encode()) - len(_CUT.encode()) - beside, 0)
+    warning_size = len(f" ({part.warning})".encode()) if part.warning else 0
+    room = max(size - len(f"{LINE}\n".encode()) - len(_CUT.encode()) - warning_size, 0)
     text = part.text[:room].encode()[:room].decode(errors="ignore")
     # Continuation lines are indented, so the size is only known after cutting.
     while text and len(replace(part, text=text + _CUT).lines.encode()) > size:
@@ -189,8 +183,8 @@ def compact(text: str) -> str:
 def _body(parts: tuple[ContextItem, ...]) -> str:
     lines = []
     for source in Source:
-        own = [part.lines for part in parts if part.source is source]
-        lines += [_HEADINGS[source], *own] if own else []
+        items = [part.lines for part in parts if part.source is source]
+        lines += [_HEADINGS[source], *items] if items else []
     return "\n".join(lines)
 
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Number of last messages that are read, characters of each, …
+#: Number of last messages that are read, and characters of each.
 MESSAGES: Final = 20
 _READ: Final = 2_000
-#: … and the most queries made from them.
+#: Most queries made from them.
 QUERIES: Final = 5
 #: Most names that become queries, and most words of the topic.
 _NAMES, _WORDS = 3, 6
-_STANDING = frozenset(kind for kind in MemoryKind if kind.is_permanent)
+_PERMANENT = frozenset(kind for kind in MemoryKind if kind.is_permanent)
 
 
 def proactive_recall(
@@ -49,15 +49,8 @@ def proactive_recall(
 ) -> list[RecalledMemory]:
     """Return memories that a conversation may need: related permanent ones first, then results of the queries.
 
-    Remaining places are filled with other permanent memories, which may apply to anything.
-
-    Args:
-        memories: the agent's memories.
-        imaginer: the model that makes queries; without one, or if it fails, rules make them.
-        messages: the conversation; anything that is not a message is skipped.
-        exclude: ids of memories that were shown before.
-        most: maximum number of memories.
-        now: as in :meth:`MemorySearch.search`.
+    Remaining places are filled with other permanent memories, which may apply to anything. Without `imaginer`, or if it
+    fails, rules make the queries. `now` is as in :meth:`MemorySearch.search`.
     """
     lines = lines_of(messages)
     if not lines:
@@ -69,10 +62,10 @@ def proactive_recall(
         Wanted(question, vector, most, exclude=exclude, only_fitting=True)
         for question, vector in zip(questions, memories.embedded(texts), strict=True)
     ]
-    whole, *asked = wanted
-    holding = Wanted(whole.question, whole.vector, most, _STANDING, exclude=exclude)
-    fitting = Wanted(whole.question, whole.vector, most, _STANDING, exclude=exclude, only_fitting=True)
-    found = [memories.ranked(one, now) for one in (fitting, *asked, holding)]
+    whole, *for_queries = wanted
+    all_permanent = Wanted(whole.question, whole.vector, most, _PERMANENT, exclude=exclude)
+    related_permanent = Wanted(whole.question, whole.vector, most, _PERMANENT, exclude=exclude, only_fitting=True)
+    found = [memories.ranked(one, now) for one in (related_permanent, *for_queries, all_permanent)]
     best, *others, last = (one.memories for one in found)
     in_turn = [one for each in zip_longest(*others) for one in each if one is not None]
     first: dict[str, Ranked] = {}
@@ -84,9 +77,8 @@ def proactive_recall(
 def lines_of(messages: Sequence[object]) -> list[str]:
     """Return the last messages as lines, with the speaker if known, without text marked as recalled.
 
-    Args:
-        messages: texts, or messages with ``content`` and optionally ``name`` and ``role``, also in the format of
-            OpenAI's and LiteLLM's chat API.
+    Messages are texts, or have ``content`` and optionally ``name`` and ``role``, also in the format of OpenAI's and
+    LiteLLM's chat API.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         return []

@@ -45,7 +45,7 @@ INSTRUCTIONS = (
 )
 
 HOT_INDEX = "memory://hot-index"
-#: Maximum number of concurrent calls. Others wait.
+#: Maximum number of concurrent calls.
 _AT_ONCE = 8
 #: Summaries of each grain that are listed as resources.
 _LISTED = 5
@@ -82,10 +82,9 @@ class MemoryServer:
         )
 
     def serve(self) -> bool:
-        """Serve on standard input and output until the client disconnects.
+        """Serve on standard input and output until the client disconnects. Return whether all calls have ended.
 
-        Returns:
-            Whether all calls have ended. If not, the process may exit anyway: writing calls were waited for.
+        If not, the process may exit anyway: writing calls were waited for.
         """
         try:
             anyio.run(self._serve)
@@ -198,8 +197,6 @@ class MemoryServer:
 
 
 class _Calls:
-    """Counts running calls."""
-
     def __init__(self) -> None:
         self._running = self._writing = 0
         self._changed = threading.Condition()

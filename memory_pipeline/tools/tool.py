@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 # Models write arguments loosely: numbers in quotes, null for missing values, names in capitals. Unambiguous values are
-# accepted. Others are errors that say what to change.
-
+# accepted; others are errors that name the remedy.
 
 #: Longest arguments of one call, in characters.
 MAX_ARGUMENTS = 200_000
@@ -86,8 +85,8 @@ class Parameter:
             return truth
         number = _number(value)
         if number is None or not self.least <= number <= self.most or (self.kind == "integer" and number % 1):
-            what = "a whole number" if self.kind == "integer" else "a number"
-            raise InputError(f"{self.name} {shown(value)} is not accepted; expected {what} {self._range}")
+            expected = "a whole number" if self.kind == "integer" else "a number"
+            raise InputError(f"{self.name} {shown(value)} is not accepted; expected {expected} {self._range}")
         return int(number) if self.kind == "integer" else number
 
     def _text(self, value: object) -> str:
@@ -187,7 +186,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The memory that tools work on.
+    """The memory that tools access.
 
     Attributes:
         reader: reads the agent's memory.
@@ -225,7 +224,7 @@ class Tool:
     """A tool that a model may call.
 
     Attributes:
-        name: name as a function; None if it is no function.
+        name: name as a function; None if it is only served by MCP.
         served_as: name at an MCP server.
         title: title for users.
         description: description for models.
@@ -263,22 +262,18 @@ def writer_of(access: Access) -> MemoryWriter:
 
 
 def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: object) -> ToolResult:
-    """Call a tool. Never raises: errors are returned as text, without internal details.
+    """Call a tool by the name and arguments that the model wrote (a mapping, or JSON of one).
 
-    Args:
-        access: the memory to work on.
-        tools: tools by the name that the model uses.
-        name: name of the tool, as the model wrote it.
-        arguments: a mapping, or JSON of one.
+    Never raises: errors are returned as text, without internal details.
     """
     try:
         tool = tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            return _wrong(f"tool {shown(name)} is unknown; accepted: {_names(tools)}")
+            return _error(f"tool {shown(name)} is unknown; accepted: {_names(tools)}")
         text = tool.run(access, **arguments_of(tool.parameters, arguments))
         return ToolResult(text.encode(errors="replace").decode())
     except InputError as error:
-        return _wrong(str(error))
+        return _error(str(error))
     except Exception:  # noqa: BLE001  # the model always gets a text
         _log.exception("a tool of memory failed: %s", shown(name))
         return ToolResult("Error: internal memory error; continue without it.", True)
@@ -288,5 +283,5 @@ def _names(tools: Iterable[str]) -> str:
     return ", ".join(tools)
 
 
-def _wrong(why: str) -> ToolResult:
+def _error(why: str) -> ToolResult:
     return ToolResult(f"Error: {why.encode(errors='replace').decode()}", True)
