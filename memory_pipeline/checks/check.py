@@ -66,25 +66,23 @@ class Place:
 
     @property
     def is_by_period(self) -> bool:
-        """Return whether each partition is a period. Partitions of the graph and of durable memories are agents."""
+        """Whether each partition is a period. Partitions of the graph and of durable memories are agents."""
         return self.spec.partition_by[-1] == "period"
 
 
-SAID = Place(MESSAGES_ASSET, "message", Grain.WORKING, MESSAGES)
-FOUND = Place(table_asset(Grain.WORKING), "working", Grain.WORKING, FACTS)
-SUMMARIZED = {
+MESSAGE_ROWS = Place(MESSAGES_ASSET, "message", Grain.WORKING, MESSAGES)
+FACT_ROWS = Place(table_asset(Grain.WORKING), "working", Grain.WORKING, FACTS)
+SUMMARY_ROWS = {
     grain: Place(table_asset(grain), grain.value, grain, SUMMARIES, {"grain": grain.value}) for grain in SUMMARY_GRAINS
 }
-KNOWN = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="source_hour")
-OPERATIONS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
-#: Durable memories, the events they are folded from, the events of consolidation, and its checkpoints.
-DURABLE = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
-HAPPENED = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
-DECIDED = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS, period="night")
-KEPT_UP = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
+GRAPH_ROWS = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="source_hour")
+OPERATION_ROWS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
+MEMORY_ROWS = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
+EVENT_ROWS = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
+CONSOLIDATION_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS, period="night")
+CHECKPOINT_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
 
-#: The rows of each grain.
-REMEMBERED = {Grain.WORKING: FOUND, **SUMMARIZED}
+ROWS_OF_GRAIN = {Grain.WORKING: FACT_ROWS, **SUMMARY_ROWS}
 
 
 def parts_of(
@@ -100,13 +98,13 @@ def parts_of(
     """
     lake = context.lake
     sizes = lake.tables.sizes(place.spec, **place.fixed)
-    wanted = context.keys(place.grain) if keys is None and place.is_by_period else keys
-    present = sorted(sizes if wanted is None else sizes.keys() & set(wanted))
+    selected = context.keys(place.grain) if keys is None and place.is_by_period else keys
+    listed = sorted(sizes if selected is None else sizes.keys() & set(selected))
     period = {place.period} - {""} if keys is None and not place.is_by_period else set()
     names = {*columns, *period}
     batch: list[str] = []
     size = 0
-    for key in present:
+    for key in listed:
         batch.append(key)
         size += sizes[key]
         if size >= _PART_BYTES:
@@ -135,7 +133,7 @@ def agent_names(rows: pl.DataFrame, *columns: str) -> list[str]:
     ]
 
 
-#: The number of offenders that a finding names.
+#: Maximum number of offenders that a finding names.
 SAMPLE = 5
 
 
@@ -289,7 +287,7 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Return whether memory is or may be wrong. A check that could not run counts, whatever its severity."""
+        """Whether memory is or may be wrong. A check that could not run counts, whatever its severity."""
         return not self.passed and (self.check.severity is Severity.ERROR or self.trouble is not None)
 
 

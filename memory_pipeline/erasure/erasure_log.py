@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.vacuum import Purged
 
-#: The tables of memory; summaries once per grain.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
     *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_FACTS, GRAPH_OPERATIONS)),
     *((spec, {}) for spec in (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)),
@@ -138,6 +137,6 @@ def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
             for _, texts in leaves(rows):
                 yield pa.chunked_array([texts], pa.string())
     for file in lake.journal.pending():
-        held = lake.journal.read(file)
-        said = [text for event in held.events for text in texts_of(event.changes.to_record())]
-        yield pa.chunked_array([[*(message.content for message in held.messages), *said]], pa.string())
+        contents = lake.journal.read(file)
+        changed = [text for event in contents.events for text in texts_of(event.changes.to_record())]
+        yield pa.chunked_array([[*(message.content for message in contents.messages), *changed]], pa.string())

@@ -95,7 +95,7 @@ class ErasureReport:
         """
         try:
             record: dict[str, Any] = read_json(text)
-            own = record.pop("digest")
+            stated_digest = record.pop("digest")
             if record["what"] != KIND:
                 raise KeyError("what")
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
@@ -104,7 +104,7 @@ class ErasureReport:
             ) from None
         if record.get("format") != FORMAT:
             raise InputError(f"format {shown(record.get('format'))} of the receipt is unknown; accepted: {FORMAT}")
-        if own != digest(record):
+        if stated_digest != digest(record):
             raise InputError("the receipt was changed after it was written: its digest does not match its content")
         try:
             return cls._parsed(record)

@@ -1,4 +1,4 @@
-"""Validate the arguments of readers, before anything is read."""
+"""Validate the arguments of readers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ MAX_DAYS_AGO = 36_525
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
 #: Longest query text in characters.
 MAX_QUERY = 10_000
-#: Largest token budget.
 MAX_TOKENS = 1_000_000
 
 
@@ -42,23 +41,12 @@ def filter_of(
     labels: Mapping[str, str | None],
     minimum_importance: float | None,
 ) -> Filter:
-    """Return the filter of a search.
+    """Return the filter of a search. The arguments are those of :meth:`MemoryReader.search_memory`.
 
-    Args:
-        calendar: the lake's calendar; its time zone decides when a day begins.
-        now: the time from which ages count. Results that end later are left out.
-        minimum_days_ago: age of the newest result.
-        maximum_days_ago: age of the oldest result.
-        since: a date, or a time with its zone, also as text, in place of `maximum_days_ago`. Ages count from the end of
-            a summary's period; `since` and `until` find each summary with a period that overlaps the range.
-        until: in place of `minimum_days_ago`; a date includes its whole day.
-        grain: the grain to search.
-        kind: a kind of fact.
-        labels: person, conversation_id and tag.
-        minimum_importance: 0 to 1.
+    `labels` are person, conversation_id and tag. Results that end after `now` are left out.
 
     Raises:
-        InputError: an argument is invalid; the message names it.
+        InputError: an argument is invalid.
     """
     now = calendar.moment("now", now)
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
@@ -91,11 +79,7 @@ def filter_of(
 
 
 def validate_query(text: str | None, name: str = "query_text") -> str | None:
-    """Return a query without surrounding white space, or None if it is blank.
-
-    Args:
-        text: the query.
-        name: the argument's name in messages.
+    """Return a query without surrounding white space, or None if it is blank. `name` is the argument's name in errors.
 
     Raises:
         InputError: `text` is not a text, has more than 10,000 characters, or is invalid Unicode.
@@ -109,9 +93,9 @@ def validate_query(text: str | None, name: str = "query_text") -> str | None:
 
 
 def prompt_of(text: object) -> str | None:
-    """Return the part of a prompt that is searched for: of a long one its beginning and end; None if it is blank.
+    """Return the part of a prompt that is searched for, without lines that are marked as recalled; None if it is blank.
 
-    Lines that are marked as recalled are removed.
+    Of a long prompt, this is its beginning and end.
 
     Raises:
         InputError: `text` is not a text, or is invalid Unicode.
@@ -138,7 +122,7 @@ def label_of(name: str, value: object) -> str | None:
 
 
 def validate_ids(name: str, values: object) -> frozenset[str]:
-    """Return ids to compare with. Unknown ids are ignored.
+    """Return ids as a set.
 
     Raises:
         InputError: `values` has more than 10,000 entries, or an entry is not a text of at most 256 characters.

@@ -37,10 +37,10 @@ class VectorSketch:
     def __init__(self, vectors: NDArray[np.floating], order: NDArray[np.intp]) -> None:
         absent = np.isnan(vectors[order, 0]) if vectors.size else np.zeros(len(vectors), np.bool_)
         self._absent = np.flatnonzero(absent)
-        there = np.flatnonzero(~absent)
-        self.present = len(there)
+        present = np.flatnonzero(~absent)
+        self.present = len(present)
         # Rows are in the order of talks, so a sample of every n-th row covers all times.
-        self._sample = there[:: max(len(there) // _SAMPLE, 1)]
+        self._sample = present[:: max(len(present) // _SAMPLE, 1)]
         self._exact: NDArray[np.float32] | None = None
         self._last: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
         if len(vectors) < SKETCHED_FROM:
