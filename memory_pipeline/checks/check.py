@@ -49,10 +49,7 @@ class Place:
     """The location of an asset's rows.
 
     Attributes:
-        asset: the asset's name.
-        what: the prefix of the rows' ids; None if the ids have no prefix.
-        grain: the grain of the rows' periods.
-        spec: the table.
+        what: the prefix of the rows' ids, if any.
         fixed: the values of all partition columns but the last.
         period: the column with a row's period. If it is empty, the rows have no period and are always checked.
     """
@@ -92,10 +89,7 @@ def parts_of(
     keys: Collection[str] | None = None,
     where: pc.Expression | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the checked rows of a place, some whole partitions at a time, in the order of partition keys.
-
-    Partition keys in `keys` replace those that the context selects.
-    """
+    """Yield the checked rows of a place, some whole partitions at a time, by key. `keys` replace the context's."""
     lake = context.lake
     sizes = lake.tables.sizes(place.spec, **place.fixed)
     selected = context.keys(place.grain) if keys is None and place.is_by_period else keys
@@ -133,7 +127,6 @@ def agent_names(rows: pl.DataFrame, *columns: str) -> list[str]:
     ]
 
 
-#: Maximum number of offenders that a finding names.
 SAMPLE = 5
 
 
@@ -147,13 +140,10 @@ class Severity(StrEnum):
 
 
 class CheckContext:
-    """The lake, time and periods that checks share. Reads common data once.
+    """The lake, time and periods that checks share. Reads common data once and writes nothing.
 
-    Args:
-        lake: the lake to check; it is never written.
-        now: the time of the checks; timezone-aware.
-        periods: the periods to check, of any grains; None checks everything. Checks without periods (such as budgets
-            and the journal) always check everything.
+    `now` is timezone-aware. `periods` may be of any grains; None checks everything. Checks without periods (such as
+    budgets and the journal) always check everything.
     """
 
     def __init__(self, lake: Lake, now: datetime, periods: Iterable[Period] | None = None) -> None:
@@ -194,7 +184,6 @@ class Offences:
     """The rows, agents or periods that violate a check.
 
     Attributes:
-        count: the number of offenders; 0 means the check passed.
         sample: names of the first :data:`SAMPLE` offenders: ids, agents and periods, never message text.
         numbers: counts and measurements for plots.
     """
@@ -215,8 +204,6 @@ class Scan:
     """A check that reads all rows of one place, in parts. Scans of the same place share one pass over its files.
 
     Attributes:
-        place: the rows to read.
-        columns: the columns to read.
         see: returns a partial result for a frame of some whole partitions.
         conclude: combines the partial results.
         keys: returns partition keys that replace those of the context; None means all.
@@ -240,8 +227,6 @@ class Check:
 
     Attributes:
         name: in snake_case; unique among the checks of the asset.
-        asset: the asset's name in Dagster.
-        severity: the severity of a failure.
         blocks: whether a failure makes downstream assets wrong too. Dagster then skips them in the same run. Conditions
             on a single partition are enforced before it is written, by :mod:`memory_pipeline.steps.validation`.
         description: the condition, in one or two sentences.
@@ -272,7 +257,6 @@ class Finding:
     """The result of a check.
 
     Attributes:
-        check: the check.
         passed: whether the check ran and found no offenders.
         offenders, sample, numbers: as in :class:`Offences`.
         trouble: the reason why the check could not run, if any.

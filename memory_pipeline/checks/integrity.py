@@ -25,17 +25,12 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-#: Rows per batch when looking for missing values.
-_BATCH = 65_536
-#: Maximum number of concurrent reads.
+_ROWS_PER_BATCH = 65_536
 _THREADS = 8
 
 
 def duplicate_ids(place: Place) -> Scan:
-    """Find duplicate ids, and ids in another partition than the one they name.
-
-    A scan sees whole partitions, so together the two conditions find an id that is in two partitions.
-    """
+    """Find duplicate ids, and ids in another partition than the one they name; together, ids in two partitions."""
     key = place.spec.partition_by[-1]
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:
@@ -116,7 +111,7 @@ def _count_missing(spec: TableSpec, dataset: ds.Dataset, offenders: Counter[str]
     """Add the required columns with missing values to `offenders`. Return the number of rows."""
     required = [column.name for column in spec.schema if not column.nullable]
     rows = 0
-    for batch in dataset.to_batches(columns=required, batch_size=_BATCH):
+    for batch in dataset.to_batches(columns=required, batch_size=_ROWS_PER_BATCH):
         rows += batch.num_rows
         for name in required:
             if batch[name].null_count:
@@ -177,5 +172,4 @@ def _differing(expected: pl.DataFrame, indexed: pa.Table, keys: list[str] | None
 
 
 def _scopes(context: CheckContext, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
-    """Return the agents that have rows in the table or in the index."""
     return {*context.lake.index.scopes(), *(Scope(*key) for key in rows)}

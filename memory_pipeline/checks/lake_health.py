@@ -130,19 +130,17 @@ def expired_rows(asset: str) -> Scan:
     return Scan(place, ("workspace_id", place.period, *(["kind"] if place is FACT_ROWS else [])), see, conclude)
 
 
-#: Sorts after all period keys.
-_NEVER = "~"
+_NEVER = "~"  # sorts after all period keys
 _COUNTED = pl.DataFrame(schema={"workspace_id": pl.String, "period": pl.String, "kept": pl.String, "rows": pl.Int64})
 
 
 def _counted(place: Place, part: pl.DataFrame) -> pl.DataFrame:
-    """Return the number of rows by workspace, period and retention class."""
     keys = ["workspace_id", "period", _class_of(place).alias("kept")]
     return part.group_by(keys, maintain_order=True).agg(rows=pl.len().cast(pl.Int64))
 
 
 def _places_of(asset: str) -> tuple[Place, Place | None]:
-    """Return the place of an asset's rows that expire, and the place of the model answers that expire with them."""
+    """Return the places of an asset's rows that expire, and of the model answers that expire with them."""
     if asset == MESSAGES_ASSET:
         return MESSAGE_ROWS, None
     if asset == GRAPH_ASSET:

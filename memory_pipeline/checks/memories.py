@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.checks.check import CheckContext
 
-#: Agents per read.
-_AT_ONCE = 500
+_AGENTS_PER_READ = 500
 #: Consolidation of a day finishes within this time of the day's end. Later it is behind.
 LONGEST_WAIT = timedelta(days=1)
 _AGENT = ("workspace_id", "agent_id")
@@ -47,8 +46,8 @@ def stale_agents(context: CheckContext) -> Offences:
 def _stale(context: CheckContext, owners: Collection[str]) -> list[str]:
     listed, tables = sorted(owners), context.lake.tables
     found = []
-    for start in range(0, len(listed), _AT_ONCE):
-        batch = listed[start : start + _AT_ONCE]
+    for start in range(0, len(listed), _AGENTS_PER_READ):
+        batch = listed[start : start + _AGENTS_PER_READ]
         ids: defaultdict[str, list[str]] = defaultdict(list)
         with_memories = set()
         for spec in (MEMORY_EVENTS, UPKEEP_EVENTS):

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 _AGENT = ["workspace_id", "agent_id"]
 #: The suffix of a citation of a summary's point.
 _POINT = r"#[0-9]+$"
-#: The place of rows by the prefix of their ids.
 _PLACES = {place.what: place for place in (MESSAGE_ROWS, FACT_ROWS, *SUMMARY_ROWS.values())}
 _EDIT = "edit"
 #: A closed period is computed within this time.
@@ -94,7 +93,6 @@ def _waiting(context: CheckContext, grain: Grain) -> list[str]:
 
 
 def _due(context: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the agents and closed periods of a grain that have source rows in the finer grain."""
     calendar = context.lake.calendar
     sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, "period"], pl.String)), *material])
     parents = {
@@ -138,7 +136,6 @@ def orphaned_sources(place: Place) -> Scan:
     return Scan(place, (*_AGENT, "id", *citing), see, conclude)
 
 
-#: The columns that hold ids of sources, by table.
 _CITING_COLUMNS = {
     "facts": ("message_ids",),
     "summaries": ("source_ids", "key_points"),
@@ -188,7 +185,6 @@ def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Itera
 
 
 def _has_expired(context: CheckContext, citations: pl.DataFrame) -> pl.Series:
-    """Return a mask of the citations with sources in an expired period."""
     expired = np.zeros(len(citations), np.bool_)
     for what, classes in _CLASSES.items():
         named = (citations["what"] == what) & (citations["period"] != "")

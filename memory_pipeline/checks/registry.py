@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from memory_pipeline.checks.check import CheckContext, Place
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
-#: The asset that shows the cost of models.
 _COST_ASSET = "model_cost"
 
 _RECOMPUTE = "recompute the partitions with `memory-pipeline repair` or `memory-pipeline run --from … --to …`"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
-from memory_pipeline.erasure.scanner import AT_ONCE, hex_of
+from memory_pipeline.erasure.scanner import PARTITIONS_PER_READ, hex_of
 from memory_pipeline.erasure.subject_matcher import leaves, texts_of
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schema_types import Holds
@@ -48,12 +48,9 @@ class ErasureLog:
     """Rows removed and periods recomputed.
 
     Attributes:
-        scopes: agents that held data of the subject.
-        ids: hashes of the ids of removed or recomputed rows. Recomputed rows may have the same id as before.
-        texts: texts of these rows. Recomputed rows may have the same text as before.
-        remade: the recomputed periods by grain.
-        files, bytes: number and size of the deleted files.
-        remarks: descriptions of data that may remain, because it cannot be attributed.
+        scopes: agents that held data of the subject. ids, texts: hashes of ids, and texts, of removed or recomputed
+        rows. Recomputed rows may have the same as before. files, bytes: number and size of the deleted files. remarks:
+        descriptions of data that may remain, because it cannot be attributed.
     """
 
     scopes: set[Scope] = field(default_factory=set)
@@ -128,12 +125,11 @@ def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
-    """Yield all texts in the tables and in the pending journal."""
     for spec, fixed in _TABLES:
         columns = spec.holding(Holds.WORDS, Holds.COPY, Holds.NOTE)
         keys = lake.tables.keys(spec, **fixed)
-        for start in range(0, len(keys), AT_ONCE):
-            rows = lake.tables.read(spec, keys[start : start + AT_ONCE], columns=columns, **fixed)
+        for start in range(0, len(keys), PARTITIONS_PER_READ):
+            rows = lake.tables.read(spec, keys[start : start + PARTITIONS_PER_READ], columns=columns, **fixed)
             for _, texts in leaves(rows):
                 yield pa.chunked_array([texts], pa.string())
     for file in lake.journal.pending():

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 _ROUNDS = 5
 #: Unreferenced files younger than this may belong to an active writer.
 _ORPHANS = timedelta(hours=1)
-#: Copies that no erasure reaches.
 _NOT_COVERED = (
     "previews and logs in Dagster's own storage, outside of the lake",
     "backups of the lake, and versions and snapshots made by an object store or a file system",
@@ -76,7 +75,6 @@ class ErasurePreview:
 
     Attributes:
         counts: rows, messages and records by place.
-        scopes: agents that hold data of the subject.
         hours: sorted keys of the hours of the messages.
         sample: ids of some of the messages, facts and memory events.
     """
@@ -108,14 +106,8 @@ def forget(
 ) -> ErasureReport:
     """Remove a subject from the lake permanently, and recompute derived data. Return the receipt.
 
-    Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs.
-
-    Args:
-        lake: the lake to erase from.
-        models: the models that recompute derived data.
-        subject: the agent, conversation or person to forget.
-        now: the cutoff; later messages remain.
-        progress: called with a description of each step.
+    Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs. `now` is the cutoff; later
+    messages remain. `progress` is called with a description of each step.
 
     Raises:
         LakeError: writers kept adding data of the subject. Everything found so far is removed; retry.
@@ -258,7 +250,6 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
     elif subject.scope is not None:
         scope = subject.scope
         _remove_index(lake, scope, log)
-        # Rows after the cutoff stay in the index.
         since = {
             grain: {key for rows in scanner.parts(spec, ["period"], **fixed) for key in rows["period"].to_pylist()}
             for grain in Grain
@@ -289,7 +280,6 @@ def _remove_index(lake: Lake, scope: Scope, log: ErasureLog) -> None:
 
 
 def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
-    """Return the files of agents' indexes and collections, with their sizes in bytes."""
     agents = {(scope.workspace_id, scope.agent_id) for scope in scopes}
     return {
         entry.path: entry.size
@@ -300,7 +290,6 @@ def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
 
 
 def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
-    """Add deleted files of the index to the log, by table."""
     deleted = before.keys() - lake.storage.sizes(before, "vectordb").keys()
     counts = Counter("/".join(path.split("/")[1:3]).removesuffix(".lance") for path in deleted)
     log.take("index", "files", counts)

@@ -60,11 +60,8 @@ def reassign_events(
 ) -> dict[str, tuple[MemoryEvent, ...]]:
     """Return the replacements of changed events, by id. Unchanged events and those in `gone` are not in the result.
 
-    Args:
-        events: all events of one agent, including those in `gone`.
-        nights: events of consolidation, which will be undone.
-        gone: ids of the events to remove.
-        noted: events without their note, by the ids of the originals.
+    `events` are all of one agent's, `nights` those of consolidation, which will be undone, and `gone` the ids of events
+    to remove. `noted` has events without their note, by the ids of the originals.
     """
     base = list({event.id: event for event in events}.values())
     sources = _sources_of([*base, *nights])
@@ -118,7 +115,6 @@ def _copies_for(
 
 
 def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
-    """Return a copy of an event that applies to another memory."""
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, event.changes, memory_id=memory_id, turn=event.turn,
         place=event.place, editor=event.editor, reason=event.reason, other_id=event.other_id, evidence=event.evidence,
@@ -276,7 +272,6 @@ def _replace_pending(
     lost: Collection[str],
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
 ) -> None:
-    """Add the new contents of a pending file to `found`, if any of its events are replaced."""
     if not any(event.id in replaced for event in contents.events):
         return
     remaining = [one for event in contents.events if event.id not in lost for one in replaced.get(event.id, (event,))]

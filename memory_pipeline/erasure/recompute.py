@@ -38,15 +38,13 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.ledger import LedgerEntry
     from memory_pipeline.models.factory import Models
 
-#: Periods per write to the index.
-_AT_ONCE = 400
+_PERIODS_PER_WRITE = 400
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 #: Columns of summaries that are derived from their points.
 _OF_POINTS = ("content", "entities")
 _WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
 #: The assets with rows that may outlive the facts of their hour.
 _OUTLIVING = (GRAPH_ASSET, MEMORIES_ASSET)
-#: The columns behind the ledger's digests.
 _MARKS = ("period", "workspace_id", "agent_id", "digest", "embed_model")
 
 
@@ -56,15 +54,8 @@ def scrub_summaries(
     """Remove from summaries the points that name a person or cite forgotten facts. Return the changed periods by grain.
 
     Summaries with existing sources are recomputed later. If the sources have expired, scrubbing is all that is
-    possible, and the receipt has a remark on the rest.
-
-    Args:
-        lake: the lake to erase from.
-        scanner: matches the subject.
-        facts: ids of the forgotten facts.
-        days: keys of the days of these facts. For a person, all summaries are searched.
-        at: the cutoff; later points remain.
-        log: records the removed texts.
+    possible, and the receipt has a remark on the rest. Points after the cutoff `at` remain. `days` are the days of the
+    facts; for a person, all summaries are searched.
     """
     scrubbed: dict[Grain, set[str]] = {}
     fact_ids = pa.array(sorted(facts), pa.string())
@@ -124,7 +115,6 @@ def _scrubbed(
 
 
 def _is_named_elsewhere(scanner: SubjectScanner, summary: Summary) -> bool:
-    """Return whether a summary names a person in a column that is not derived from its points."""
     rows = summaries_to_rows([summary])
     others = (name for name in SUMMARIES.holding(Holds.WORDS) if name not in _OF_POINTS)
     return any(scanner.mentioned(rows[name]).any() for name in others)
@@ -185,7 +175,6 @@ def recompute(
 
 
 def _is_computable(lake: Lake, period: Period, now: datetime) -> bool:
-    """Return whether an hour has started, or a summary's period has closed."""
     calendar = lake.calendar
     return (calendar.bounds(period)[0] if period.grain is Grain.WORKING else calendar.closes_at(period)) <= now
 
@@ -225,8 +214,8 @@ def sync_index(
     refold_graph(lake, list(owners.values()), operations, operations)
     for grain in Grain:
         keys = sorted(touched.get(grain, ()))
-        for start in range(0, len(keys), _AT_ONCE):
-            _index(lake, grain, keys[start : start + _AT_ONCE], scopes, dimension)
+        for start in range(0, len(keys), _PERIODS_PER_WRITE):
+            _index(lake, grain, keys[start : start + _PERIODS_PER_WRITE], scopes, dimension)
 
 
 def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:
@@ -240,10 +229,7 @@ def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope],
 
 
 def enter_removal(lake: Lake, periods: Mapping[Grain, Collection[str]]) -> None:
-    """Update the ledger after the removal of an agent's rows, so that partitions need no recomputation.
-
-    Partitions that were stale before remain stale.
-    """
+    """Update the ledger after a removal, so that partitions need no recomputation. Stale ones remain stale."""
     changed: dict[tuple[str, str], LedgerEntry] = {}
     before: dict[Grain, Mapping[str, LedgerEntry]] = {}
     after: dict[Grain, dict[str, LedgerEntry]] = {}

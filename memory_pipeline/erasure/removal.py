@@ -175,7 +175,6 @@ def _remove_vectors(
 
 
 def _anonymize_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: ErasureLog) -> None:
-    """Replace the agent's name in the rows of its model calls."""
     hours: dict[str, int] = {}
     for rows in scanner.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
         for hour in rows["hour"].to_pylist():
@@ -194,8 +193,7 @@ def _anonymize_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: Era
 _COLUMNS = ("id", "content", "metadata")
 #: True if an item has not changed between reading and rewriting it.
 _SAME = "target.content = source.content AND target.metadata = source.metadata"
-#: Items deleted per commit.
-_AT_ONCE = 1_000
+_ITEMS_PER_COMMIT = 1_000
 
 
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
@@ -221,8 +219,10 @@ async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, wor
     def rewritten(table: Any) -> Awaitable[None]:
         return rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
 
-    for start in range(0, len(ids), _AT_ONCE):
-        listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _AT_ONCE])  # ids hold no quotes
+    for start in range(0, len(ids), _ITEMS_PER_COMMIT):
+        listed = ", ".join(
+            f"'{identifier}'" for identifier in ids[start : start + _ITEMS_PER_COMMIT]
+        )  # ids hold no quotes
         await databases.edit(workspace_id, name, methodcaller("delete", f"id IN ({listed})"), None)
     if ids:
         await databases.edit(workspace_id, name, rewritten, None)

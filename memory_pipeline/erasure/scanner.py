@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.lake.schema_types import TableSpec
 
-#: Partitions per read.
-AT_ONCE = 2_000
+PARTITIONS_PER_READ = 2_000
 _SCOPE = ("workspace_id", "agent_id")
-#: The columns with the ids of rows' sources.
 _SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
 
 
@@ -47,12 +45,10 @@ class ScanResult:
     Attributes:
         rows: ids of matching rows, by table and partition. Partitions of operations and events are owners.
         notes: ids, by owner, of memory events that match only in their note. They lose the note and remain.
-        scopes: agents that hold data of the subject.
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
         pending: the number of matching records in these files.
         set_aside: paths of matching records in the quarantine.
-        texts: texts of the rows.
     """
 
     rows: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
@@ -207,13 +203,9 @@ class SubjectScanner:
         keys: Collection[str] | None = None,
         **fixed: str,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of the subject's possible agents.
+        """Yield the rows of the subject's possible agents, of all partitions and columns by default.
 
-        Args:
-            spec: the table.
-            columns: the columns to read; None reads all.
-            keys: values of the last partition column; None reads all.
-            fixed: the values of all partition columns but the last.
+        `keys` are values of the last partition column, `fixed` those of the others.
         """
         subject = self.subject
         where = pc.field("workspace_id") == subject.workspace_id
@@ -225,8 +217,10 @@ class SubjectScanner:
         if spec.partition_by == ("owner",):
             prefix = f"{subject.workspace_id}~{subject.agent_id or ''}"
             listed = [key for key in listed if (key == prefix if subject.agent_id else key.startswith(prefix))]
-        for start in range(0, len(listed), AT_ONCE):
-            rows = self._lake.tables.read(spec, listed[start : start + AT_ONCE], columns=columns, where=where, **fixed)
+        for start in range(0, len(listed), PARTITIONS_PER_READ):
+            rows = self._lake.tables.read(
+                spec, listed[start : start + PARTITIONS_PER_READ], columns=columns, where=where, **fixed
+            )
             if rows.num_rows:
                 yield rows
 
@@ -289,7 +283,6 @@ def _records(contents: Contents) -> list[Message | Edit | MemoryEvent]:
 
 
 def _contents(contents: Contents) -> set[str]:
-    """Return the texts of a file's messages and events."""
     remembered = (event.changes.content for event in contents.events)
     return {*(message.content for message in contents.messages), *(content for content in remembered if content)}
 

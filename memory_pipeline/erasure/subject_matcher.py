@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 # Memory events store their changes as JSON. Its keys never name a person, so only its values are matched.
-#: Fields with values from a fixed vocabulary.
 _NO_TEXTS = frozenset(["kind"])
 
 
@@ -92,14 +91,9 @@ ANYBODY: Whose = (None, None)
 
 
 class SubjectMatcher:
-    """Matches a subject and its removed rows.
+    """Matches a subject and its removed rows. Records after the cutoff `at` do not match.
 
-    Args:
-        subject: the forgotten agent, conversation or person, in clear.
-        at: the cutoff; later records do not match.
-        ids: hexadecimal parts of removed ids.
-        salt: the salt of `contents`.
-        contents: digests of removed texts.
+    `ids` are the hexadecimal parts of removed ids, `contents` the digests of removed texts, with `salt`.
     """
 
     def __init__(
@@ -322,7 +316,7 @@ class SubjectMatcher:
         )
 
     def _raw_patterns(self) -> list[tuple[str, re.Pattern[bytes], bool]]:
-        """Return patterns for bytes: description, pattern, and whether it also applies to otherwise readable files."""
+        """Return for each pattern: description, pattern, and whether it also applies to otherwise readable files."""
         subject = self._subject
         workspace, agent = (re.escape((one or "").encode()) for one in (subject.workspace_id, subject.agent_id))
         if subject.kind is SubjectKind.AGENT:

@@ -77,10 +77,7 @@ class LanceReader:
         self._databases = Databases(storage)
 
     def versions(self, folder: LanceFolder, problems: list[str]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the version number and rows, without vectors, of every version of a table, in parts.
-
-        Append descriptions of unreadable versions to `problems`.
-        """
+        """Yield number and rows, without vectors, of all versions of a table. Append unreadable ones to `problems`."""
         self._databases.forget(folder.workspace_id, folder.name)
         try:
             table = self._loop.run(self._databases.table(folder.workspace_id, folder.name))
@@ -105,8 +102,7 @@ async def _rows(table: Any, version: int) -> list[pa.Table]:
     return [pa.Table.from_batches([batch]) async for batch in await table.query().select(columns).to_batches()]
 
 
-#: Rows per batch of a Parquet file.
-_ROWS = 20_000
+_ROWS_PER_BATCH = 20_000
 _WORKSPACE = re.compile(r"/workspace_id=(?P<workspace>[^/]+)/")
 
 
@@ -119,7 +115,6 @@ class Remnant:
     count: int
 
     def __str__(self) -> str:
-        """Return one line of text."""
         return f"{self.file}: {self.what}" + (f", {self.count} times" if self.count > 1 else "")
 
 
@@ -244,7 +239,7 @@ def _in_parquet(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]
     workspace = _WORKSPACE.search(path)
     whose = (unquote(workspace["workspace"]), None) if workspace else ANYBODY
     try:
-        for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS):
+        for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS_PER_BATCH):
             found += matcher.in_rows(pa.Table.from_batches([batch]), whose)
     except (OSError, pa.ArrowException):
         return None  # such as a truncated file
@@ -291,10 +286,7 @@ def _search_table(
     *,
     clean: bool,
 ) -> None:
-    """Search all versions of a table of the index, and its unreferenced files.
-
-    If `clean`, deleted rows in its files count as unsearched.
-    """
+    """Search all versions and unreferenced files of a table. If `clean`, deleted rows count as unsearched."""
     problems: list[str] = []
     for version, rows in reader.versions(lance, problems):
         _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, lance.whose))

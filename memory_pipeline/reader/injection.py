@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _FIRST: Final = (Source.MEMORY, Source.DURABLE, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
 #: Sources with items that are dropped in favour of the messages they come from.
 _REPLACEABLE: Final = frozenset([Source.GRAPH, Source.DURABLE])
-#: Punctuation around words is ignored when texts are compared.
 _OPENING: Final = "\"'“”„«»(!?,;:"
 _CLOSING: Final = f"{_OPENING})."
 #: Characters of a long text that are compared with the prompt.
@@ -48,10 +47,8 @@ _COMPARED: Final = 4_000
 _RANK_WEIGHT: Final = 0.5
 
 Found = dict[Source, list[ContextItem]]
-#: Most items of a block.
 MAX_PARTS: Final = 50
-#: Candidates from memory and graph per item of the result.
-_CONSIDERED: Final = 4
+_CANDIDATES_PER_ITEM: Final = 4
 #: Least token budget of the recall from which items are chosen.
 _LEAST_RECALLED: Final = 1_000
 
@@ -78,15 +75,9 @@ def inject(
 ) -> InjectedContext:
     """Return the context for a prompt.
 
-    Args:
-        request: the request.
-        settings: the agent's configuration.
-        models: find entities and sort items, if configured.
-        recall: returns facts and points for a text, within a token budget.
-        search_graph: returns at limit so many graph facts for a text, optionally by the names in it.
-        search_memories: returns at limit so many durable memories for a text.
-        hides: returns whether to leave out a graph fact.
-        hidden: estimated number of graph facts that `hides` leaves out.
+    `recall` returns facts and points for a text, within a token budget. `search_graph` returns at most so many graph
+    facts for a text, optionally by the names in it, and `search_memories` at most so many durable memories. `hidden`
+    estimates how many graph facts `hides` leaves out.
     """
     prompt, limit = request.prompt, request.max_results or settings.max_results
     budget = request.max_tokens or settings.max_tokens
@@ -102,12 +93,12 @@ def inject(
                 names = models.entity_finder.find(prompt)
             except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
                 troubles["entities"] = _message_of(error)
-        facts = search_graph(prompt, _CONSIDERED * limit + hidden, names)
+        facts = search_graph(prompt, _CANDIDATES_PER_ITEM * limit + hidden, names)
         return graph_parts(fact for fact in facts if not hides(fact))
 
     found, errors = gather(
         {
-            "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)), _CONSIDERED * limit),
+            "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)), _CANDIDATES_PER_ITEM * limit),
             "graph": graph_items,
             "durable": lambda: durable_parts(search_memories(prompt, limit)),
             "documents": lambda: request.documents,
@@ -188,11 +179,7 @@ def graph_parts(facts: Iterable[GraphFact]) -> list[ContextItem]:
 
 
 def document_parts(documents: Sequence[object]) -> list[ContextItem]:
-    """Return the caller's documents as items.
-
-    Raises:
-        InputError: a document is invalid.
-    """
+    """Return the caller's documents as items. Raise InputError if one is invalid."""
     if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Sequence):
         raise InputError(f"documents {shown(documents)} is not accepted; expected a list of texts or mappings")
     read = [Document.of(value, place) for place, value in enumerate(documents)]
@@ -299,19 +286,15 @@ def by_words(prompt: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
 
 
 def by_model(prompt: str, parts: Sequence[ContextItem], reranker: Reranker) -> list[ContextItem]:
-    """Sort items with a model.
-
-    Raises:
-        ModelError: the model failed.
-    """
+    """Sort items with a model."""
     return [parts[place] for place in reranker.order(prompt, [part.text for part in parts])]
 
 
 def choose(ranked: Sequence[ContextItem], most: int, max_tokens: int, troubles: dict[str, str]) -> InjectedContext:
-    """Choose items as the module docstring describes, at most `most`, within `max_tokens`.
+    """Choose items as the module docstring describes. `ranked` is best first.
 
     A graph fact is dropped if the messages it comes from are chosen. So is a durable memory; its warning moves to the
-    message. `ranked` is best first.
+    message.
     """
     budget = max_tokens * BYTES_PER_TOKEN
     warned = [part for part in ranked if part.source is Source.DURABLE and part.warning]
@@ -339,7 +322,6 @@ def _with_warning(part: ContextItem, warned: Iterable[ContextItem]) -> ContextIt
 def _without_shown_warning(
     part: ContextItem, warned: Iterable[ContextItem], chosen: Iterable[ContextItem]
 ) -> ContextItem:
-    """Remove a warning that the durable memory already shows."""
     if part.source is not Source.MEMORY or part.warning is None:
         return part
     shown = {one.id for one in chosen if one.source is Source.DURABLE}

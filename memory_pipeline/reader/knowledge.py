@@ -43,21 +43,14 @@ _LONGEST_WORD: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A snippet from the caller's own search, with an optional `id` that is shown before it.
-
-    Lines that are marked as recalled are removed.
-    """
+    """A snippet from the caller's own search. `id` is shown before it. Lines marked as recalled are removed."""
 
     content: str
     id: str | None = None
 
     @classmethod
     def of(cls, value: object, place: int) -> Document:
-        """Return a document from a text, a mapping with ``content`` and optionally ``id``, or a document.
-
-        Raises:
-            InputError: `value` is none of these, or its text is blank.
-        """
+        """Return a document from a text, a mapping or a document. Raise InputError if it is none of these, or blank."""
         if isinstance(value, Mapping):
             value = cls(value.get("content"), value.get("id"))  # type: ignore[arg-type]  # checked below
         document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # checked below
@@ -76,7 +69,6 @@ class ContextItem:
     """One item of an injected context.
 
     Attributes:
-        source: where it comes from.
         id: of a durable memory, a fact, a point of a summary or a graph fact; of a document, its id or number.
         text: the text as shown, without the warning; may have several lines.
         said: the text without its prefix (a date or an origin).
@@ -139,12 +131,7 @@ def size_of(parts: tuple[ContextItem, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Size of a growing block in bytes, equal to :func:`size_of` of its items.
-
-    Attributes:
-        bytes: size so far.
-        sources: sources that have a heading already.
-    """
+    """Size of a growing block, equal to :func:`size_of` of its items. `sources` have a heading already."""
 
     bytes: int = 0
     sources: frozenset[Source] = frozenset()
@@ -188,7 +175,6 @@ def _body(parts: tuple[ContextItem, ...]) -> str:
     return "\n".join(lines)
 
 
-#: Values of `Recalled.grain` for durable memories and graph facts.
 DURABLE: Final = "durable"
 GRAPH: Final = "graph"
 
@@ -204,7 +190,6 @@ class Recalled:
         period: the partition of the row.
         date: the day it was said, in the lake's time zone; of a point without a day, the first day of its period; of a
             durable memory, the day it was last said, updated or confirmed.
-        content: the text.
         source_ids: messages of a fact; messages and changes of a durable memory; of a point, its own id.
         score: relevance to the question. A fact in place of a durable memory, and a graph fact around one, score at
             least as high as the memory.

@@ -51,12 +51,11 @@ class Node:
         what: ``message``, ``working`` (a fact), ``graph`` (a graph fact), ``edit`` (a change of the graph), ``memory``
             (a durable memory), ``event`` (a change of one), or the summary's grain.
         period: the partition of the row.
-        content: the text.
         at: when it was said; of a summary, the start of its period.
         method: the rules or the prompt that produced it, with the version; None for a message.
         provenance: known fields of a fact or a summary: model, prompt_version, fallback, tokens_in, tokens_out, cost
             (US dollars), code_version, embed_model.
-        sources: its sources in time order.
+        sources: in time order.
     """
 
     id: str
@@ -78,11 +77,7 @@ class Node:
 
 
 def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
-    """Return the item with an id, with all its sources.
-
-    Raises:
-        InputError: `identifier` is not an id, or the agent has no such item.
-    """
+    """Return the item with an id, with all its sources. Raise InputError if the agent has no such item."""
     levels: list[dict[str, dict[str, Any]]] = []
     wanted: set[str] = {identifier}
     while wanted:
@@ -147,7 +142,6 @@ def _read_graph(lake: Lake, scope: Scope, what: str, references: list[Reference]
 
 
 def _read_durable(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
-    """Return the newest versions of memories, or events."""
     identifiers = [reference.id for reference in references]
     owners = [owner_of(scope)]
     if what == identity.MEMORY:

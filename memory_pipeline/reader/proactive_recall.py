@@ -32,7 +32,6 @@ _log = logging.getLogger(__name__)
 #: Number of last messages that are read, and characters of each.
 MESSAGES: Final = 20
 _READ: Final = 2_000
-#: Most queries made from them.
 QUERIES: Final = 5
 #: Most names that become queries, and most words of the topic.
 _NAMES, _WORDS = 3, 6

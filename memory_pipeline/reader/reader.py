@@ -60,16 +60,10 @@ _LOOKED_THROUGH = 10_000
 
 
 class MemoryReader:
-    """Reads the memory of one agent.
+    """Reads the memory of one agent. Every path it opens is built from that agent's scope.
 
     New messages are found at once: pending journal entries are searched together with the index. Safe to use from
-    several threads. Keep a reader open: it answers faster than a new one.
-
-    Args:
-        lake: the lake to read.
-        scope: the workspace and agent; the reader opens only their paths.
-        embedder: the embedder that the pipeline uses.
-        resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
+    several threads. Keep a reader open: it answers faster than a new one. Create it with :meth:`open`.
     """
 
     def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, *, resident_rows: int = DEFAULT_ROWS) -> None:
@@ -368,7 +362,6 @@ class MemoryReader:
     def _recall_facts(
         self, text: str, tokens: int, at: datetime, exclude: Collection[str], now: datetime | None
     ) -> Recollection:
-        """Return facts and points of summaries, without durable memories."""
         self._lake.index.check(self._embedder)
         return recollect(
             self._searcher,
@@ -417,8 +410,7 @@ class MemoryReader:
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: one line for each of the most important durable memories, for a system prompt.
 
-        Args:
-            now: read the index of the last consolidation before this time; by default the newest.
+        `now` selects the last consolidation before this time; by default the newest.
         """
         return self._memories.hot_index(now=now)
 
@@ -436,9 +428,7 @@ class MemoryReader:
     def get(self, id: str, *, now: When | None = None) -> Hit | None:  # noqa: A002  # as in expand
         """Return a fact, a summary or a durable memory by its id, or None. The id of a message returns its turn.
 
-        Args:
-            id: an id of a search result or a message.
-            now: ignore everything after this time; by default the current time.
+        Ignore everything after `now`, by default the current time.
 
         Raises:
             InputError: `id` is not an id.
@@ -460,8 +450,7 @@ class MemoryReader:
     def expand(self, id: str) -> Node:  # noqa: A002  # the usual name in stores
         """Return a summary, a fact or a message with all its sources, down to the messages.
 
-        Args:
-            id: the id of a hit; ``{summary id}#{n}`` follows only the summary's n-th point.
+        The id ``{summary id}#{n}`` follows only the summary's n-th point.
 
         Raises:
             InputError: `id` is not an id, or this agent has no such item.

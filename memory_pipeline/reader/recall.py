@@ -54,7 +54,6 @@ _FACTS_FIRST: Final = 0.75
 _LARGE, _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST = 1_000, 0.05, 200
 #: After a fact that is too long, a shorter one is chosen only with at least this fraction of its score.
 _AS_GOOD: Final = 0.7
-#: Least tokens of a fact with its date.
 _LEAST_TOKENS: Final = 10
 
 
@@ -70,14 +69,9 @@ def choose(
     budget: int,
     durable: Sequence[Recalled] = (),
 ) -> Recollection:
-    """Return the items that fit into a token budget, best first.
+    """Return the items that fit into a budget of tokens, best first.
 
-    Args:
-        facts: best first.
-        points: points of summaries of all grains, best first.
-        calendar: the calendar of the periods.
-        budget: tokens of the whole text.
-        durable: durable memories, best first, each followed by its graph facts.
+    `facts`, `points` (of all grains) and `durable` are best first; each durable memory is followed by its graph facts.
     """
     facts, points = ([_with_warning(item, durable) for item in items] for items in (facts, points))
     remaining = list(durable)
@@ -104,7 +98,6 @@ def choose(
 
 
 def _best_covered(item: Recalled, dropped: Iterable[Recalled]) -> Recalled | None:
-    """Return the best dropped memory that an item covers."""
     if not isinstance(item.grain, Grain):
         return None
     return next((one for one in dropped if one.grain == DURABLE and _covers(item, one)), None)
@@ -118,7 +111,6 @@ def _with_warning(item: Recalled, durable: Sequence[Recalled]) -> Recalled:
 
 
 def _without_shown_warning(item: Recalled, durable: Sequence[Recalled], dropped: Sequence[Recalled]) -> Recalled:
-    """Remove a warning that the durable memory already shows."""
     if item.warning is None or not isinstance(item.grain, Grain):
         return item
     covered = [one for one in durable if one.warning and _covers(item, one)]
@@ -279,17 +271,10 @@ def recollect(
     rules_for: RulesFor,
     search_memories: SearchMemories = lambda _: (),
 ) -> Recollection:
-    """Answer a question from all grains and from durable memories.
+    """Answer a question from all grains and from durable memories. `where` filters facts and points.
 
-    Args:
-        searcher: the agent's searcher.
-        text: the question.
-        max_tokens: budget of the answer.
-        where: filter for facts and points.
-        exclude: ids of items that are left out.
-        now: ignore everything after this time, UTC.
-        rules_for: returns the suppression rules, given the excluded facts and points.
-        search_memories: returns the durable memories for the question under those rules.
+    `now` is UTC. `rules_for` returns the suppression rules, given the excluded facts and points. `search_memories`
+    returns the durable memories for the question under those rules.
     """
     limit = min(considered(max_tokens) + len(exclude), 1_000)
     ranked, calendar = searcher.everything(text, limit, where, now=now), searcher.calendar

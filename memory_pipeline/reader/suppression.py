@@ -86,7 +86,6 @@ class SuppressionRules:
     """Rules for the answer to one question.
 
     Attributes:
-        shown: statements that were shown before.
         revoked: messages of revoked statements, by the statement's words.
         snapshots: active memories that describe the state of one moment.
         now: the time from which ages count; None for no warnings.
@@ -158,11 +157,8 @@ class SuppressionIndex:
     ) -> SuppressionRules:
         """Return the rules for one question.
 
-        Args:
-            exclude: ids of items that were shown before; an id of a memory includes its versions.
-            shown: statements of the excluded facts and points.
-            now: ignore everything after this time; None for no limit.
-            at: the time from which ages count.
+        An id in `exclude` of a memory includes its versions. `shown` are the excluded facts and points. Ignore
+        everything after `now`; ages count from `at`.
         """
         snapshot, revoked, snapshots = self._read_cached(now)
         shown_ids = {resolved_in(snapshot, one) for one in exclude if one.startswith(f"{MEMORY}:")}
@@ -172,7 +168,6 @@ class SuppressionIndex:
     def _read_cached(
         self, now: datetime | None
     ) -> tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
-        """Return the snapshot, its revoked statements, and its memories about one moment."""
         for _ in range(_MAX_READS):
             snapshot = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:

@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Calendar, When
 
-#: Longest range of a search in days: a century.
-MAX_DAYS_AGO = 36_525
-#: Most results of a search, and its largest offset.
+MAX_DAYS_AGO = 36_525  # a century
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
-#: Longest query text in characters.
 MAX_QUERY = 10_000
 MAX_TOKENS = 1_000_000
 
@@ -41,12 +38,10 @@ def filter_of(
     labels: Mapping[str, str | None],
     minimum_importance: float | None,
 ) -> Filter:
-    """Return the filter of a search. The arguments are those of :meth:`MemoryReader.search_memory`.
+    """Return the filter of a search. Raise InputError if an argument is invalid.
 
-    `labels` are person, conversation_id and tag. Results that end after `now` are left out.
-
-    Raises:
-        InputError: an argument is invalid.
+    The arguments are those of :meth:`MemoryReader.search_memory`; `labels` are person, conversation_id and tag. Results
+    that end after `now` are left out.
     """
     now = calendar.moment("now", now)
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
@@ -79,11 +74,7 @@ def filter_of(
 
 
 def validate_query(text: str | None, name: str = "query_text") -> str | None:
-    """Return a query without surrounding white space, or None if it is blank. `name` is the argument's name in errors.
-
-    Raises:
-        InputError: `text` is not a text, has more than 10,000 characters, or is invalid Unicode.
-    """
+    """Return a query without white space around it, or None. Raise InputError if it has more than 10,000 characters."""
     if text is None:
         return None
     if not isinstance(text, str) or len(text) > MAX_QUERY:
@@ -93,12 +84,9 @@ def validate_query(text: str | None, name: str = "query_text") -> str | None:
 
 
 def prompt_of(text: object) -> str | None:
-    """Return the part of a prompt that is searched for, without lines that are marked as recalled; None if it is blank.
+    """Return the part of a prompt to search for, without recalled lines; None if it is blank.
 
-    Of a long prompt, this is its beginning and end.
-
-    Raises:
-        InputError: `text` is not a text, or is invalid Unicode.
+    Of a long prompt, this is its beginning and end. Raise InputError if `text` is not valid text.
     """
     if not isinstance(text, str):
         raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
@@ -108,11 +96,7 @@ def prompt_of(text: object) -> str | None:
 
 
 def label_of(name: str, value: object) -> str | None:
-    """Return a short text, such as a name, or None.
-
-    Raises:
-        InputError: `value` is blank, has more than 256 characters, or is invalid Unicode.
-    """
+    """Return a short text, such as a name, or None. Raise InputError if it is blank or has more than 256 characters."""
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
@@ -122,11 +106,7 @@ def label_of(name: str, value: object) -> str | None:
 
 
 def validate_ids(name: str, values: object) -> frozenset[str]:
-    """Return ids as a set.
-
-    Raises:
-        InputError: `values` has more than 10,000 entries, or an entry is not a text of at most 256 characters.
-    """
+    """Return ids as a set. Raise InputError unless there are at most 10,000, each a text of at most 256 characters."""
     if isinstance(values, str | bytes) or not isinstance(values, Collection):
         raise InputError(f"{name} {shown(values)} is not accepted; expected a list of ids")
     if len(values) > MAX_OFFSET:
@@ -139,11 +119,7 @@ def validate_ids(name: str, values: object) -> frozenset[str]:
 
 
 def count_of(name: str, value: object, least: int, most: int) -> int:
-    """Return a whole number from `least` to `most`.
-
-    Raises:
-        InputError: `value` is not one.
-    """
+    """Return a whole number. Raise InputError unless it is from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InputError(f"{name} {shown(value)} is not accepted; expected {least} to {most:,}")
     return value

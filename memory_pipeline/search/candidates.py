@@ -121,7 +121,6 @@ class _CachedTable:
     """A table at one version.
 
     Attributes:
-        version: version of the table.
         base: rows of the last full layout.
         numbers: their row numbers in the table, in the order of `base`.
         deleted: mask of the rows deleted since; None if there are none.
@@ -138,7 +137,6 @@ class _CachedTable:
 
     @classmethod
     def of(cls, version: int, loaded: Loaded) -> _CachedTable:
-        """Lay out a table that was loaded whole."""
         base = RowBlock(loaded.rows, loaded.vectors)
         order = pc.index_in(base.ids, loaded.rows["id"].combine_chunks()).to_numpy(zero_copy_only=False)
         return cls(version, base, loaded.numbers[order])
@@ -148,21 +146,16 @@ class _CachedTable:
 
     @property
     def is_patched(self) -> bool:
-        """Whether rows were added or deleted since the full layout."""
         return self.added is not None or self.deleted is not None
 
     @property
     def parts(self) -> list[CachedRows]:
-        """The rows, newer ones first."""
         newer = [] if self.added is None else [CachedRows(self.added, None)]
         return [*newer, CachedRows(self.base, None if self.deleted is None else ~self.deleted)]
 
 
 class IndexCache:
-    """Caches the index tables of one agent, at most `most` rows in all. Safe to use from several threads.
-
-    The least recently used table is evicted.
-    """
+    """Caches the index tables of one agent, at most `most` rows. Evicts the least recently used table. Thread-safe."""
 
     def __init__(self, index: VectorIndex, scope: Scope, dimension: int, most: int, calendar: Calendar) -> None:
         self._index = index
@@ -303,14 +296,8 @@ class Candidates:
     ) -> FilteredRows:
         """Return the rows that pass a filter; of a table that is too large to cache, those that the index finds.
 
-        Pending entries are read before the index; see :class:`PendingRows`.
-
-        Args:
-            grain: the grain to search.
-            where: the filter.
-            wanted: number of results.
-            query: the query; None for the newest.
-            by_message: leave out facts of messages that have a turn; only without a query.
+        Pending entries are read before the index; see :class:`PendingRows`. `query` is None for the newest.
+        `by_message` leaves out facts of messages that have a turn; only without a query.
         """
         tail = self._tail.segment() if grain is Grain.WORKING else None
         held = self._resident.parts(grain)
@@ -350,7 +337,6 @@ class Candidates:
         return RowBlock.of(rows, self._embedder.dimension)
 
     def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
-        """Return the number of messages with rows that pass, in the index and in pending entries."""
         index, scope = self._index, self._scope
         others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
         if where.kind not in {None, FactKind.TURN}:

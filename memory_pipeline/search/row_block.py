@@ -43,8 +43,7 @@ _DAY = 86_400_000_000  # microseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Least importance of a permanent instruction: "always", "never".
 _PERMANENT = 0.7
-#: Maximum number of cached windows.
-_WINDOWS = 16
+_MAX_WINDOWS = 16
 
 
 class RowBlock:
@@ -63,7 +62,7 @@ class RowBlock:
         before: number of slots before each slot in its talk, up to 255.
         lengths: number of words of each row.
         norms: Euclidean length of each row's word vector; a word counts 1 + ln(times).
-        importance, ends_at: of each row, as in the index; times in microseconds.
+        ends_at: of each row, microseconds.
         counted: whether a row contains a number.
         slot_is_reply: whether the assistant said a slot.
         brevity: of each slot, 1 for a text of up to about 60 words, less for a longer one.
@@ -71,12 +70,8 @@ class RowBlock:
         slot_instructs: whether a user gives an assistant a permanent instruction in a slot.
         slot_prefers: whether a user tells an assistant a preference in a slot.
         slot_asks: whether a slot's text ends with a question.
-        ids: ids of the rows.
         message: a code per row, equal for rows with the same messages; less than `messages`.
-        speakers: names of the speakers.
         speaker: index of each row's speaker in `speakers`; -1 without one.
-        vectors: vectors of the rows.
-        dimension: length of the vectors.
     """
 
     def __init__(self, rows: pa.Table, vectors: NDArray[np.floating]) -> None:
@@ -132,7 +127,6 @@ class RowBlock:
         self._compare_messages()
 
     def _compare_messages(self) -> None:
-        """Find the long messages, and a user's messages that may answer a question right before them."""
         longest = np.maximum.reduceat(self.lengths, self.first_row) if len(self) else self.lengths
         self.brevity = np.minimum(1, _SHORT / np.maximum(longest, 1)).astype(np.float32) ** np.float32(_LENGTH_PENALTY)
         self.slot_wordy = np.where(self.slot_is_reply, 1 - self.brevity, np.float32(0))
@@ -141,7 +135,7 @@ class RowBlock:
         self._asking, self._asking_bounds = self.rows_of(self._answering - 1)
 
     def answers(self, words: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return for each slot how well the message before matches, if that is a question and a user answers it.
+        """Return for each slot how well the message before matches, if it is a question that a user answers there.
 
         `words` is the similarity of each row to the question.
         """
@@ -152,7 +146,6 @@ class RowBlock:
         return found
 
     def _any_in_slot(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the slots in which a flag is set for any row."""
         return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
 
     @classmethod
@@ -170,10 +163,7 @@ class RowBlock:
         return where.mask(self.rows)
 
     def listed(self, live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """Return a mask of the rows that are turns, or have only messages without a turn here.
-
-        Only rows in the mask `live` count; None for all.
-        """
+        """Return a mask of the rows that are turns, or only have messages without a turn among the rows `live`."""
         is_turn = _flags(pc.equal(self.rows["kind"], FactKind.TURN.value))
         turns = is_turn if live is None else is_turn & live
         has_turn = np.zeros(self.messages, np.bool_)
@@ -243,7 +233,7 @@ class RowBlock:
     def _within(self, window: Window) -> NDArray[np.int32]:
         """Return the rows that were said in a window or mention a day in it; cached."""
         if window not in self._windows:
-            if len(self._windows) >= _WINDOWS:
+            if len(self._windows) >= _MAX_WINDOWS:
                 self._windows.clear()
             said = (_microseconds(window.start) <= self.ends_at) & (self.ends_at <= _microseconds(window.end))
             first, last = (datetime.combine(day, time(), UTC) for day in (window.first, window.last))
@@ -277,7 +267,6 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:
 
 
 def _ranks(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Return the dense rank of each value of a column."""
     encoded = column.combine_chunks().dictionary_encode()
     ranks = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy()
     found: NDArray[np.uint64] = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -323,8 +312,6 @@ def speaker_of(content: str) -> str | None:
 
 
 class _Point(NamedTuple):
-    """A line of a summary. `place` is the summary's row; day and speaker are None if not given."""
-
     place: int
     number: int
     text: str

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.text.ranking import Query, Window
     from memory_pipeline.search.row_block import RowBlock
 
-#: Least number of candidates by words, and by vector.
 _CANDIDATES = 600
 #: Slots per candidate, the best by coverage and talk, that are compared by all signals except vectors.
 _SLOTS = 8
@@ -73,14 +72,8 @@ def score(
 ) -> list[Scored]:
     """Return the best rows of each segment with their scores.
 
-    Args:
-        question: the parsed question.
-        segments: the rows of one agent.
-        vector: the question's vector; None compares by words only.
-        allowed: a mask of possible candidates for each segment; None for all.
-        least: number of candidates needed.
-        weights: weight of each signal.
-        words: words of the question, if already computed.
+    `vector` None compares by words only. `allowed` has a mask of possible candidates for each segment, None for all.
+    `least` is the number of candidates needed. `words` is given if already computed.
     """
     words = words_of(question, segments) if words is None else words
     scorers = [_SegmentScorer(question, segment, words, segments) for segment in segments]
@@ -298,7 +291,6 @@ class _SegmentScorer:
     def _spread(
         self, strength: NDArray[np.float32], slots: NDArray[np.int32], starts: NDArray[np.intp], worth: float
     ) -> None:
-        """Add a word's coverage to `slots` and their neighbours."""
         if _DENSE * len(_SHARES) * len(slots) > len(strength):
             np.maximum(strength, _from_neighbours(strength), out=strength)
             self._covered += strength * np.float32(worth)
@@ -318,7 +310,6 @@ class _SegmentScorer:
         least: int,
         weights: Weights,
     ) -> Scored:
-        """Return the best rows with all their signals."""
         segment = self._segment
         factors = np.array([getattr(weights, name) for name in SIGNALS], np.float32)
         rows = self._candidates(vector, best_talk or 1.0, allowed, least, weights)
@@ -366,7 +357,6 @@ class _SegmentScorer:
     def _nearby(
         self, slots: NDArray[np.int32], vector: NDArray[np.float32], usual: tuple[float, float]
     ) -> NDArray[np.float32]:
-        """Return the nearness of each slot's nearest neighbour."""
         segment = self._segment
         neighbours = segment.place[slots][:, None] + _STEPS
         is_neighbour = np.zeros(segment.places, np.bool_)
@@ -434,7 +424,6 @@ class _SegmentScorer:
 
 
 def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:
-    """Return the indices of the `count` highest values, or of all if there are no more."""
     if len(values) <= count:
         return np.arange(len(values))
     places = np.arange(len(values))

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 #: Results that are ranked at once. A later page ranks the pages before it first.
 _RANKED_AT_ONCE = 100
 _TICK: Final = timedelta(microseconds=1)
-#: Points of each grain that are considered.
 POINTS: Final = 40
 
 
@@ -47,10 +46,8 @@ class RankedMemory(NamedTuple):
     """Facts and points of summaries, ranked together.
 
     Attributes:
-        question: the parsed question.
         words: see :func:`~memory_pipeline.search.scoring.matcher_of`.
-        facts: blocks of rows from which facts were selected.
-        summaries: blocks of rows from which points were selected, by grain.
+        facts, summaries: blocks of rows from which facts and points were selected.
         said: the best facts. Facts unrelated to the question are included only if no fact is related.
         points: the best points, by grain.
     """
@@ -109,14 +106,7 @@ class Searcher:
             at_once *= 2
 
     def everything(self, text: str, limit: int, where: Filter, *, now: datetime) -> RankedMemory:
-        """Rank facts and the points of all summaries together.
-
-        Args:
-            text: the question.
-            limit: number of facts to consider.
-            where: filter for facts and points.
-            now: ignore everything after this time, UTC.
-        """
+        """Rank facts, at most `limit`, and the points of all summaries together. `where` filters both; `now` is UTC."""
         facts, masks, _ = self.candidates.passing(Grain.WORKING, where, limit, text)
         summaries = self.summaries()
         segments = [*facts, *summaries.values()]

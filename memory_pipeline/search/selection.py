@@ -41,7 +41,6 @@ class Choice:
 
     Attributes:
         row: the columns of the index that are shown and compared.
-        score: the score of the selection.
         parts: the contribution of each signal to the score, if requested.
         is_excerpt: whether the content is cut to the passage that answers.
         later: the row of a later choice with other numbers for the same thing.
@@ -153,10 +152,7 @@ def best(
 
 
 def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
-    """Return the best rows of at least `count` messages of each segment, best first, and the best score of the others.
-
-    Rows with equal scores are considered together.
-    """
+    """Return the best rows of at least `count` messages of each segment, best first, and the next best score."""
     candidates: list[_Candidate] = []
     others = -np.inf
     alone = len(segments) == 1  # then the segment's codes identify messages and talks
@@ -236,10 +232,7 @@ def _times(column: pa.ChunkedArray) -> list[datetime | None]:
 
 
 def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
-    """Return up to `count` rows that pass, newest first, each message once; ties are ordered by id.
-
-    A message's turn is preferred over its facts if it passes.
-    """
+    """Return up to `count` rows that pass, newest first, ties by id. Each message appears once, preferably its turn."""
     rows: list[dict[str, Any]] = []
     for segment, mask in zip(segments, masks, strict=True):
         rows += segment.rows.take(_latest(segment, _passing(segment, mask), count)).to_pylist()

@@ -24,14 +24,9 @@ _SEED: Final = 20240115
 
 
 class VectorSketch:
-    """Unit vectors of rows.
+    """Unit vectors of rows: row `i` has `vectors[order[i]]`.
 
-    Args:
-        vectors: floats of shape (rows, dimension); NaN for a row without a vector.
-        order: a permutation; row `i` has the vector `vectors[order[i]]`.
-
-    Attributes:
-        present: number of rows with a vector.
+    `vectors` has the shape (rows, dimension), with NaN for a row without a vector. `present` counts the others.
     """
 
     def __init__(self, vectors: NDArray[np.floating], order: NDArray[np.intp]) -> None:

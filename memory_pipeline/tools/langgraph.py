@@ -109,7 +109,7 @@ class MemoryStore(BaseStore):
         """Run operations in order.
 
         Raises:
-            NotImplementedError: an operation writes; then none is run.
+            NotImplementedError: an operation writes; then no operation runs.
             InputError: an argument of a search is invalid.
             langgraph.store.base.InvalidNamespaceError: a namespace is invalid.
         """
@@ -164,7 +164,6 @@ class MemoryStore(BaseStore):
         return found[op.offset : end]
 
     def _passing(self, name: str, query: str | None, filters: Mapping[str, Any], limit: int) -> list[_FoundItem]:
-        """Return up to `limit` results of one namespace that match the filters."""
         passing: list[_FoundItem] = []
         for found in self._every(name, query, filters, limit):
             if all(_fits({**found.values, "content": found.content}.get(key), value) for key, value in filters.items()):
@@ -188,7 +187,6 @@ class MemoryStore(BaseStore):
         return _of_memory(memory, warning(memory, self._now()))
 
     def _memories(self, query: str | None) -> Iterator[_FoundItem]:
-        """Yield durable memories that are not cold."""
         now, shown = self._now(), list[str]()
         if query is None:
             every = self._reader.memories.list(limit=_MOST_MEMORIES, now=now)
@@ -321,7 +319,6 @@ def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
 
 
 def _fits(value: object, condition: object) -> bool:
-    """Return whether a value matches a filter, by equality or by its operators."""
     if isinstance(condition, dict) and any(str(key).startswith("$") for key in condition):
         return all(_compared(value, operator, bound) for operator, bound in condition.items())
     if isinstance(condition, list | tuple):

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: Maximum characters of a reason and of an id.
 _MOST_REASON, _MOST_ID = 500, 200
-#: Earlier versions of a memory, and source messages, that are shown.
-_VERSIONS, _SOURCES = 10, 3
-#: Characters of a reason that are shown.
-_MOST_SHOWN = 160
+_SHOWN_VERSIONS, _SHOWN_SOURCES = 10, 3
+_SHOWN_OF_REASON = 160
 _MOST_QUERY, _MOST_RESULTS = 2_000, 50
 
 _log = logging.getLogger(__name__)
@@ -46,11 +43,7 @@ def note_use(access: Access, identifiers: Iterable[str]) -> None:
 
 
 def durable_text(access: Access, identifier: str) -> str:
-    """Return a durable memory with its versions and sources.
-
-    Raises:
-        InputError: there is no memory with this id.
-    """
+    """Return a durable memory with its versions and sources. Raise InputError if the id is unknown."""
     now, memories = access.clock(), access.reader.memories
     memory = memories.get(identifier, now=now)
     if memory is None:
@@ -63,12 +56,12 @@ def durable_text(access: Access, identifier: str) -> str:
         entries.append(TextEntry("  ", f"Take care: {why}."))
     if newest is not None and newest.id != memory.id:
         entries.append(TextEntry("It goes on in: ", line(newest.content), f" ({newest.id})"))
-    earlier = [one for one in memories.history(memory.id, now=now) if one.version < memory.version][-_VERSIONS:]
+    earlier = [one for one in memories.history(memory.id, now=now) if one.version < memory.version][-_SHOWN_VERSIONS:]
     entries += [
         TextEntry(f"  before, by {line(one.editor)}: [{one.updated_at:%Y-%m-%d}] ", line(one.content))
         for one in reversed(earlier)
     ]
-    said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SOURCES:]
+    said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SHOWN_SOURCES:]
     hint = f"It rests on {', '.join(said)}." if said else f"It was written by {line(memory.editor)}."
     return answer_text(head, entries, access.max_tokens, hint)
 
@@ -79,7 +72,7 @@ def _named(kind: MemoryKind) -> str:
 
 def _standing(memory: DurableMemory) -> str:
     stands = memory.temperature.value if memory.is_active else memory.status.value
-    why = f" ({shortened(line(memory.status_reason), _MOST_SHOWN)})" if memory.status_reason else ""
+    why = f" ({shortened(line(memory.status_reason), _SHOWN_OF_REASON)})" if memory.status_reason else ""
     return f"{stands}{why}, version {memory.version}"
 
 

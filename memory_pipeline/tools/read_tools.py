@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import Hit
     from memory_pipeline.reader.lineage import Node
 
-#: A century.
-_MOST_DAYS = 36_525
+_MOST_DAYS = 36_525  # a century
 _MOST_RESULTS = 50
 _MOST_QUERY = 2_000
 _MOST_DEPTH = 3

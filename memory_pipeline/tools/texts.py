@@ -23,10 +23,7 @@ _OF_LINES = f"  {_CUT} {{}} of {{}} lines"
 
 
 class TextEntry(NamedTuple):
-    """An entry of an answer: `before`, `text` and `after`. Only the text may be cut.
-
-    A cut text keeps the lines with most of the search terms `wanted`.
-    """
+    """An entry of an answer. Only `text` may be cut; it then keeps the lines with most of the terms `wanted`."""
 
     before: str
     text: str
@@ -46,7 +43,6 @@ class TextEntry(NamedTuple):
         return f"{self.before}{text}{self.after}"
 
     def _lines(self, room: int) -> str:
-        """Return the lines with most wanted terms that fit, in document order, and a note with the number of lines."""
         all_lines = self.text.split("\n")
         shared = [len(self.wanted.intersection(terms(one))) if self.wanted else 0 for one in all_lines]
         best = sorted(range(len(all_lines)), key=lambda place: (-shared[place], place))
@@ -86,13 +82,8 @@ def lines(text: str) -> str:
 def answer_text(head: str, entries: Sequence[TextEntry], max_tokens: int, hint: str = "") -> str:
     """Return an answer with stored text, marked as data, within a budget estimated at 4 bytes a token.
 
-    If not everything fits, long texts are cut first, then the last entries are left out. A note reports both.
-
-    Args:
-        head: the first line.
-        entries: most useful first.
-        max_tokens: token budget.
-        hint: the last line, if any.
+    `head` is the first line, `hint` the last one. `entries` are most useful first. If not everything fits, long texts
+    are cut first, then the last entries are left out. A note reports both.
     """
     room = max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - len(head.encode()) - len(hint.encode()) - 2 - 2 * _MARK
     sizes = [entry.size for entry in entries]

@@ -80,21 +80,14 @@ def ingest_file(
     default_scope: Mapping[str, str] | None = None,
     progress: Callable[[Ingestion], None] = lambda _: None,
 ) -> Ingestion:
-    """Append the conversations of a JSON or JSONL file to the journal. Create the lake if it does not exist.
+    """Append the conversations of a JSON or JSONL file (UTF-8) to the journal. Create the lake if it does not exist.
 
     A file named ``*.json`` holds one conversation or a list of them, any other file one conversation per line. Invalid
     records are moved to the journal's quarantine with a reason, and ingestion continues. The accepted messages of a
     conversation are written atomically. Ingesting a file twice adds no duplicates.
 
-    Args:
-        lake: the lake to write.
-        path: a file in UTF-8, with or without a byte order mark.
-        admission: the range of accepted times.
-        default_scope: ``workspace_id`` and ``agent_id`` of conversations that name none.
-        progress: called after each batch.
-
-    Raises:
-        InputError: the file cannot be opened.
+    `default_scope` has the ``workspace_id`` and ``agent_id`` of conversations that name none. `progress` is called
+    after each batch. Raise InputError if the file cannot be opened.
     """
     ingest = _Ingest(lake, default_scope or {}, progress)
     for where, record in _records(path):
@@ -107,8 +100,6 @@ def ingest_file(
 
 
 class _Ingest:
-    """Collects accepted messages and writes them in batches."""
-
     def __init__(self, lake: Lake, default_scope: Mapping[str, str], progress: Callable[[Ingestion], None]) -> None:
         self.result = Ingestion()
         self._lake = lake
@@ -120,7 +111,6 @@ class _Ingest:
         self._accepted: list[str] = []
 
     def take(self, where: str, record: object, admission: Admission) -> None:
-        """Accept a record, or quarantine its invalid parts."""
         result = self.result
         conversation = {**self._default_scope, **record} if isinstance(record, Mapping) else record
         messages, rejections, recalled = read_messages(conversation, admission)

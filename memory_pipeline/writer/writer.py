@@ -53,10 +53,8 @@ _log = logging.getLogger(__name__)
 class KnownMessages:
     """Looks up stored messages by id, so that an id cannot be used for two texts.
 
-    Args:
-        lake: the lake to search.
-        keeps: cache the messages of pending files, for a writer that looks up the same conversations repeatedly.
-            Otherwise only a hash per message is cached, to know which files must be read again.
+    With `keeps`, cache the messages of pending files, for a writer that looks up the same conversations repeatedly.
+    Otherwise cache only a hash per message, to know which files must be read again.
     """
 
     def __init__(self, lake: Lake, *, keeps: bool) -> None:
@@ -298,11 +296,7 @@ class MemoryWriter(MemoryEventWriter):
 
 
 def _without_known(messages: list[Message], known: list[Message]) -> list[Message]:
-    """Return the messages that are not stored yet.
-
-    Raises:
-        InputError: a message has the id of a stored one and another text.
-    """
+    """Return the messages that are not stored yet. Raise InputError if one has the id of another text."""
     said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
     for message in known:
         new = said.get((message.conversation_id, message.source_id or ""))
