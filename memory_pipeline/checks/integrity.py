@@ -30,7 +30,10 @@ _THREADS = 8
 
 
 def duplicate_ids(place: Place) -> Scan:
-    """Find duplicate ids, and ids in another partition than the one they name; together, ids in two partitions."""
+    """Find duplicate ids, and ids in another partition than the one they name.
+
+    A scan sees whole partitions, so together the two conditions find an id that is in two partitions.
+    """
     key = place.spec.partition_by[-1]
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:

@@ -106,9 +106,11 @@ def expired_rows(asset: str) -> Scan:
         then = context.now - RETENTION_GRACE
         limits, held = [], held_back(context.lake, date(FIRST_YEAR, 1, 1), context.now)
         for workspace_id, name in classes.iter_rows():
-            kept = RetentionClass(name)
-            last = context.configuration.retention(workspace_id).last_expired(kept, then, context.lake.calendar)
-            first_held = held.get(kept.grain) if kept.grain else None
+            retention_class = RetentionClass(name)
+            last = context.configuration.retention(workspace_id).last_expired(
+                retention_class, then, context.lake.calendar
+            )
+            first_held = held.get(retention_class.grain) if retention_class.grain else None
             limits.append(("" if last is None else last.key, _NEVER if first_held is None else first_held.key))
         through = classes.with_columns(
             through=pl.Series([last for last, _ in limits], dtype=pl.String),
@@ -123,7 +125,8 @@ def expired_rows(asset: str) -> Scan:
         )
         count = int(late["rows"].sum())
         names = (
-            f"{workspace} {kept}: {rows} rows, from {first} on" for workspace, kept, rows, first in late.iter_rows()
+            f"{workspace} {retention_class}: {rows} rows, from {first} on"
+            for workspace, retention_class, rows, first in late.iter_rows()
         )
         return Offences(count, tuple(islice(names, SAMPLE)), {"rows_too_old": count})
 

@@ -207,8 +207,8 @@ def _expired(context: CheckContext, rows: pl.DataFrame, classes: Collection[Rete
     if context.marks and len(rows):
         columns = [*_AGENT, "period"]
         named = rows.select(columns).to_arrow().cast(pa.schema([(column, pa.string()) for column in columns]))
-        for kept in classes:
-            expired |= context.marks.mask(named, kept)
+        for retention_class in classes:
+            expired |= context.marks.mask(named, retention_class)
     return pl.Series(expired, dtype=pl.Boolean)
 
 

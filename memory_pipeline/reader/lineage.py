@@ -79,11 +79,11 @@ class Node:
 def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
     """Return the item with an id, with all its sources. Raise InputError if the agent has no such item."""
     levels: list[dict[str, dict[str, Any]]] = []
-    wanted: set[str] = {identifier}
-    while wanted:
-        found = _load(lake, scope, wanted)
+    unread: set[str] = {identifier}
+    while unread:
+        found = _load(lake, scope, unread)
         levels.append(found)
-        wanted = {source for row in found.values() for source in row["sources"]}
+        unread = {source for row in found.values() for source in row["sources"]}
     if identifier not in levels[0]:
         raise InputError(f"id {shown(identifier)} is unknown in the memory of {scope.agent_id}; use an id of a search")
 

@@ -43,7 +43,7 @@ def proactive_recall(
     imaginer: Imaginer | None,
     messages: Sequence[object],
     exclude: frozenset[str],
-    most: int,
+    limit: int,
     now: datetime | None,
 ) -> list[RecalledMemory]:
     """Return memories that a conversation may need: related permanent ones first, then results of the queries.
@@ -57,20 +57,20 @@ def proactive_recall(
     queries = _queries(imaginer, lines)
     texts = ["\n".join(lines), *queries]
     questions = [Query.of(text, ()) for text in texts]
-    wanted = [
-        Wanted(question, vector, most, exclude=exclude, only_fitting=True)
+    requests = [
+        Wanted(question, vector, limit, exclude=exclude, only_fitting=True)
         for question, vector in zip(questions, memories.embedded(texts), strict=True)
     ]
-    whole, *for_queries = wanted
-    all_permanent = Wanted(whole.question, whole.vector, most, _PERMANENT, exclude=exclude)
-    related_permanent = Wanted(whole.question, whole.vector, most, _PERMANENT, exclude=exclude, only_fitting=True)
+    whole, *for_queries = requests
+    all_permanent = Wanted(whole.question, whole.vector, limit, _PERMANENT, exclude=exclude)
+    related_permanent = Wanted(whole.question, whole.vector, limit, _PERMANENT, exclude=exclude, only_fitting=True)
     found = [memories.ranked(one, now) for one in (related_permanent, *for_queries, all_permanent)]
     best, *others, last = (one.memories for one in found)
     in_turn = [one for each in zip_longest(*others) for one in each if one is not None]
     first: dict[str, Ranked] = {}
     for one in (*best, *in_turn, *last):
         first.setdefault(one.id, one)
-    return memories.told(RankedMemories(found[-1].top, list(first.values())[:most]), now)
+    return memories.told(RankedMemories(found[-1].top, list(first.values())[:limit]), now)
 
 
 def lines_of(messages: Sequence[object]) -> list[str]:

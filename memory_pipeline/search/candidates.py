@@ -1,9 +1,9 @@
 """Candidates of a search: index rows of one agent, cached in memory, and pending journal entries.
 
-Every search asks the index for its version, so that earlier writes are visible. If a large table has changed, only the
-new rows are read and laid out beside the cached ones; deleted rows are masked. Meanwhile a thread rebuilds the whole
-layout for later searches. A table with more rows than the cache may hold is searched on disk, and only the rows found
-there are ranked.
+Every search asks the index for its version, so that earlier writes are visible. If a large table has changed, a search
+reads only the new rows and lays them out beside the cached ones; deleted rows are masked. A thread then rebuilds the
+whole layout for later searches. A table with more rows than the cache may hold is searched on disk, and only the rows
+found there are ranked.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class Candidates:
         self._resident = IndexCache(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
 
     def passing(
-        self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool = False
+        self, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool = False
     ) -> FilteredRows:
         """Return the rows that pass a filter; of a table that is too large to cache, those that the index finds.
 
@@ -302,9 +302,7 @@ class Candidates:
         tail = self._tail.segment() if grain is Grain.WORKING else None
         held = self._resident.parts(grain)
         parts = (
-            [CachedRows(self._found(grain, where, wanted, query, by_message=by_message), None)]
-            if held is None
-            else held
+            [CachedRows(self._found(grain, where, limit, query, by_message=by_message), None)] if held is None else held
         )
         if tail is not None:
             parts = [CachedRows(tail, None), *parts]
@@ -326,14 +324,14 @@ class Candidates:
         vector = self._embedder.embed([text])[0]
         return None if np.isnan(vector[0]) else vector
 
-    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool) -> RowBlock:
+    def _found(self, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool) -> RowBlock:
         if by_message:
-            turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), wanted)
-            rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), wanted)])
+            turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), limit)
+            rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), limit)])
         elif query is None:
-            rows = self._index.newest(self._scope, grain, where, wanted)
+            rows = self._index.newest(self._scope, grain, where, limit)
         else:
-            rows = self._index.search(self._scope, grain, where, _OVERFETCH * wanted, self.embedded(query), query)
+            rows = self._index.search(self._scope, grain, where, _OVERFETCH * limit, self.embedded(query), query)
         return RowBlock.of(rows, self._embedder.dimension)
 
     def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:

@@ -50,7 +50,7 @@ def durable_text(access: Access, identifier: str) -> str:
         raise InputError(f"there is no durable memory with id {identifier}; use an id from a search")
     newest = memories.get(memories.resolved(identifier, now=now), now=now)
     note_use(access, [memory.id] if memory.is_active else [])
-    head = f"{_named(memory.kind).capitalize()}, kept for good; {_standing(memory)}:"
+    head = f"{_named(memory.kind).capitalize()}, kept for good; {_state_of(memory)}:"
     entries = [TextEntry(f"[{memory.updated_at:%Y-%m-%d}] ({memory.version_id})\n", lines(memory.content))]
     if (why := warning(memory, now)) is not None:
         entries.append(TextEntry("  ", f"Take care: {why}."))
@@ -70,31 +70,33 @@ def _named(kind: MemoryKind) -> str:
     return kind.value.replace("_", " ")
 
 
-def _standing(memory: DurableMemory) -> str:
-    stands = memory.temperature.value if memory.is_active else memory.status.value
+def _state_of(memory: DurableMemory) -> str:
+    state = memory.temperature.value if memory.is_active else memory.status.value
     why = f" ({shortened(line(memory.status_reason), _SHOWN_OF_REASON)})" if memory.status_reason else ""
-    return f"{stands}{why}, version {memory.version}"
+    return f"{state}{why}, version {memory.version}"
 
 
 def _remember(access: Access, *, text: str, kind: str, title: str | None, is_snapshot: bool) -> str:
     writer, now = writer_of(access), access.clock()
     if not without_recalled(text).strip():
         return "Nothing was added: the text is what memory itself gave, and that is remembered already."
-    made = writer.remember(text, kind, title=title or None, is_point_in_time=True if is_snapshot else None, now=now)
-    memory = access.reader.memories.get(made)
+    memory_id = writer.remember(
+        text, kind, title=title or None, is_point_in_time=True if is_snapshot else None, now=now
+    )
+    memory = access.reader.memories.get(memory_id)
     if memory is not None and memory.version > 1:
         since = access.reader.calendar.day_of(memory.created_at)
-        return f"This was known already, since {since} ({made}); it counts as said again."
-    return f"Remembered on {access.reader.calendar.day_of(now)} ({made}); recall_memory finds it at once."
+        return f"This was known already, since {since} ({memory_id}); it counts as said again."
+    return f"Remembered on {access.reader.calendar.day_of(now)} ({memory_id}); recall_memory finds it at once."
 
 
 def _update(access: Access, *, id: str, text: str | None, reason: str | None) -> str:  # noqa: A002  # its name
     writer, now = writer_of(access), access.clock()
     if text is None or not text.strip():
-        made = writer.confirm(id.strip(), reason=reason or None, now=now)
-        return f"It is noted that this is still so ({made})."
-    made = writer.update(id.strip(), text, reason=reason or None, now=now)
-    return f"Corrected ({made}); what it said before is kept as history."
+        memory_id = writer.confirm(id.strip(), reason=reason or None, now=now)
+        return f"It is noted that this is still so ({memory_id})."
+    memory_id = writer.update(id.strip(), text, reason=reason or None, now=now)
+    return f"Corrected ({memory_id}); what it said before is kept as history."
 
 
 def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A002  # as above
@@ -116,7 +118,7 @@ def _search_archive(access: Access, *, query: str, max_results: int) -> str:
         TextEntry(
             f"[{one.memory.updated_at:%Y-%m-%d}] ",
             line(one.memory.content),
-            f" ({_named(one.memory.kind)}, {_standing(one.memory)}) ({one.memory.id})",
+            f" ({_named(one.memory.kind)}, {_state_of(one.memory)}) ({one.memory.id})",
         )
         for one in found
     ]

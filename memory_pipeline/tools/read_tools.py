@@ -53,7 +53,7 @@ def entry_of(hit: Hit, query: str | None = None) -> TextEntry:
         note = f" ({hit.later_note})" if hit.later else ""
         return TextEntry(f"[{hit.date}] ", line(hit.content), f"{note} ({hit.id})")
     before = f"[{hit.date}] {hit.grain} summary of {hit.period} ({hit.id}):\n"
-    return TextEntry(before, lines(hit.content), wanted=frozenset(terms(query or "")))
+    return TextEntry(before, lines(hit.content), search_terms=frozenset(terms(query or "")))
 
 
 def _search(
@@ -138,8 +138,8 @@ def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's nam
     room = access.max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - 200
     entry = TextEntry(f"[{node.at:%Y-%m-%d %H:%M} UTC] ({node.id})\n", lines(node.content))
     text = entry.within(min(entry.size, room * 2 // 3 if node.sources else room))
-    kept, is_whole = _nearest(node, room - TextEntry(text, "").size)
-    entries = [TextEntry(text, ""), *(TextEntry(shown, "") for shown in kept)]
+    sources, is_whole = _nearest(node, room - TextEntry(text, "").size)
+    entries = [TextEntry(text, ""), *(TextEntry(shown, "") for shown in sources)]
     cut = [] if text == entry.within(entry.size) else ["its text is cut at …"]
     cut += [] if is_whole else ["more that it rests on is left out: get_memory with an id below shows it"]
     return answer_text(head, entries, access.max_tokens, f"Cut: {'; '.join(cut)}." if cut else "")

@@ -23,12 +23,12 @@ _OF_LINES = f"  {_CUT} {{}} of {{}} lines"
 
 
 class TextEntry(NamedTuple):
-    """An entry of an answer. Only `text` may be cut; it then keeps the lines with most of the terms `wanted`."""
+    """An entry of an answer. Only `text` may be cut; it then keeps the lines with most of the `search_terms`."""
 
     before: str
     text: str
     after: str = ""
-    wanted: frozenset[str] = frozenset()
+    search_terms: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -44,7 +44,7 @@ class TextEntry(NamedTuple):
 
     def _lines(self, room: int) -> str:
         all_lines = self.text.split("\n")
-        shared = [len(self.wanted.intersection(terms(one))) if self.wanted else 0 for one in all_lines]
+        shared = [len(self.search_terms.intersection(terms(one))) if self.search_terms else 0 for one in all_lines]
         best = sorted(range(len(all_lines)), key=lambda place: (-shared[place], place))
         room -= len(_OF_LINES.format(len(all_lines), len(all_lines)).encode()) + _MARK
         fitting: list[int] = []

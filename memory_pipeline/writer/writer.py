@@ -262,16 +262,16 @@ class MemoryWriter(MemoryEventWriter):
             return dict(conversation)
         from memory_pipeline.models.factory import configured_models
 
-        kept = records[len(records) - keep :]
+        last_records = records[len(records) - keep :]
         dropped = {**conversation, **self._scope_fields, "messages": records[: len(records) - keep]}
         messages = read_messages(dropped, self._admission(now)).messages
         if not messages:  # only recalled text, which can be recalled again
-            return {**conversation, "messages": kept or records}
+            return {**conversation, "messages": last_records or records}
         if summarizer is None:
             configuration, zone = self._lake.configuration(), self._lake.calendar.timezone
             summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
         summary = summary_of(messages, self._lake.calendar, summarizer)
-        return {**conversation, "messages": [summary, *kept]}
+        return {**conversation, "messages": [summary, *last_records]}
 
     @property
     def scope(self) -> Scope:
