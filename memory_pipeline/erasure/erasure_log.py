@@ -48,9 +48,11 @@ class ErasureLog:
     """Rows removed and periods recomputed.
 
     Attributes:
-        scopes: agents that held data of the subject. ids, texts: hashes of ids, and texts, of removed or recomputed
-        rows. Recomputed rows may have the same as before. files, bytes: number and size of the deleted files. remarks:
-        descriptions of data that may remain, because it cannot be attributed.
+        scopes: agents that held data of the subject.
+        ids: hashes of the ids of removed or recomputed rows. Recomputed rows may have the same id as before.
+        texts: texts of these rows. Recomputed rows may have the same text as before.
+        files, bytes: number and size of the deleted files.
+        remarks: descriptions of data that may remain, because it cannot be attributed.
     """
 
     scopes: set[Scope] = field(default_factory=set)

@@ -107,7 +107,8 @@ def forget(
     """Remove a subject from the lake permanently, and recompute derived data. Return the receipt.
 
     Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs. `now` is the cutoff; later
-    messages remain. `progress` is called with a description of each step.
+    messages remain. `progress` is called with a description of each step. The receipt names the subject, so store it
+    outside of the lake.
 
     Raises:
         LakeError: writers kept adding data of the subject. Everything found so far is removed; retry.

@@ -60,8 +60,11 @@ def reassign_events(
 ) -> dict[str, tuple[MemoryEvent, ...]]:
     """Return the replacements of changed events, by id. Unchanged events and those in `gone` are not in the result.
 
-    `events` are all of one agent's, `nights` those of consolidation, which will be undone, and `gone` the ids of events
-    to remove. `noted` has events without their note, by the ids of the originals.
+    Args:
+        events: all events of one agent, including those in `gone`.
+        nights: events of consolidation, which will be undone.
+        gone: ids of the events to remove.
+        noted: events without their note, by the ids of the originals.
     """
     base = list({event.id: event for event in events}.values())
     sources = _sources_of([*base, *nights])

@@ -220,9 +220,8 @@ async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, wor
         return rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
 
     for start in range(0, len(ids), _ITEMS_PER_COMMIT):
-        listed = ", ".join(
-            f"'{identifier}'" for identifier in ids[start : start + _ITEMS_PER_COMMIT]
-        )  # ids hold no quotes
+        # Ids contain no quotes.
+        listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _ITEMS_PER_COMMIT])
         await databases.edit(workspace_id, name, methodcaller("delete", f"id IN ({listed})"), None)
     if ids:
         await databases.edit(workspace_id, name, rewritten, None)

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 class PendingRows:
     """Holds the facts of one agent's pending files as index rows, each embedded once.
 
-    Facts have the ids that the pipeline will give them if they are turns or rules extract them. Therefore a fact that
-    is both pending and in the index can be deduplicated. Read pending entries before the index: entries acknowledged in
-    between are then found in both, never in neither.
+    Turns and facts that rules extract have the ids that the pipeline will give them. Therefore a fact that is both
+    pending and in the index can be deduplicated. Read pending entries before the index: entries acknowledged in between
+    are then found in both, never in neither.
     """
 
     def __init__(self, pending: PendingJournal, embedder: Embedder) -> None:

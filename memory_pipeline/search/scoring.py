@@ -72,8 +72,8 @@ def score(
 ) -> list[Scored]:
     """Return the best rows of each segment with their scores.
 
-    `vector` None compares by words only. `allowed` has a mask of possible candidates for each segment, None for all.
-    `least` is the number of candidates needed. `words` is given if already computed.
+    `vector` None compares by words only. `allowed` has a mask of candidates for each segment; None allows all. `least`
+    is the number of candidates needed.
     """
     words = words_of(question, segments) if words is None else words
     scorers = [_SegmentScorer(question, segment, words, segments) for segment in segments]

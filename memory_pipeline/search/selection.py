@@ -152,7 +152,7 @@ def best(
 
 
 def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
-    """Return the best rows of at least `count` messages of each segment, best first, and the next best score."""
+    """Return the best rows of at least `count` messages of each segment, ties included, and the next best score."""
     candidates: list[_Candidate] = []
     others = -np.inf
     alone = len(segments) == 1  # then the segment's codes identify messages and talks
