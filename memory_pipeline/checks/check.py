@@ -49,10 +49,7 @@ class Place:
     """The location of an asset's rows.
 
     Attributes:
-        asset: the asset's name.
-        what: the prefix of the rows' ids; None if the ids have no prefix.
-        grain: the grain of the rows' periods.
-        spec: the table.
+        what: the prefix of the rows' ids, if any.
         fixed: the values of all partition columns but the last.
         period: the column with a row's period. If it is empty, the rows have no period and are always checked.
     """
@@ -66,25 +63,23 @@ class Place:
 
     @property
     def is_by_period(self) -> bool:
-        """Return whether each partition is a period. Partitions of the graph and of durable memories are agents."""
+        """Whether each partition is a period. Partitions of the graph and of durable memories are agents."""
         return self.spec.partition_by[-1] == "period"
 
 
-SAID = Place(MESSAGES_ASSET, "message", Grain.WORKING, MESSAGES)
-FOUND = Place(table_asset(Grain.WORKING), "working", Grain.WORKING, FACTS)
-SUMMARIZED = {
+MESSAGE_ROWS = Place(MESSAGES_ASSET, "message", Grain.WORKING, MESSAGES)
+FACT_ROWS = Place(table_asset(Grain.WORKING), "working", Grain.WORKING, FACTS)
+SUMMARY_ROWS = {
     grain: Place(table_asset(grain), grain.value, grain, SUMMARIES, {"grain": grain.value}) for grain in SUMMARY_GRAINS
 }
-KNOWN = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="source_hour")
-OPERATIONS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
-#: Durable memories, the events they are folded from, the events of consolidation, and its checkpoints.
-DURABLE = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
-HAPPENED = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
-DECIDED = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS, period="night")
-KEPT_UP = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
+GRAPH_ROWS = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="source_hour")
+OPERATION_ROWS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
+MEMORY_ROWS = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
+EVENT_ROWS = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
+CONSOLIDATION_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS, period="night")
+CHECKPOINT_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
 
-#: The rows of each grain.
-REMEMBERED = {Grain.WORKING: FOUND, **SUMMARIZED}
+ROWS_OF_GRAIN = {Grain.WORKING: FACT_ROWS, **SUMMARY_ROWS}
 
 
 def parts_of(
@@ -94,19 +89,16 @@ def parts_of(
     keys: Collection[str] | None = None,
     where: pc.Expression | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Yield the checked rows of a place, some whole partitions at a time, in the order of partition keys.
-
-    Partition keys in `keys` replace those that the context selects.
-    """
+    """Yield the checked rows of a place, some whole partitions at a time, by key. `keys` replace the context's."""
     lake = context.lake
     sizes = lake.tables.sizes(place.spec, **place.fixed)
-    wanted = context.keys(place.grain) if keys is None and place.is_by_period else keys
-    present = sorted(sizes if wanted is None else sizes.keys() & set(wanted))
+    selected = context.keys(place.grain) if keys is None and place.is_by_period else keys
+    listed = sorted(sizes if selected is None else sizes.keys() & set(selected))
     period = {place.period} - {""} if keys is None and not place.is_by_period else set()
     names = {*columns, *period}
     batch: list[str] = []
     size = 0
-    for key in present:
+    for key in listed:
         batch.append(key)
         size += sizes[key]
         if size >= _PART_BYTES:
@@ -135,7 +127,6 @@ def agent_names(rows: pl.DataFrame, *columns: str) -> list[str]:
     ]
 
 
-#: The number of offenders that a finding names.
 SAMPLE = 5
 
 
@@ -149,13 +140,10 @@ class Severity(StrEnum):
 
 
 class CheckContext:
-    """The lake, time and periods that checks share. Reads common data once.
+    """The lake, time and periods that checks share. Reads common data once and writes nothing.
 
-    Args:
-        lake: the lake to check; it is never written.
-        now: the time of the checks; timezone-aware.
-        periods: the periods to check, of any grains; None checks everything. Checks without periods (such as budgets
-            and the journal) always check everything.
+    `now` is timezone-aware. `periods` may be of any grains; None checks everything. Checks without periods (such as
+    budgets and the journal) always check everything.
     """
 
     def __init__(self, lake: Lake, now: datetime, periods: Iterable[Period] | None = None) -> None:
@@ -196,7 +184,6 @@ class Offences:
     """The rows, agents or periods that violate a check.
 
     Attributes:
-        count: the number of offenders; 0 means the check passed.
         sample: names of the first :data:`SAMPLE` offenders: ids, agents and periods, never message text.
         numbers: counts and measurements for plots.
     """
@@ -217,8 +204,6 @@ class Scan:
     """A check that reads all rows of one place, in parts. Scans of the same place share one pass over its files.
 
     Attributes:
-        place: the rows to read.
-        columns: the columns to read.
         see: returns a partial result for a frame of some whole partitions.
         conclude: combines the partial results.
         keys: returns partition keys that replace those of the context; None means all.
@@ -242,8 +227,6 @@ class Check:
 
     Attributes:
         name: in snake_case; unique among the checks of the asset.
-        asset: the asset's name in Dagster.
-        severity: the severity of a failure.
         blocks: whether a failure makes downstream assets wrong too. Dagster then skips them in the same run. Conditions
             on a single partition are enforced before it is written, by :mod:`memory_pipeline.steps.validation`.
         description: the condition, in one or two sentences.
@@ -274,7 +257,6 @@ class Finding:
     """The result of a check.
 
     Attributes:
-        check: the check.
         passed: whether the check ran and found no offenders.
         offenders, sample, numbers: as in :class:`Offences`.
         trouble: the reason why the check could not run, if any.
@@ -289,7 +271,7 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Return whether memory is or may be wrong. A check that could not run counts, whatever its severity."""
+        """Whether memory is or may be wrong. A check that could not run counts, whatever its severity."""
         return not self.passed and (self.check.severity is Severity.ERROR or self.trouble is not None)
 
 

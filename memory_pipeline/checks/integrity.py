@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.checks.check import REMEMBERED, SAMPLE, Offences, Scan
+from memory_pipeline.checks.check import ROWS_OF_GRAIN, SAMPLE, Offences, Scan
 from memory_pipeline.domain.conversations import Scope
 
 if TYPE_CHECKING:
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-#: Rows per batch when looking for missing values.
-_BATCH = 65_536
-#: File footers that are read at the same time.
+_ROWS_PER_BATCH = 65_536
 _THREADS = 8
 
 
-def unique_ids(place: Place) -> Scan:
+def duplicate_ids(place: Place) -> Scan:
     """Find duplicate ids, and ids in another partition than the one they name.
 
     A scan sees whole partitions, so together the two conditions find an id that is in two partitions.
@@ -39,21 +37,23 @@ def unique_ids(place: Place) -> Scan:
     key = place.spec.partition_by[-1]
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:
-        again = part.filter(pl.struct(key, "id").is_duplicated())
-        astray = part.clear() if place.what is None else part.filter(~_names_its_period(place))
+        duplicates = part.filter(pl.struct(key, "id").is_duplicated())
+        misplaced = part.clear() if place.what is None else part.filter(~_names_its_period(place))
         return (
             len(part),
-            len(again) - again.n_unique([key, "id"]),
-            again["id"].unique(maintain_order=True),
-            astray["id"],
+            len(duplicates) - duplicates.n_unique([key, "id"]),
+            duplicates["id"].unique(maintain_order=True),
+            misplaced["id"],
         )
 
     def conclude(_: CheckContext, seen: list[tuple[int, int, pl.Series, pl.Series]]) -> Offences:
-        twice = sum(surplus for _, surplus, _, _ in seen)
-        elsewhere = sum(len(astray) for *_, astray in seen)
-        numbers = {"rows": sum(rows for rows, *_ in seen), "rows_too_many": twice, "rows_astray": elsewhere}
-        named = (identifier for _, _, again, astray in seen for ids in (again, astray) for identifier in ids)
-        return Offences(twice + elsewhere, tuple(islice(named, SAMPLE)), numbers)
+        surplus_rows = sum(surplus for _, surplus, _, _ in seen)
+        misplaced_rows = sum(len(misplaced) for *_, misplaced in seen)
+        numbers = {"rows": sum(rows for rows, *_ in seen), "rows_too_many": surplus_rows, "rows_astray": misplaced_rows}
+        named = (
+            identifier for _, _, duplicates, misplaced in seen for ids in (duplicates, misplaced) for identifier in ids
+        )
+        return Offences(surplus_rows + misplaced_rows, tuple(islice(named, SAMPLE)), numbers)
 
     return Scan(place, ("id", *dict.fromkeys(filter(None, [key, place.period]))), see, conclude)
 
@@ -62,7 +62,7 @@ def _names_its_period(place: Place) -> pl.Expr:
     return pl.col("id").str.starts_with(pl.concat_str(pl.lit(f"{place.what}:"), pl.col(place.period), pl.lit(":")))
 
 
-def fits_schema(context: CheckContext, places: Sequence[Place]) -> Offences:
+def schema_differences(context: CheckContext, places: Sequence[Place]) -> Offences:
     """Find missing columns, columns of the wrong type, and missing values. An offender is a column of a partition.
 
     A nullable column may be missing from a file, because older versions did not write it.
@@ -72,19 +72,19 @@ def fits_schema(context: CheckContext, places: Sequence[Place]) -> Offences:
     for place in places:
         dataset = context.lake.tables.dataset(place.spec)
         if not isinstance(dataset, ds.FileSystemDataset):
-            continue  # there is no file
+            continue  # no files
         fragments = list(dataset.get_fragments(filter=_wanted(context, place)))
         with ThreadPoolExecutor(_THREADS) as pool:
             schemas = list(pool.map(lambda fragment: fragment.physical_schema, fragments))
-        sound = []
+        readable_fragments = []
         for fragment, physical in zip(fragments, schemas, strict=True):
             keys = ds.get_partition_keys(fragment.partition_expression)
             reasons = [f"{_partition(place.spec, keys)}, {reason}" for reason in _misfits(place.spec, physical)]
             offenders.update(reasons)
             if not reasons:
-                sound.append(fragment)
+                readable_fragments.append(fragment)
         files += len(fragments)
-        readable = ds.FileSystemDataset(sound, dataset.schema, dataset.format, dataset.filesystem)
+        readable = ds.FileSystemDataset(readable_fragments, dataset.schema, dataset.format, dataset.filesystem)
         rows += _count_missing(place.spec, readable, offenders)
     return Offences.of(offenders, {"files": files, "rows": rows})
 
@@ -112,11 +112,11 @@ def _misfits(spec: TableSpec, physical: pa.Schema) -> Iterator[str]:
 
 def _count_missing(spec: TableSpec, dataset: ds.Dataset, offenders: Counter[str]) -> int:
     """Add the required columns with missing values to `offenders`. Return the number of rows."""
-    needed = [column.name for column in spec.schema if not column.nullable]
+    required = [column.name for column in spec.schema if not column.nullable]
     rows = 0
-    for batch in dataset.to_batches(columns=needed, batch_size=_BATCH):
+    for batch in dataset.to_batches(columns=required, batch_size=_ROWS_PER_BATCH):
         rows += batch.num_rows
-        for name in needed:
+        for name in required:
             if batch[name].null_count:
                 keys = batch.select(list(spec.partition_by)).filter(batch[name].is_null()).to_pylist()
                 offenders.update(f"{_partition(spec, key)}, {name} has no value" for key in keys)
@@ -134,7 +134,7 @@ _MARKS = ["period", "id", "digest", "embed_model"]
 _AGENT = ["workspace_id", "agent_id"]
 
 
-def is_current(grain: Grain) -> Scan:
+def index_differences(grain: Grain) -> Scan:
     """Find periods of agents with missing, extra or outdated rows in the index."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
@@ -145,35 +145,34 @@ def is_current(grain: Grain) -> Scan:
         by_agent = rows.partition_by(_AGENT, as_dict=True, include_key=False)
         scopes = sorted(_scopes(context, by_agent), key=lambda scope: (scope.workspace_id, scope.agent_id))
         every = max(1, -(-len(scopes) // MOST_AGENTS))
-        looked_at = scopes[context.now.toordinal() % every :: every]
-        nothing = rows.clear().select(_MARKS)
+        checked = scopes[context.now.toordinal() % every :: every]
+        no_rows = rows.clear().select(_MARKS)
 
         def differing(scope: Scope) -> list[str]:
-            wanted = by_agent.get((scope.workspace_id, scope.agent_id), nothing)
-            return _differing(wanted, context.lake.index.scan(scope, grain, _MARKS), context.keys(grain))
+            expected = by_agent.get((scope.workspace_id, scope.agent_id), no_rows)
+            return _differing(expected, context.lake.index.scan(scope, grain, _MARKS), context.keys(grain))
 
         with ThreadPoolExecutor(_THREADS) as pool:
-            differences = list(pool.map(differing, looked_at))
+            differences = list(pool.map(differing, checked))
         names = (
             f"{scope.workspace_id}/{scope.agent_id} {period}"
-            for scope, periods in zip(looked_at, differences, strict=True)
+            for scope, periods in zip(checked, differences, strict=True)
             for period in periods
         )
-        return Offences.of(names, {"rows": len(rows), "agents": len(scopes), "agents_looked_at": len(looked_at)})
+        return Offences.of(names, {"rows": len(rows), "agents": len(scopes), "agents_looked_at": len(checked)})
 
-    return Scan(REMEMBERED[grain], (*_AGENT, *_MARKS), see, conclude)
+    return Scan(ROWS_OF_GRAIN[grain], (*_AGENT, *_MARKS), see, conclude)
 
 
-def _differing(wanted: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) -> list[str]:
+def _differing(expected: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) -> list[str]:
     """Return the periods in which rows differ. Duplicate rows count as a difference."""
     found = pl.DataFrame(pl.from_arrow(indexed)).select(_MARKS)
     if keys is not None:
         found = found.filter(pl.col("period").is_in(keys))
-    both = pl.concat([wanted.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
+    both = pl.concat([expected.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
     uneven = both.group_by(_MARKS).agg(pl.sum("n")).filter(pl.col("n") != 0)
     return sorted(uneven["period"].unique().to_list())
 
 
 def _scopes(context: CheckContext, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
-    """Return the agents that have rows in the table or in the index."""
     return {*context.lake.index.scopes(), *(Scope(*key) for key in rows)}

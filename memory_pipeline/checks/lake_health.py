@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 from ulid import ULID
 
-from memory_pipeline.checks.check import FOUND, OPERATIONS, REMEMBERED, SAID, SAMPLE, Offences, Place, Scan, parts_of
+from memory_pipeline.checks.check import (
+    FACT_ROWS,
+    MESSAGE_ROWS,
+    OPERATION_ROWS,
+    ROWS_OF_GRAIN,
+    SAMPLE,
+    Offences,
+    Place,
+    Scan,
+    parts_of,
+)
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import RetentionClass
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.journal import JournalFile
 
-#: The spent share of a budget that raises a warning, while some of the budget is left.
+#: A budget spent to this share raises a warning.
 NEARLY_SPENT = 0.8
 #: Expired rows may stay this long, because `memory-pipeline expire` runs daily.
 RETENTION_GRACE = timedelta(days=1)
@@ -34,13 +44,13 @@ RETENTION_GRACE = timedelta(days=1)
 LONGEST_WAIT = timedelta(days=1)
 
 
-def within_budget(context: CheckContext) -> Offences:
+def spent_budgets(context: CheckContext) -> Offences:
     """Find workspaces that have spent most or all of their budget for the current month (UTC)."""
     lake = context.lake
     month = f"{context.now.astimezone(UTC):%Y-%m}"
     hours = [hour for hour in lake.tables.keys(MODEL_CALLS) if hour.startswith(f"{month}-")]
-    asking = sorted(set(lake.tables.read(MODEL_CALLS, hours, columns=["workspace_id"])["workspace_id"].to_pylist()))
-    spent = {workspace_id: lake.calls.spent(workspace_id, month) for workspace_id in asking}
+    workspaces = sorted(set(lake.tables.read(MODEL_CALLS, hours, columns=["workspace_id"])["workspace_id"].to_pylist()))
+    spent = {workspace_id: lake.calls.spent(workspace_id, month) for workspace_id in workspaces}
     names = []
     over = 0
     for workspace_id, usage in spent.items():
@@ -75,12 +85,12 @@ def _part(spent: float, limit: float) -> float:
     return spent / limit if limit else 1.0
 
 
-def kept_too_long(asset: str) -> Scan:
+def expired_rows(asset: str) -> Scan:
     """Find rows that should have expired more than a day ago. An offender is a row; the sample counts rows by class.
 
     Model answers expire with the rows that were made from them. Rows that a pending summary still needs do not count.
     """
-    place, answers = _kept_by(asset)
+    place, answers = _places_of(asset)
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return _counted(place, part)
@@ -96,9 +106,11 @@ def kept_too_long(asset: str) -> Scan:
         then = context.now - RETENTION_GRACE
         limits, held = [], held_back(context.lake, date(FIRST_YEAR, 1, 1), context.now)
         for workspace_id, name in classes.iter_rows():
-            kept = RetentionClass(name)
-            last = context.configuration.retention(workspace_id).last_expired(kept, then, context.lake.calendar)
-            first_held = held.get(kept.grain) if kept.grain else None
+            retention_class = RetentionClass(name)
+            last = context.configuration.retention(workspace_id).last_expired(
+                retention_class, then, context.lake.calendar
+            )
+            first_held = held.get(retention_class.grain) if retention_class.grain else None
             limits.append(("" if last is None else last.key, _NEVER if first_held is None else first_held.key))
         through = classes.with_columns(
             through=pl.Series([last for last, _ in limits], dtype=pl.String),
@@ -113,36 +125,35 @@ def kept_too_long(asset: str) -> Scan:
         )
         count = int(late["rows"].sum())
         names = (
-            f"{workspace} {kept}: {rows} rows, from {first} on" for workspace, kept, rows, first in late.iter_rows()
+            f"{workspace} {retention_class}: {rows} rows, from {first} on"
+            for workspace, retention_class, rows, first in late.iter_rows()
         )
         return Offences(count, tuple(islice(names, SAMPLE)), {"rows_too_old": count})
 
-    return Scan(place, ("workspace_id", place.period, *(["kind"] if place is FOUND else [])), see, conclude)
+    return Scan(place, ("workspace_id", place.period, *(["kind"] if place is FACT_ROWS else [])), see, conclude)
 
 
-#: Sorts after all period keys.
-_NEVER = "~"
+_NEVER = "~"  # sorts after all period keys
 _COUNTED = pl.DataFrame(schema={"workspace_id": pl.String, "period": pl.String, "kept": pl.String, "rows": pl.Int64})
 
 
 def _counted(place: Place, part: pl.DataFrame) -> pl.DataFrame:
-    """Return the number of rows by workspace, period and retention class."""
     keys = ["workspace_id", "period", _class_of(place).alias("kept")]
     return part.group_by(keys, maintain_order=True).agg(rows=pl.len().cast(pl.Int64))
 
 
-def _kept_by(asset: str) -> tuple[Place, Place | None]:
-    """Return the place of an asset's rows that expire, and the place of the model answers that expire with them."""
+def _places_of(asset: str) -> tuple[Place, Place | None]:
+    """Return the places of an asset's rows that expire, and of the model answers that expire with them."""
     if asset == MESSAGES_ASSET:
-        return SAID, None
+        return MESSAGE_ROWS, None
     if asset == GRAPH_ASSET:
-        return OPERATIONS, None
-    [place] = [place for place in REMEMBERED.values() if place.asset == asset]
+        return OPERATION_ROWS, None
+    [place] = [place for place in ROWS_OF_GRAIN.values() if place.asset == asset]
     return place, Place(asset, None, place.grain, ANSWERS, {"grain": place.grain.value})
 
 
 def _class_of(place: Place) -> pl.Expr:
-    if place is FOUND:
+    if place is FACT_ROWS:
         kind = pl.col("kind")
         return (
             pl.when(kind == FactKind.TURN.value)
@@ -151,16 +162,16 @@ def _class_of(place: Place) -> pl.Expr:
             .then(pl.lit(RetentionClass.PREFERENCES.value))
             .otherwise(pl.lit(RetentionClass.FACTS.value))
         )
-    if place is SAID:
+    if place is MESSAGE_ROWS:
         return pl.lit(RetentionClass.CONVERSATIONS.value)
-    if place is OPERATIONS:
+    if place is OPERATION_ROWS:
         return pl.lit(RetentionClass.GRAPH.value)
     return pl.lit(
         RetentionClass.FACTS.value if place.grain is Grain.WORKING else RetentionClass(place.grain.value).value
     )
 
 
-def is_stuck(context: CheckContext) -> Offences:
+def stuck_files(context: CheckContext) -> Offences:
     """Find journal files that were written more than a day ago and are not ingested. An offender is a file."""
     files = context.lake.journal.pending()
     ages = {file: context.now - _written_at(context, file) for file in files}
@@ -183,7 +194,7 @@ def _written_at(context: CheckContext, file: JournalFile) -> datetime:
         return context.lake.calendar.bounds(file.hours[0])[0]
 
 
-def has_set_aside(context: CheckContext) -> Offences:
+def quarantined_records(context: CheckContext) -> Offences:
     """Find quarantined records. The sample names their files and lines."""
     rejected = context.lake.journal.quarantined()
     return Offences.of((rejection.where for rejection in rejected), {"records": len(rejected)})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from memory_pipeline.checks.check import DECIDED, DURABLE, SAMPLE, Offences, Scan, agent_names
+from memory_pipeline.checks.check import CONSOLIDATION_ROWS, MEMORY_ROWS, SAMPLE, Offences, Scan, agent_names
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.consolidation import RIVALS
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
     from memory_pipeline.checks.check import CheckContext
 
-#: Agents whose events are read at a time.
-_AT_ONCE = 500
+_AGENTS_PER_READ = 500
 #: Consolidation of a day finishes within this time of the day's end. Later it is behind.
 LONGEST_WAIT = timedelta(days=1)
 _AGENT = ("workspace_id", "agent_id")
 
 
-def is_current(context: CheckContext) -> Offences:
+def stale_agents(context: CheckContext) -> Offences:
     """Find agents with memories that are not in sync with the agents' events. An offender is an agent."""
     tables = context.lake.tables
     owners = {key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES) for key in tables.keys(spec)}
@@ -47,57 +46,57 @@ def is_current(context: CheckContext) -> Offences:
 def _stale(context: CheckContext, owners: Collection[str]) -> list[str]:
     listed, tables = sorted(owners), context.lake.tables
     found = []
-    for start in range(0, len(listed), _AT_ONCE):
-        some = listed[start : start + _AT_ONCE]
+    for start in range(0, len(listed), _AGENTS_PER_READ):
+        batch = listed[start : start + _AGENTS_PER_READ]
         ids: defaultdict[str, list[str]] = defaultdict(list)
-        remembering = set()
+        with_memories = set()
         for spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
-            rows = tables.read(spec, some, columns=["owner", "id", "verb"])
+            rows = tables.read(spec, batch, columns=["owner", "id", "verb"])
             for owner, identifier, verb in zip(
                 *(rows[name].to_pylist() for name in ("owner", "id", "verb")), strict=True
             ):
                 ids[owner].append(identifier)
                 if verb == MemoryVerb.REMEMBER.value:
-                    remembering.add(owner)
-        rows = tables.read(MEMORIES, some, columns=["owner", "source_digest"])
+                    with_memories.add(owner)
+        rows = tables.read(MEMORIES, batch, columns=["owner", "source_digest"])
         folded: defaultdict[str, set[str]] = defaultdict(set)
         for owner, digest in zip(rows["owner"].to_pylist(), rows["source_digest"].to_pylist(), strict=True):
             folded[owner].add(digest)
-        for owner in some:
+        for owner in batch:
             # Without a `remember` event there is no memory, and so no row with a digest.
-            expected = {events_digest(ids[owner])} if owner in remembering else set()
+            expected = {events_digest(ids[owner])} if owner in with_memories else set()
             if folded[owner] != expected:
                 found.append(owner)
     return found
 
 
-def says_the_same() -> Scan:
+def duplicates() -> Scan:
     """Find duplicate active memories of one kind that consolidation has already processed."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
-        known: dict[tuple[str, ...], tuple[str, str]] = {}
+        first: dict[tuple[str, ...], tuple[str, str]] = {}
         names = []
-        standing = _standing(context, part)
-        for owner, identifier, kind, content, user_id, key, target in standing.select(
+        active = _active(context, part)
+        for owner, identifier, kind, content, user_id, key, target in active.select(
             "owner", "memory_id", "kind", "content", "user_id", "key", "object"
         ).iter_rows():
-            said = (owner, kind, user_id or "", key or "", match_key(MemoryKind(kind), content))
-            own = name_key(target or "")
-            other, others = known.setdefault(said, (identifier, own))
+            statement = (owner, kind, user_id or "", key or "", match_key(MemoryKind(kind), content))
+            object_key = name_key(target or "")
+            other, other_object = first.setdefault(statement, (identifier, object_key))
             # Equal text with different objects states two different things.
-            if other != identifier and (own == others or "" in (own, others)):
+            if other != identifier and (object_key == other_object or "" in (object_key, other_object)):
                 names.append(identifier)
-        return len(standing), names
+        return len(active), names
 
-    columns = ("memory_id", "content", "subject", "predicate", "object", "user_id", "key", *_STANDING)
-    return Scan(DURABLE, columns, see, _concluded)
+    columns = ("memory_id", "content", "subject", "predicate", "object", "user_id", "key", *_STATE)
+    return Scan(MEMORY_ROWS, columns, see, _concluded)
 
 
-def contradicts() -> Scan:
+def contradictions() -> Scan:
     """Find active memories that contradict another one, although consolidation has already processed both."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
-        stated = _standing(context, part).filter(
+        stated = _active(context, part).filter(
             pl.col("kind").is_in([kind.value for kind in RIVALS]),
             pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null()),
         )
@@ -107,36 +106,38 @@ def contradicts() -> Scan:
             "owner", *_AGENT, "memory_id", "subject", "predicate", "object", "kind", "is_point_in_time"
         ).iter_rows():
             if context.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
-                own = name_key(target)
-                of_what = (owner, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
-                if known.setdefault(of_what, own) != own:
+                object_key = name_key(target)
+                attribute = (owner, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
+                if known.setdefault(attribute, object_key) != object_key:
                     names.append(identifier)
         return len(stated), names
 
-    columns = ("memory_id", "subject", "predicate", "object", "is_point_in_time", *_STANDING)
-    return Scan(DURABLE, columns, see, _concluded)
+    columns = ("memory_id", "subject", "predicate", "object", "is_point_in_time", *_STATE)
+    return Scan(MEMORY_ROWS, columns, see, _concluded)
 
 
-#: The columns that say whether a memory is active and consolidated.
-_STANDING = ("owner", *_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
+#: Columns that decide whether a memory is active and consolidated.
+_STATE = ("owner", *_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
 
 
-def _standing(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
+def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
     """Return active, recallable memories that have not changed since the agent's last successful consolidation."""
-    kept = pl.DataFrame(
-        list(_kept_until(context).items()), schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")}, orient="row"
+    processed = pl.DataFrame(
+        list(_processed_until(context).items()),
+        schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")},
+        orient="row",
     )
     recalled = part.filter(
         pl.col("is_newest"),
         pl.col("status") == Status.ACTIVE.value,
         pl.col("temperature") != Temperature.COLD.value,
     )
-    kept_since = recalled.join(kept, on="owner", maintain_order="left")
-    return kept_since.filter(pl.col("changed_at") < pl.col("until"))
+    with_end = recalled.join(processed, on="owner", maintain_order="left")
+    return with_end.filter(pl.col("changed_at") < pl.col("until"))
 
 
-def _kept_until(context: CheckContext) -> dict[str, datetime]:
-    """Return the end of the last consolidated day by owner. Agents with a failed last day are missing."""
+def _processed_until(context: CheckContext) -> dict[str, datetime]:
+    """Return the end of the last consolidated day by owner, except for agents with a failed last day."""
     rows = context.lake.tables.read(UPKEEP, columns=["id", "through", "troubles"])
     calendar = context.lake.calendar
     return {
@@ -149,26 +150,25 @@ def _kept_until(context: CheckContext) -> dict[str, datetime]:
 
 
 def _concluded(_: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
-    names = [name for _, own in seen for name in own]
+    names = [name for _, part in seen for name in part]
     return Offences.of(names, {"memories": sum(rows for rows, _ in seen)})
 
 
-def fits_caps() -> Scan:
-    """Find agents with too many entries or tokens in the hot index, or with inactive entries.
-
-    An offender is an agent.
-    """
+def hot_index_excess() -> Scan:
+    """Find agents with too many entries or tokens in the hot index, or with inactive ones. An offender is an agent."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
         hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
         names, most = [], 0
-        for (workspace_id, agent_id), own in hot.group_by(_AGENT, maintain_order=True):
+        for (workspace_id, agent_id), entries in hot.group_by(_AGENT, maintain_order=True):
             settings = context.configuration.memories(Scope(str(workspace_id), str(agent_id))).upkeep_settings
-            tokens = sum(_tokens(*line) for line in own.select("kind", "title", "hook").iter_rows())
+            tokens = sum(_tokens(*line) for line in entries.select("kind", "title", "hook").iter_rows())
             most = max(most, tokens)
-            lost = own.filter(pl.col("status") != Status.ACTIVE.value)
-            if len(own) > settings.hot_entries or tokens > settings.hot_tokens or len(lost):
-                names.append(f"{workspace_id}/{agent_id}, {len(own)} entries, {tokens} tokens, {len(lost)} not active")
+            inactive = entries.filter(pl.col("status") != Status.ACTIVE.value)
+            if len(entries) > settings.hot_entries or tokens > settings.hot_tokens or len(inactive):
+                names.append(
+                    f"{workspace_id}/{agent_id}, {len(entries)} entries, {tokens} tokens, {len(inactive)} not active"
+                )
         return len(hot), most, names
 
     def conclude(_: CheckContext, seen: list[tuple[int, int, list[str]]]) -> Offences:
@@ -176,9 +176,9 @@ def fits_caps() -> Scan:
             "entries": sum(rows for rows, *_ in seen),
             "most_tokens": max((most for _, most, _ in seen), default=0),
         }
-        return Offences.of((name for *_, own in seen for name in own), numbers)
+        return Offences.of((name for *_, entries in seen for name in entries), numbers)
 
-    return Scan(DURABLE, (*_AGENT, "is_newest", "temperature", "status", "kind", "title", "hook"), see, conclude)
+    return Scan(MEMORY_ROWS, (*_AGENT, "is_newest", "temperature", "status", "kind", "title", "hook"), see, conclude)
 
 
 def _tokens(kind: str, title: str, hook: str) -> int:
@@ -186,22 +186,22 @@ def _tokens(kind: str, title: str, hook: str) -> int:
     return count_tokens(f"{line}\n")
 
 
-def explains() -> Scan:
+def missing_reasons() -> Scan:
     """Find consolidation events without a reason."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         return len(part), part.filter(pl.col("reason").fill_null("").str.strip_chars() == "")["id"].to_list()
 
-    return Scan(DECIDED, ("id", "reason"), see, _concluded)
+    return Scan(CONSOLIDATION_ROWS, ("id", "reason"), see, _concluded)
 
 
-def is_behind(context: CheckContext) -> Offences:
+def pending_days(context: CheckContext) -> Offences:
     """Find days that ended more than a day ago and are not consolidated. An offender is a day."""
-    nights = pending_nights(context.lake, date(FIRST_YEAR, 1, 1), context.now - LONGEST_WAIT)
-    return Offences(len(nights), tuple(night.key for night in nights[:SAMPLE]), {"nights": len(nights)})
+    days = pending_nights(context.lake, date(FIRST_YEAR, 1, 1), context.now - LONGEST_WAIT)
+    return Offences(len(days), tuple(day.key for day in days[:SAMPLE]), {"nights": len(days)})
 
 
-def has_troubles(context: CheckContext) -> Offences:
+def failed_passes(context: CheckContext) -> Offences:
     """Find agents with a failed pass in the last consolidated day."""
     rows = pl.DataFrame(pl.from_arrow(context.lake.tables.read(UPKEEP, columns=[*_AGENT, "through", "troubles"])))
     troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(_AGENT)

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.checks.check import (
-    FOUND,
-    OPERATIONS,
-    REMEMBERED,
-    SAID,
-    SUMMARIZED,
+    FACT_ROWS,
+    MESSAGE_ROWS,
+    OPERATION_ROWS,
+    ROWS_OF_GRAIN,
+    SUMMARY_ROWS,
     Offences,
     Scan,
     agent_names,
@@ -39,16 +39,15 @@ if TYPE_CHECKING:
 
 
 _AGENT = ["workspace_id", "agent_id"]
-#: The suffix of a citation that names a point of a summary.
+#: The suffix of a citation of a summary's point.
 _POINT = r"#[0-9]+$"
-#: The place of rows by the prefix of their ids.
-_PLACES = {place.what: place for place in (SAID, FOUND, *SUMMARIZED.values())}
+_PLACES = {place.what: place for place in (MESSAGE_ROWS, FACT_ROWS, *SUMMARY_ROWS.values())}
 _EDIT = "edit"
 #: A closed period is computed within this time.
 _MOMENT = timedelta(hours=1)
 
 
-def covered(grain: Grain) -> Scan:
+def missing_summaries(grain: Grain) -> Scan:
     """Find closed periods of agents that have source rows but no summary, and are not expired.
 
     Waiting periods are counted separately. They wait for a model or its budget, for the schedule window of late data,
@@ -57,26 +56,26 @@ def covered(grain: Grain) -> Scan:
     finer = grain.finer or Grain.WORKING
 
     def children(context: CheckContext) -> list[str] | None:
-        wanted = context.keys(grain)
-        if wanted is None:
+        keys = context.keys(grain)
+        if keys is None:
             return None
-        return [child.key for key in wanted for child in context.lake.calendar.children(Period(grain, key))]
+        return [child.key for key in keys for child in context.lake.calendar.children(Period(grain, key))]
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return part.unique()
 
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         due = _due(context, grain, finer, seen)
-        present = [part.select(due.columns) for part in parts_of(context, SUMMARIZED[grain], due.columns, _keys(due))]
+        present = [part.select(due.columns) for part in parts_of(context, SUMMARY_ROWS[grain], due.columns, _keys(due))]
         missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
         missing = missing.filter(~_expired(context, missing, [RetentionClass(grain.value)]))
-        waits = _waiting(context, grain)
-        waiting = missing.filter(pl.col("period").is_in(waits))
-        missing = missing.filter(~pl.col("period").is_in(waits))
+        waiting_keys = _waiting(context, grain)
+        waiting = missing.filter(pl.col("period").is_in(waiting_keys))
+        missing = missing.filter(~pl.col("period").is_in(waiting_keys))
         numbers = {"due": len(due), "missing": len(missing), "waiting": len(waiting)}
         return Offences.of(agent_names(missing, "period"), numbers)
 
-    return Scan(REMEMBERED[finer], (*_AGENT, "period"), see, conclude, children)
+    return Scan(ROWS_OF_GRAIN[finer], (*_AGENT, "period"), see, conclude, children)
 
 
 def _waiting(context: CheckContext, grain: Grain) -> list[str]:
@@ -94,7 +93,6 @@ def _waiting(context: CheckContext, grain: Grain) -> list[str]:
 
 
 def _due(context: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the agents and closed periods of a grain that have source rows in the finer grain."""
     calendar = context.lake.calendar
     sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, "period"], pl.String)), *material])
     parents = {
@@ -110,13 +108,9 @@ def _keys(rows: pl.DataFrame) -> list[str]:
     return rows["period"].unique().to_list()
 
 
-def has_sources(place: Place) -> Scan:
-    """Find rows that cite a source that neither exists nor has expired. An offender is a row.
-
-    Facts cite messages; summaries cite facts or finer summaries; graph facts cite messages and edits; events of durable
-    memories cite messages.
-    """
-    citing = _CITING[place.spec.name]
+def orphaned_sources(place: Place) -> Scan:
+    """Find rows that cite a source that neither exists nor has expired. An offender is a row."""
+    citing = _CITING_COLUMNS[place.spec.name]
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, pl.Series]:
         citations = _citations(part, citing)
@@ -142,8 +136,7 @@ def has_sources(place: Place) -> Scan:
     return Scan(place, (*_AGENT, "id", *citing), see, conclude)
 
 
-#: The columns that hold ids of sources, by table.
-_CITING = {
+_CITING_COLUMNS = {
     "facts": ("message_ids",),
     "summaries": ("source_ids", "key_points"),
     "graph_facts": ("evidence",),
@@ -154,14 +147,14 @@ _CITING = {
 
 def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
     """Return one row per citation: agent, id, source id, and the source's type (`what`) and period."""
-    own = [*_AGENT, "id"]
+    identity = [*_AGENT, "id"]
     found = []
     for column in citing:
         source = pl.col(column)
         if column == "key_points":
             points = pl.element().struct.field("source_ids").explode().str.replace(_POINT, "")
             source = source.list.eval(points)
-        rows = part.select(*own, source.alias("source"))
+        rows = part.select(*identity, source.alias("source"))
         found.append(rows if rows.schema["source"] == pl.String else rows.explode("source").drop_nulls("source"))
     citations = found[0] if len(found) == 1 else pl.concat(found).unique(maintain_order=True)
     # An id is "type:period:hash". Periods contain no colon.
@@ -171,20 +164,20 @@ def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
 
 def _without_present(context: CheckContext, citations: pl.DataFrame) -> pl.DataFrame:
     """Return the citations of missing sources. A source of another agent counts as missing."""
-    left = []
+    missing = []
     for (what,), group in citations.group_by("what", maintain_order=True):
         rest = group
         for present in _present(context, str(what), group):
             rest = rest.join(present, on=[*_AGENT, "source"], how="anti", maintain_order="left")
-        left.append(rest)
-    return pl.concat(left) if left else citations
+        missing.append(rest)
+    return pl.concat(missing) if missing else citations
 
 
 def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
     if what == _EDIT:
         # Edits are stored with their operations, in one partition per agent.
         owners = citations.select(pl.concat_str(_AGENT, separator="~")).to_series().unique().to_list()
-        for part in parts_of(context, OPERATIONS, [*_AGENT, "evidence_id"], owners, where=pc.field("is_edit")):
+        for part in parts_of(context, OPERATION_ROWS, [*_AGENT, "evidence_id"], owners, where=pc.field("is_edit")):
             yield part.select(*_AGENT, source="evidence_id").unique()
     elif what in _PLACES:
         for part in parts_of(context, _PLACES[what], [*_AGENT, "id"], citations["period"].unique().to_list()):
@@ -192,12 +185,11 @@ def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Itera
 
 
 def _has_expired(context: CheckContext, citations: pl.DataFrame) -> pl.Series:
-    """Return a mask of the citations with sources in an expired period."""
-    gone = np.zeros(len(citations), np.bool_)
+    expired = np.zeros(len(citations), np.bool_)
     for what, classes in _CLASSES.items():
         named = (citations["what"] == what) & (citations["period"] != "")
-        gone |= (named & _expired(context, citations, classes)).to_numpy()
-    return pl.Series(gone)
+        expired |= (named & _expired(context, citations, classes)).to_numpy()
+    return pl.Series(expired)
 
 
 #: Retention classes by the prefix of ids. The kind of a missing fact is unknown, so all of its classes apply.
@@ -205,19 +197,19 @@ _CLASSES: dict[str, Collection[RetentionClass]] = {
     "message": [RetentionClass.CONVERSATIONS],
     "working": WORKING_CLASSES,
     _EDIT: [RetentionClass.GRAPH],
-    **{grain.value: [RetentionClass(grain.value)] for grain in SUMMARIZED},
+    **{grain.value: [RetentionClass(grain.value)] for grain in SUMMARY_ROWS},
 }
 
 
 def _expired(context: CheckContext, rows: pl.DataFrame, classes: Collection[RetentionClass]) -> pl.Series:
     """Return a mask of the rows in a period that has expired for one of the classes."""
-    gone = np.zeros(len(rows), np.bool_)
+    expired = np.zeros(len(rows), np.bool_)
     if context.marks and len(rows):
         columns = [*_AGENT, "period"]
         named = rows.select(columns).to_arrow().cast(pa.schema([(column, pa.string()) for column in columns]))
-        for kept in classes:
-            gone |= context.marks.mask(named, kept)
-    return pl.Series(gone, dtype=pl.Boolean)
+        for retention_class in classes:
+            expired |= context.marks.mask(named, retention_class)
+    return pl.Series(expired, dtype=pl.Boolean)
 
 
 #: An agent repeats itself if more than this share of an hour's facts, and at least this number, are duplicates. People
@@ -229,13 +221,13 @@ LONGEST = 1.5
 FALLBACK_SHARE = 0.1
 
 
-def repeats() -> Scan:
+def duplicate_facts() -> Scan:
     """Find hours of agents with too many duplicate facts. Turns and the facts found in them are counted separately."""
-    own = [*_AGENT, "period"]
+    by_hour = [*_AGENT, "period"]
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
         distinct = pl.struct(pl.col("kind") == FactKind.TURN.value, "content").n_unique()
-        hours = part.group_by(own, maintain_order=True).agg(rows=pl.len(), surplus=pl.len() - distinct)
+        hours = part.group_by(by_hour, maintain_order=True).agg(rows=pl.len(), surplus=pl.len() - distinct)
         surplus = pl.col("surplus")
         loops = hours.filter(surplus >= FEWEST_DUPLICATES, surplus > DUPLICATE_SHARE * pl.col("rows"))
         return len(part), int(hours["surplus"].sum()), agent_names(loops, "period")
@@ -245,10 +237,10 @@ def repeats() -> Scan:
         numbers = {"rows": rows, "duplicates": surplus, "duplicate_share": surplus / rows if rows else 0.0}
         return Offences.of((name for _, _, names in seen for name in names), numbers)
 
-    return Scan(FOUND, (*own, "kind", "content"), see, conclude)
+    return Scan(FACT_ROWS, (*by_hour, "kind", "content"), see, conclude)
 
 
-def feeds_back(place: Place) -> Scan:
+def injected_text(place: Place) -> Scan:
     """Find rows with text that memory itself injected into a prompt."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
@@ -258,22 +250,22 @@ def feeds_back(place: Place) -> Scan:
     return Scan(place, ("id", "content"), see, partial(_listed, "recalled"))
 
 
-def says_nothing(grain: Grain) -> Scan:
+def empty_summaries(grain: Grain) -> Scan:
     """Find summaries without text or without points."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
         is_empty = (pl.col("content").str.strip_chars() == "") | (pl.col("key_points").list.len() == 0)
         return len(part), part.filter(is_empty)["id"].to_list()
 
-    return Scan(SUMMARIZED[grain], ("id", "content", "key_points"), see, partial(_listed, "empty"))
+    return Scan(SUMMARY_ROWS[grain], ("id", "content", "key_points"), see, partial(_listed, "empty"))
 
 
 def _listed(name: str, _: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
-    ids = [identifier for _, own in seen for identifier in own]
+    ids = [identifier for _, found in seen for identifier in found]
     return Offences.of(ids, {"rows": sum(rows for rows, _ in seen), name: len(ids)})
 
 
-def runs_on(grain: Grain) -> Scan:
+def long_summaries(grain: Grain) -> Scan:
     """Find summaries that are much longer than configured."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
@@ -291,14 +283,14 @@ def runs_on(grain: Grain) -> Scan:
         numbers = {"rows": rows, "longest_characters": longest, "mean_characters": total / rows if rows else 0.0}
         return Offences.of((row for *_, ids in seen for row in ids), numbers)
 
-    return Scan(SUMMARIZED[grain], (*_AGENT, "id", "content"), see, conclude)
+    return Scan(SUMMARY_ROWS[grain], (*_AGENT, "id", "content"), see, conclude)
 
 
 def _length(context: CheckContext, grain: Grain, scope: Scope) -> int:
     return context.configuration.summarization(scope, grain).length or DEFAULT_BUDGETS[grain]
 
 
-def falls_back(grain: Grain) -> Scan:
+def fallbacks(grain: Grain) -> Scan:
     """Find periods with too many rows made by rules in place of a model. Only rows meant for a model count."""
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
@@ -310,9 +302,13 @@ def falls_back(grain: Grain) -> Scan:
         fallen = sum(int(part["fallen"].sum()) for part in seen)
         asked = sum(int(part["asked"].sum()) for part in seen)
         too_often = (part.filter(pl.col("fallen") > FALLBACK_SHARE * pl.col("asked")) for part in seen)
-        names = (f"{period}, {own} of {of}" for part in too_often for period, own, of in part.iter_rows())
+        names = (
+            f"{period}, {fallen_rows} of {total}"
+            for part in too_often
+            for period, fallen_rows, total in part.iter_rows()
+        )
         return Offences.of(
             names, {"asked": asked, "fallbacks": fallen, "fallback_share": fallen / asked if asked else 0.0}
         )
 
-    return Scan(REMEMBERED[grain], ("period", "model", "fallback"), see, conclude)
+    return Scan(ROWS_OF_GRAIN[grain], ("period", "model", "fallback"), see, conclude)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from memory_pipeline.analytics import models_of
 from memory_pipeline.checks import integrity, lake_health, memories, quality
 from memory_pipeline.checks.check import (
-    DECIDED,
-    DURABLE,
-    FOUND,
-    HAPPENED,
-    KEPT_UP,
-    KNOWN,
-    OPERATIONS,
-    REMEMBERED,
-    SAID,
+    CHECKPOINT_ROWS,
+    CONSOLIDATION_ROWS,
+    EVENT_ROWS,
+    FACT_ROWS,
+    GRAPH_ROWS,
+    MEMORY_ROWS,
+    MESSAGE_ROWS,
+    OPERATION_ROWS,
+    ROWS_OF_GRAIN,
     SAMPLE,
-    SUMMARIZED,
+    SUMMARY_ROWS,
     Check,
     Offences,
     Severity,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from memory_pipeline.checks.check import CheckContext, Place
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
-#: The asset that shows the cost of models.
 _COST_ASSET = "model_cost"
 
 _RECOMPUTE = "recompute the partitions with `memory-pipeline repair` or `memory-pipeline run --from … --to …`"
@@ -61,8 +60,8 @@ def checks_of(asset: str | None = None) -> list[Check]:
 
 
 def _of_tables() -> Iterator[Check]:
-    assets: dict[str, list[Place]] = {MESSAGES_ASSET: [SAID], GRAPH_ASSET: [OPERATIONS, KNOWN]}
-    assets |= {place.asset: [place] for place in REMEMBERED.values()}
+    assets: dict[str, list[Place]] = {MESSAGES_ASSET: [MESSAGE_ROWS], GRAPH_ASSET: [OPERATION_ROWS, GRAPH_ROWS]}
+    assets |= {place.asset: [place] for place in ROWS_OF_GRAIN.values()}
     for asset, places in assets.items():
         yield _schema(asset, places, f"the files were written by something else; {_RECOMPUTE}")
         yield Check(
@@ -72,7 +71,7 @@ def _of_tables() -> Iterator[Check]:
             True,
             "Row ids are unique, and each row is in the partition that its id names.",
             _RECOMPUTE,
-            integrity.unique_ids(places[-1]),
+            integrity.duplicate_ids(places[-1]),
         )
         if asset == GRAPH_ASSET:
             yield Check(
@@ -82,7 +81,7 @@ def _of_tables() -> Iterator[Check]:
                 True,
                 "Ids of graph operations are unique.",
                 _RECOMPUTE,
-                integrity.unique_ids(OPERATIONS),
+                integrity.duplicate_ids(OPERATION_ROWS),
             )
         else:
             yield Check(
@@ -92,7 +91,7 @@ def _of_tables() -> Iterator[Check]:
                 True,
                 "No row contains text that memory itself injected into a prompt.",
                 f"find the writer or the model that repeats injected text; {_RECOMPUTE}",
-                quality.feeds_back(places[0]),
+                quality.injected_text(places[0]),
             )
         if asset != MESSAGES_ASSET:
             yield Check(
@@ -103,9 +102,9 @@ def _of_tables() -> Iterator[Check]:
                 "Cited sources exist or have expired. Facts cite messages, summaries cite facts or finer summaries, "
                 "the graph cites messages and edits.",
                 _RECOMPUTE,
-                quality.has_sources(places[-1]),
+                quality.orphaned_sources(places[-1]),
             )
-        if asset == FOUND.asset:
+        if asset == FACT_ROWS.asset:
             yield Check(
                 "duplicate_share",
                 asset,
@@ -113,7 +112,7 @@ def _of_tables() -> Iterator[Check]:
                 False,
                 f"At most {quality.DUPLICATE_SHARE:.0%} of an agent's facts in an hour are duplicates.",
                 "the agent repeats itself: set ids on its messages, or check what it sends",
-                quality.repeats(),
+                quality.duplicate_facts(),
             )
 
 
@@ -125,18 +124,18 @@ def _schema(asset: str, places: list[Place], remedy: str) -> Check:
         True,
         "Files have the columns and types of the schema, and required columns have no nulls.",
         remedy,
-        partial(integrity.fits_schema, places=places),
+        partial(integrity.schema_differences, places=places),
     )
 
 
 def _of_memories() -> Iterator[Check]:
     remedy = f"{_PENDING}; agents' own events exist only in this table: restore them from a backup"
-    yield _schema(MEMORIES_ASSET, [HAPPENED, DURABLE], remedy)
+    yield _schema(MEMORIES_ASSET, [EVENT_ROWS, MEMORY_ROWS], remedy)
     for name, place, description in (
-        ("unique_ids", DURABLE, "Ids of versions of durable memories are unique."),
-        ("unique_event_ids", HAPPENED, "Ids of memory events are unique and name the event's hour."),
+        ("unique_ids", MEMORY_ROWS, "Ids of versions of durable memories are unique."),
+        ("unique_event_ids", EVENT_ROWS, "Ids of memory events are unique and name the event's hour."),
     ):
-        yield Check(name, MEMORIES_ASSET, _ERROR, True, description, _RECOMPUTE, integrity.unique_ids(place))
+        yield Check(name, MEMORIES_ASSET, _ERROR, True, description, _RECOMPUTE, integrity.duplicate_ids(place))
     yield Check(
         "level",
         MEMORIES_ASSET,
@@ -144,7 +143,7 @@ def _of_memories() -> Iterator[Check]:
         True,
         "Durable memories are in sync with all events of conversations, agents and consolidation.",
         f"{_PENDING}; if nothing is pending, {_CONSOLIDATE}",
-        memories.is_current,
+        memories.stale_agents,
     )
     yield Check(
         "orphaned_sources",
@@ -153,7 +152,7 @@ def _of_memories() -> Iterator[Check]:
         True,
         "Messages that memory events cite exist or have expired.",
         _RECOMPUTE,
-        quality.has_sources(HAPPENED),
+        quality.orphaned_sources(EVENT_ROWS),
     )
     yield Check(
         "fed_back_recall",
@@ -162,17 +161,21 @@ def _of_memories() -> Iterator[Check]:
         True,
         "No durable memory contains text that memory itself injected into a prompt.",
         f"find the writer or the model that repeats injected text; {_RECOMPUTE}",
-        quality.feeds_back(DURABLE),
+        quality.injected_text(MEMORY_ROWS),
     )
 
 
 def _of_consolidation() -> Iterator[Check]:
-    yield _schema(UPKEEP_ASSET, [DECIDED, KEPT_UP], f"another program wrote the files: delete them; {_CONSOLIDATE}")
+    yield _schema(
+        UPKEEP_ASSET,
+        [CONSOLIDATION_ROWS, CHECKPOINT_ROWS],
+        f"another program wrote the files: delete them; {_CONSOLIDATE}",
+    )
     for name, place, description in (
-        ("unique_ids", DECIDED, "Ids of consolidation events are unique."),
-        ("one_row_an_agent", KEPT_UP, "Each agent has one consolidation checkpoint."),
+        ("unique_ids", CONSOLIDATION_ROWS, "Ids of consolidation events are unique."),
+        ("one_row_an_agent", CHECKPOINT_ROWS, "Each agent has one consolidation checkpoint."),
     ):
-        yield Check(name, UPKEEP_ASSET, _ERROR, True, description, _CONSOLIDATE, integrity.unique_ids(place))
+        yield Check(name, UPKEEP_ASSET, _ERROR, True, description, _CONSOLIDATE, integrity.duplicate_ids(place))
     yield Check(
         "explained",
         UPKEEP_ASSET,
@@ -180,7 +183,7 @@ def _of_consolidation() -> Iterator[Check]:
         False,
         "Each consolidation event has a reason.",
         f"another program wrote the events: delete them; {_CONSOLIDATE}",
-        memories.explains(),
+        memories.missing_reasons(),
     )
     yield Check(
         "duplicates",
@@ -189,7 +192,7 @@ def _of_consolidation() -> Iterator[Check]:
         False,
         "After consolidation, no two active memories of one kind are duplicates.",
         _CONSOLIDATE,
-        memories.says_the_same(),
+        memories.duplicates(),
     )
     yield Check(
         "contradictions",
@@ -198,7 +201,7 @@ def _of_consolidation() -> Iterator[Check]:
         False,
         "After consolidation, active memories do not name different objects for a predicate that allows one.",
         f"{_CONSOLIDATE}; `memory-pipeline memories about` lists them",
-        memories.contradicts(),
+        memories.contradictions(),
     )
     yield Check(
         "nights",
@@ -207,7 +210,7 @@ def _of_consolidation() -> Iterator[Check]:
         False,
         "Each day that ended more than a day ago is consolidated, late data included.",
         f"{_CONSOLIDATE}; `memory-pipeline status` lists pending days",
-        memories.is_behind,
+        memories.pending_days,
     )
     yield Check(
         "troubles",
@@ -216,7 +219,7 @@ def _of_consolidation() -> Iterator[Check]:
         False,
         "No consolidation pass of an agent has failed and waits for a retry.",
         "see `memory-pipeline status` for the reasons, then run `memory-pipeline upkeep` again",
-        memories.has_troubles,
+        memories.failed_passes,
     )
     yield Check(
         "caps",
@@ -226,12 +229,12 @@ def _of_consolidation() -> Iterator[Check]:
         "Each hot index is within the entries and tokens that `memories` in config/workspaces.yaml allows, and lists "
         "only active memories.",
         _CONSOLIDATE,
-        memories.fits_caps(),
+        memories.hot_index_excess(),
     )
 
 
 def _of_summaries(grain: Grain) -> Iterator[Check]:
-    asset = SUMMARIZED[grain].asset
+    asset = SUMMARY_ROWS[grain].asset
     yield Check(
         "coverage",
         asset,
@@ -239,7 +242,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         True,
         f"Each agent has a summary for each closed {grain} period with source rows, unless it expired.",
         f"{_PENDING}, or {_RECOMPUTE}",
-        quality.covered(grain),
+        quality.missing_summaries(grain),
     )
     yield Check(
         "empty_summaries",
@@ -248,7 +251,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         True,
         "Each summary has text and at least one point.",
         f"correct the prompt or the model; {_RECOMPUTE}",
-        quality.says_nothing(grain),
+        quality.empty_summaries(grain),
     )
     yield Check(
         "long_summaries",
@@ -257,7 +260,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         False,
         f"No summary is longer than {quality.LONGEST} times the length configured for its agent.",
         "change the `length` of the agent's summaries in config/workspaces.yaml, the model or the prompt",
-        quality.runs_on(grain),
+        quality.long_summaries(grain),
     )
 
 
@@ -270,7 +273,7 @@ def _of_index(grain: Grain) -> Check:
         f"The index is in sync with {table_asset(grain)}. With more than {integrity.MOST_AGENTS} agents, each day "
         "checks a different part of them.",
         f"{_PENDING}, or {_RECOMPUTE}",
-        integrity.is_current(grain),
+        integrity.index_differences(grain),
     )
 
 
@@ -283,7 +286,7 @@ def _of_operation() -> Iterator[Check]:
             False,
             f"At most {quality.FALLBACK_SHARE:.0%} of a period's rows were made by rules in place of a model.",
             "for the reason see `outcome` in model_calls; `memory-pipeline run` asks the model again",
-            quality.falls_back(grain),
+            quality.fallbacks(grain),
         )
     for asset in (MESSAGES_ASSET, *(table_asset(grain) for grain in Grain), GRAPH_ASSET):
         yield Check(
@@ -294,7 +297,7 @@ def _of_operation() -> Iterator[Check]:
             "Expired rows are removed within a day, as `retention` in config/workspaces.yaml says.",
             "remove them with `memory-pipeline expire`; rows that a pending summary needs are kept until "
             "`memory-pipeline run` has computed it",
-            lake_health.kept_too_long(asset),
+            lake_health.expired_rows(asset),
         )
     yield Check(
         "journal_backlog",
@@ -303,7 +306,7 @@ def _of_operation() -> Iterator[Check]:
         False,
         "Journal files older than a day are ingested.",
         _PENDING,
-        lake_health.is_stuck,
+        lake_health.stuck_files,
     )
     yield Check(
         "quarantine",
@@ -312,7 +315,7 @@ def _of_operation() -> Iterator[Check]:
         False,
         "The quarantine has no unreadable records.",
         "see `memory-pipeline status` for the reasons, then correct the records and write them again",
-        lake_health.has_set_aside,
+        lake_health.quarantined_records,
     )
     yield Check(
         "budget",
@@ -321,7 +324,7 @@ def _of_operation() -> Iterator[Check]:
         False,
         f"Each workspace has spent less than {lake_health.NEARLY_SPENT:.0%} of its budget for this month.",
         "raise `budget` in config/workspaces.yaml, or let rules replace the models until the month ends",
-        lake_health.within_budget,
+        lake_health.spent_budgets,
     )
 
 
@@ -330,7 +333,7 @@ def _of_sql(model: Model) -> Check:
     severity = Severity(getattr(model, "severity", None) or _ERROR)
     return Check(
         model.name,
-        getattr(model, "asset", None) or FOUND.asset,
+        getattr(model, "asset", None) or FACT_ROWS.asset,
         severity,
         severity is _ERROR,
         " ".join(model.description.split()),

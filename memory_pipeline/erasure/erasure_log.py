@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
-from memory_pipeline.erasure.scanner import AT_ONCE, hex_of
+from memory_pipeline.erasure.scanner import PARTITIONS_PER_READ, hex_of
 from memory_pipeline.erasure.subject_matcher import leaves, texts_of
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schema_types import Holds
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.vacuum import Purged
 
-#: The tables of memory; summaries once per grain.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
     *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_FACTS, GRAPH_OPERATIONS)),
     *((spec, {}) for spec in (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)),
@@ -52,7 +51,6 @@ class ErasureLog:
         scopes: agents that held data of the subject.
         ids: hashes of the ids of removed or recomputed rows. Recomputed rows may have the same id as before.
         texts: texts of these rows. Recomputed rows may have the same text as before.
-        remade: the recomputed periods by grain.
         files, bytes: number and size of the deleted files.
         remarks: descriptions of data that may remain, because it cannot be attributed.
     """
@@ -129,15 +127,14 @@ def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
-    """Yield all texts in the tables and in the pending journal."""
     for spec, fixed in _TABLES:
         columns = spec.holding(Holds.WORDS, Holds.COPY, Holds.NOTE)
         keys = lake.tables.keys(spec, **fixed)
-        for start in range(0, len(keys), AT_ONCE):
-            rows = lake.tables.read(spec, keys[start : start + AT_ONCE], columns=columns, **fixed)
+        for start in range(0, len(keys), PARTITIONS_PER_READ):
+            rows = lake.tables.read(spec, keys[start : start + PARTITIONS_PER_READ], columns=columns, **fixed)
             for _, texts in leaves(rows):
                 yield pa.chunked_array([texts], pa.string())
     for file in lake.journal.pending():
-        held = lake.journal.read(file)
-        said = [text for event in held.events for text in texts_of(event.changes.to_record())]
-        yield pa.chunked_array([[*(message.content for message in held.messages), *said]], pa.string())
+        contents = lake.journal.read(file)
+        changed = [text for event in contents.events for text in texts_of(event.changes.to_record())]
+        yield pa.chunked_array([[*(message.content for message in contents.messages), *changed]], pa.string())

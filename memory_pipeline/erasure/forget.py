@@ -1,9 +1,8 @@
 """Forget an agent, a conversation or a person: the order of removal, recomputation and deletion from disk.
 
-The tombstone is written first. From then on, runs skip matching records. A run that had already read some finds the
-tombstone at its end and removes them itself. The affected hours are written to the tombstone before anything is
-removed, so an interrupted erasure can start over. The tombstone is done once a search finds nothing and the bytes are
-deleted.
+The tombstone is written first. From then on, runs skip matching records; a run that had already read some removes them
+at its end. The affected hours are written to the tombstone before anything is removed, so an interrupted erasure can
+start over. The tombstone is done once a search finds nothing and the bytes are deleted.
 """
 
 from __future__ import annotations
@@ -58,11 +57,10 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
 
-#: The number of searches. Later ones find records that writers added during the earlier ones.
+#: Maximum number of searches. Later ones find records that writers added during the earlier ones.
 _ROUNDS = 5
 #: Unreferenced files younger than this may belong to an active writer.
 _ORPHANS = timedelta(hours=1)
-#: Copies that no erasure reaches.
 _NOT_COVERED = (
     "previews and logs in Dagster's own storage, outside of the lake",
     "backups of the lake, and versions and snapshots made by an object store or a file system",
@@ -77,7 +75,6 @@ class ErasurePreview:
 
     Attributes:
         counts: rows, messages and records by place.
-        scopes: agents that hold data of the subject.
         hours: sorted keys of the hours of the messages.
         sample: ids of some of the messages, facts and memory events.
     """
@@ -107,19 +104,11 @@ def forget(
     now: datetime,
     progress: Callable[[str], None] = lambda _: None,
 ) -> ErasureReport:
-    """Remove a subject from the lake permanently, and recompute derived data.
+    """Remove a subject from the lake permanently, and recompute derived data. Return the receipt.
 
-    Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs.
-
-    Args:
-        lake: the lake to erase from.
-        models: the models that recompute derived data.
-        subject: the agent, conversation or person to forget.
-        now: the cutoff; later messages stay.
-        progress: called with a description of each step.
-
-    Returns:
-        A receipt of the removed data. It names the subject, so store it outside of the lake.
+    Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs. `now` is the cutoff; later
+    messages remain. `progress` is called with a description of each step. The receipt names the subject, so store it
+    outside of the lake.
 
     Raises:
         LakeError: writers kept adding data of the subject. Everything found so far is removed; retry.
@@ -258,11 +247,10 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
     if subject.kind is not SubjectKind.AGENT:
         before = _index_files(lake, log.scopes)
         lake.index.purge(log.scopes)
-        _note_gone(lake, before, log)
+        _note_deleted(lake, before, log)
     elif subject.scope is not None:
         scope = subject.scope
         _remove_index(lake, scope, log)
-        # Rows after the cutoff stay in the index.
         since = {
             grain: {key for rows in scanner.parts(spec, ["period"], **fixed) for key in rows["period"].to_pylist()}
             for grain in Grain
@@ -289,11 +277,10 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
 def _remove_index(lake: Lake, scope: Scope, log: ErasureLog) -> None:
     before = _index_files(lake, [scope])
     lake.index.remove_agent(scope)
-    _note_gone(lake, before, log)
+    _note_deleted(lake, before, log)
 
 
 def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
-    """Return the files of agents' indexes and collections, with their sizes in bytes."""
     agents = {(scope.workspace_id, scope.agent_id) for scope in scopes}
     return {
         entry.path: entry.size
@@ -303,13 +290,12 @@ def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
     }
 
 
-def _note_gone(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
-    """Add deleted files of the index to the log, by table."""
-    gone = before.keys() - lake.storage.sizes(before, "vectordb").keys()
-    counts = Counter("/".join(path.split("/")[1:3]).removesuffix(".lance") for path in gone)
+def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
+    deleted = before.keys() - lake.storage.sizes(before, "vectordb").keys()
+    counts = Counter("/".join(path.split("/")[1:3]).removesuffix(".lance") for path in deleted)
     log.take("index", "files", counts)
-    log.files += len(gone)
-    log.bytes += sum(before[path] for path in gone)
+    log.files += len(deleted)
+    log.bytes += sum(before[path] for path in deleted)
 
 
 def _agents(lake: Lake, subject: Subject) -> set[Scope]:

@@ -1,7 +1,7 @@
 """Erase a subject from durable memories: remove events, then repeat the consolidation from the remaining ones.
 
-Consolidation merges contents and words its reasons, so its events may quote anyone. They are removed, together with the
-model answers behind them, and decided anew.
+Consolidation merges contents and words its reasons, so its events may quote anyone. They and the model answers behind
+them are removed, and consolidation decides again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def reassign_events(
 
     Args:
         events: all events of one agent, including those in `gone`.
-        nights: the events of consolidation, which is going to be undone.
+        nights: events of consolidation, which will be undone.
         gone: ids of the events to remove.
         noted: events without their note, by the ids of the originals.
     """
@@ -73,20 +73,20 @@ def reassign_events(
     for event in sorted(base, key=lambda event: event.order):
         if event.id in gone:
             continue
-        kept = noted.get(event.id, event)
-        own: tuple[MemoryEvent, ...] = (kept,)
-        if kept.verb is MemoryVerb.REMEMBER:
-            known_as[event.id] = memories.memory_id_for(kept)
+        current = noted.get(event.id, event)
+        copies: tuple[MemoryEvent, ...] = (current,)
+        if current.verb is MemoryVerb.REMEMBER:
+            known_as[event.id] = memories.memory_id_for(current)
         elif event.id in sources:
             statements = sources[event.id]
             successors = list(
                 dict.fromkeys(memories.resolved(known_as[source]) for source in statements if source in known_as)
             )
             is_whole = all(source in known_as for source in statements)
-            own = _copies_for(kept, memories.resolved(kept.memory_id), successors, is_whole=is_whole)
-        if own != (event,):
-            found[event.id] = own
-        for one in own:
+            copies = _copies_for(current, memories.resolved(current.memory_id), successors, is_whole=is_whole)
+        if copies != (event,):
+            found[event.id] = copies
+        for one in copies:
             apply(memories, one)
     return found
 
@@ -103,20 +103,21 @@ def _sources_of(events: Iterable[MemoryEvent]) -> dict[str, tuple[str, ...]]:
             memory = memories.newest.get(memories.resolved(event.memory_id))
             if memory is not None:
                 parts = (memory.id, *memory.merged_ids)
-                found[event.id] = tuple(own for part in parts for own in statements.get(part, ()))
+                found[event.id] = tuple(source for part in parts for source in statements.get(part, ()))
         apply(memories, event)
     return found
 
 
-def _copies_for(event: MemoryEvent, own: str, successors: list[str], *, is_whole: bool) -> tuple[MemoryEvent, ...]:
+def _copies_for(
+    event: MemoryEvent, memory_id: str, successors: list[str], *, is_whole: bool
+) -> tuple[MemoryEvent, ...]:
     """Return copies of an event for the successors of its memory. The memory itself may be among them."""
     if is_whole or event.verb not in _TO_ALL:
-        successors = [own] if own in successors else successors[:1]
-    return tuple(event if successor == own else _moved(event, successor) for successor in successors)
+        successors = [memory_id] if memory_id in successors else successors[:1]
+    return tuple(event if successor == memory_id else _moved(event, successor) for successor in successors)
 
 
 def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
-    """Return a copy of an event that applies to another memory."""
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, event.changes, memory_id=memory_id, turn=event.turn,
         place=event.place, editor=event.editor, reason=event.reason, other_id=event.other_id, evidence=event.evidence,
@@ -164,10 +165,10 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
     rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=["owner", "id"])
     # Remove the checkpoints first. After an interruption the next day then consolidates these agents again.
     listed = pa.array(owners, pa.string())
-    gone = lake.tables.drop_rows(UPKEEP, None, lambda kept: pc.is_in(kept["id"], listed), ["id"])
-    log.take(UPKEEP.name, "rows", gone)
+    checkpoints = lake.tables.drop_rows(UPKEEP, None, lambda old: pc.is_in(old["id"], listed), ["id"])
+    log.take(UPKEEP.name, "rows", checkpoints)
     lake.tables.remove(UPKEEP_EVENTS, owners)
-    log.take(UPKEEP_EVENTS.name, "rows", {own: len(ids) for own, ids in _ids_by_owner(rows).items()})
+    log.take(UPKEEP_EVENTS.name, "rows", {owner: len(ids) for owner, ids in _ids_by_owner(rows).items()})
 
 
 def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog) -> None:
@@ -177,7 +178,7 @@ def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog
     log.note(lake.tables.read(UPKEEP_EVENTS, [owner], columns=["id"])["id"].to_pylist(), ())
     remove_nights(lake, [scope], log)
     lake.tables.remove(MEMORIES, [owner])
-    log.take(MEMORIES.name, "rows", {own: len(ids) for own, ids in before.items()})
+    log.take(MEMORIES.name, "rows", {owner_key: len(ids) for owner_key, ids in before.items()})
     log.note(found.ids(MEMORY_EVENTS), ())
     if found.rows.get(MEMORY_EVENTS.name):
         log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, [owner], "id", found.ids(MEMORY_EVENTS)))
@@ -188,47 +189,48 @@ def settle_events(
 ) -> set[Scope]:
     """Remove notes about the person from agents' events, and reassign events of memories that lose their source.
 
-    Call this before removing the found rows. Events of a memory that continues under another id move to that id; events
-    of a memory without a successor are removed. New contents of pending journal files are added to `found`.
-
-    Returns:
-        The agents with changed events in the table.
+    Return the agents with changed events in the table. Call this before removing the found rows. Events of a memory
+    without a successor are removed. New contents of pending journal files are added to `found`.
     """
     changed = set[Scope]()
     gone = found.ids(MEMORY_EVENTS)
     for scope in sorted(scopes, key=owner_of):
         owner = owner_of(scope)
-        held = {file: lake.journal.read(file) for file in lake.journal.pending(scope)}
+        pending_files = {file: lake.journal.read(file) for file in lake.journal.pending(scope)}
         if not (
-            found.rows.get(MEMORY_EVENTS.name, {}).get(owner) or found.notes.get(owner) or found.files.keys() & held
+            found.rows.get(MEMORY_EVENTS.name, {}).get(owner)
+            or found.notes.get(owner)
+            or found.files.keys() & pending_files
         ):
             continue
         rows = lake.tables.read(MEMORY_EVENTS, [owner])
-        landed, said = rows_to_events(rows), list(_said_in(lake, held.values()))
-        noted = {event.id: without_note(event) for event in landed if event.id in found.notes.get(owner, ())}
-        lost = {event.id for event in landed if event.id in gone}
-        for event in (one for contents in held.values() for one in contents.events):
-            taken = forgotten.taken(event)
-            if taken is None:
+        stored, derived = rows_to_events(rows), list(_events_of_messages(lake, pending_files.values()))
+        noted = {event.id: without_note(event) for event in stored if event.id in found.notes.get(owner, ())}
+        lost = {event.id for event in stored if event.id in gone}
+        for event in (one for contents in pending_files.values() for one in contents.events):
+            remaining = forgotten.taken(event)
+            if remaining is None:
                 lost.add(event.id)
-            elif taken != event:
-                noted[event.id] = taken
-        unsaid = {one.id for contents in held.values() for one in contents.messages if forgotten.covers(one)}
-        lost |= {event.id for event in said if not unsaid.isdisjoint(event.evidence)}
-        pending = [event for contents in held.values() for event in contents.events]
+            elif remaining != event:
+                noted[event.id] = remaining
+        forgotten_messages = {
+            one.id for contents in pending_files.values() for one in contents.messages if forgotten.covers(one)
+        }
+        lost |= {event.id for event in derived if not forgotten_messages.isdisjoint(event.evidence)}
+        pending = [event for contents in pending_files.values() for event in contents.events]
         nights = rows_to_events(lake.tables.read(UPKEEP_EVENTS, [owner]))
-        replaced = reassign_events([*landed, *pending, *said], nights, lost, noted)
-        if old := [event for event in landed if event.id in replaced]:
+        replaced = reassign_events([*stored, *pending, *derived], nights, lost, noted)
+        if old := [event for event in stored if event.id in replaced]:
             _replace_landed(lake, owner, old, replaced, log)
             changed.add(scope)
-        for file, contents in held.items():
+        for file, contents in pending_files.items():
             _replace_pending(file, contents, found, lost, replaced)
     return changed
 
 
-def _said_in(lake: Lake, files: Iterable[Contents]) -> Iterable[MemoryEvent]:
+def _events_of_messages(lake: Lake, files: Iterable[Contents]) -> Iterable[MemoryEvent]:
     """Return the memory events of pending messages, as readers see them."""
-    messages = [message for held in files for message in held.messages]
+    messages = [message for contents in files for message in contents.messages]
     if not messages:
         return ()
     facts = DeterministicExtractor(lake.calendar.timezone).facts_of(messages)
@@ -242,42 +244,42 @@ def _replace_landed(
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
     log: ErasureLog,
 ) -> None:
-    """Replace an agent's events in the table."""
     new = events_to_rows((one for event in events for one in replaced[event.id]), are_edits=True)
     old_ids = pa.array([event.id for event in events], pa.string())
 
-    def settled(old: pa.Table) -> pa.Table:
-        kept = old.filter(pc.invert(pc.is_in(old["id"], old_ids)))
-        if kept.num_rows == old.num_rows:
+    def updated(old: pa.Table) -> pa.Table:
+        unchanged = old.filter(pc.invert(pc.is_in(old["id"], old_ids)))
+        if unchanged.num_rows == old.num_rows:
             return old
-        return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], kept["id"].combine_chunks())))])
+        return pa.concat_tables(
+            [unchanged, new.filter(pc.invert(pc.is_in(new["id"], unchanged["id"].combine_chunks())))]
+        )
 
-    lake.tables.transform(MEMORY_EVENTS, [owner], settled)
-    gone = [event for event in events if not replaced[event.id]]
-    log.note((event.id for event in events), (event.changes.content for event in gone))
-    log.take(MEMORY_EVENTS.name, "rows", {owner: len(gone)} if gone else 0)
-    for what, is_it in (("rows that lost a note", False), ("rows that moved to another memory", True)):
+    lake.tables.transform(MEMORY_EVENTS, [owner], updated)
+    removed = [event for event in events if not replaced[event.id]]
+    log.note((event.id for event in events), (event.changes.content for event in removed))
+    log.take(MEMORY_EVENTS.name, "rows", {owner: len(removed)} if removed else 0)
+    for what, is_moved in (("rows that lost a note", False), ("rows that moved to another memory", True)):
         count = sum(
-            any(one.memory_id != event.memory_id for one in own) is is_it
+            any(one.memory_id != event.memory_id for one in copies) is is_moved
             for event in events
-            if (own := replaced[event.id])
+            if (copies := replaced[event.id])
         )
         log.take(MEMORY_EVENTS.name, what, {owner: count} if count else 0)
 
 
 def _replace_pending(
     file: JournalFile,
-    held: Contents,
+    contents: Contents,
     found: ScanResult,
     lost: Collection[str],
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
 ) -> None:
-    """Add the new contents of a pending file to `found`, if any of its events are replaced."""
-    if not any(event.id in replaced for event in held.events):
+    if not any(event.id in replaced for event in contents.events):
         return
-    stay = [one for event in held.events if event.id not in lost for one in replaced.get(event.id, (event,))]
-    found.files[file] = found.files.get(file, held)._replace(events=stay)
-    found.pending += sum(replaced.get(event.id) == () for event in held.events)
+    remaining = [one for event in contents.events if event.id not in lost for one in replaced.get(event.id, (event,))]
+    found.files[file] = found.files.get(file, contents)._replace(events=remaining)
+    found.pending += sum(replaced.get(event.id) == () for event in contents.events)
 
 
 def consolidate_again(
@@ -292,8 +294,8 @@ def consolidate_again(
     refold_memories(lake, models.embedder, scopes)
     last, first_day = max(lake.ledger.entries(UPKEEP_ASSET), default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
-        nights = {night for night in pending_nights(lake, first_day, now) if night.key <= last}
-        consolidate(lake, models, nights | {Period(Grain.DAILY, last)}, first_day)
+        days = {day for day in pending_nights(lake, first_day, now) if day.key <= last}
+        consolidate(lake, models, days | {Period(Grain.DAILY, last)}, first_day)
 
 
 def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], log: ErasureLog) -> None:
@@ -305,20 +307,20 @@ def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, froz
 
 
 def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log: ErasureLog) -> None:
-    """Remove events that cite only removed messages. Events of expired messages stay."""
-    said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
+    """Remove events that cite only removed messages. Events of expired messages remain."""
+    message_ids = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
     marks = ExpirationMarks.of(lake.tables)
-    made_in = pa.array(hours, pa.string())
+    recomputed = pa.array(hours, pa.string())
 
     def unfounded(events: pa.Table) -> pa.Array:
-        derived = pc.and_(pc.is_in(events["period"], made_in), pc.invert(events["is_edit"]))
-        gone = np.array(derived.to_numpy(zero_copy_only=False), np.bool_)
-        for kept in RetentionClass:
-            if kept.grain is Grain.WORKING:
-                gone &= ~marks.mask(events, kept)
-        is_there = pc.is_in(pc.list_flatten(events["evidence"]), said).to_numpy(zero_copy_only=False)
-        gone[pc.list_parent_indices(events["evidence"]).to_numpy()[is_there.astype(np.bool_)]] = False
-        return pa.array(gone)
+        derived = pc.and_(pc.is_in(events["period"], recomputed), pc.invert(events["is_edit"]))
+        mask = np.array(derived.to_numpy(zero_copy_only=False), np.bool_)
+        for retention_class in RetentionClass:
+            if retention_class.grain is Grain.WORKING:
+                mask &= ~marks.mask(events, retention_class)
+        is_present = pc.is_in(pc.list_flatten(events["evidence"]), message_ids).to_numpy(zero_copy_only=False)
+        mask[pc.list_parent_indices(events["evidence"]).to_numpy()[is_present.astype(np.bool_)]] = False
+        return pa.array(mask)
 
     columns = [*_SCOPE, "period", "is_edit", "evidence"]
     dropped = lake.tables.drop_rows(MEMORY_EVENTS, sorted(map(owner_of, scopes)), unfounded, columns)

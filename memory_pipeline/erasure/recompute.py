@@ -38,46 +38,34 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.ledger import LedgerEntry
     from memory_pipeline.models.factory import Models
 
-#: Periods per write to the index.
-_AT_ONCE = 400
+_PERIODS_PER_WRITE = 400
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
-#: The columns of summaries that are derived from their points.
+#: Columns of summaries that are derived from their points.
 _OF_POINTS = ("content", "entities")
 _WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
 #: The assets with rows that may outlive the facts of their hour.
 _OUTLIVING = (GRAPH_ASSET, MEMORIES_ASSET)
-#: The columns behind the ledger's digests.
 _MARKS = ("period", "workspace_id", "agent_id", "digest", "embed_model")
 
 
 def scrub_summaries(
     lake: Lake, scanner: SubjectScanner, facts: Collection[str], days: Collection[str], at: datetime, log: ErasureLog
 ) -> dict[Grain, set[str]]:
-    """Remove from summaries the points that name a person or cite forgotten facts.
+    """Remove from summaries the points that name a person or cite forgotten facts. Return the changed periods by grain.
 
     Summaries with existing sources are recomputed later. If the sources have expired, scrubbing is all that is
-    possible, and the receipt has a remark on the rest.
-
-    Args:
-        lake: the lake to erase from.
-        scanner: matches the subject.
-        facts: ids of the forgotten facts.
-        days: keys of the days of these facts. For a person, all summaries are searched.
-        at: the cutoff; later points stay.
-        log: records the removed texts.
-
-    Returns:
-        The keys of the periods with changed summaries, by grain.
+    possible, and the receipt has a remark on the rest. Points after the cutoff `at` remain. `days` are the days of the
+    facts; for a person, all summaries are searched.
     """
     scrubbed: dict[Grain, set[str]] = {}
-    known = pa.array(sorted(facts), pa.string())
+    fact_ids = pa.array(sorted(facts), pa.string())
     for grain in _SUMMARIES if scanner.subject.names else [Grain.DAILY]:
         changed: dict[str, Summary | None] = {}
         keys = None if scanner.subject.names else set(days)
         for rows in scanner.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
             matches = scanner.said(rows, SUMMARIES)
             if grain is Grain.DAILY and facts:
-                hits = pc.is_in(pc.list_flatten(rows["source_ids"]), known).to_numpy(zero_copy_only=False)
+                hits = pc.is_in(pc.list_flatten(rows["source_ids"]), fact_ids).to_numpy(zero_copy_only=False)
                 matches[pc.list_parent_indices(rows["source_ids"]).to_numpy()[hits.astype(np.bool_)]] = True
             candidates = rows.filter(pa.array(matches))
             for summary in rows_to_summaries(candidates):
@@ -91,8 +79,8 @@ def scrub_summaries(
             new = summaries_to_rows([summary for summary in changed.values() if summary is not None])
 
             def without(old: pa.Table, ids: pa.Array = ids, new: pa.Table = new) -> pa.Table:
-                there = new.filter(pc.is_in(new["id"], old["id"].combine_chunks()))
-                return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], ids))), there])
+                present = new.filter(pc.is_in(new["id"], old["id"].combine_chunks()))
+                return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], ids))), present])
 
             lake.tables.transform(SUMMARIES, scrubbed[grain], without, grain=grain.value)
             log.take(SUMMARIES.name, f"{grain} summaries that lost points", len(changed))
@@ -104,30 +92,29 @@ def _scrubbed(
 ) -> Summary | None:
     """Return a summary without the forgotten points; None if no point is left, or another column names the person."""
 
-    def stays(point: KeyPoint) -> bool:
+    def remains(point: KeyPoint) -> bool:
         if any(source in facts for source in point.source_ids):
             return False
         return point.event_at > at or not scanner.mentions([point.sentence, *point.entities])
 
-    points = tuple(point for point in summary.key_points if stays(point))
+    points = tuple(point for point in summary.key_points if remains(point))
     if not points:
         return None
-    if _is_named_besides(scanner, summary):
+    if _is_named_elsewhere(scanner, summary):
         return None
-    kept = [place for place, source in enumerate(summary.source_ids) if source not in facts]
+    places = [place for place, source in enumerate(summary.source_ids) if source not in facts]
     return replace(
         summary,
         content="\n".join(f"{calendar.day_of(point.event_at)} {point.sentence}" for point in points),
         key_points=points,
         entities=tuple(sorted({entity for point in points for entity in point.entities})),
         importance=max(point.importance for point in points),
-        source_ids=tuple(summary.source_ids[place] for place in kept),
-        source_digests=tuple(summary.source_digests[place] for place in kept if summary.source_digests),
+        source_ids=tuple(summary.source_ids[place] for place in places),
+        source_digests=tuple(summary.source_digests[place] for place in places if summary.source_digests),
     )
 
 
-def _is_named_besides(scanner: SubjectScanner, summary: Summary) -> bool:
-    """Return whether a summary names a person in a column that is not derived from its points."""
+def _is_named_elsewhere(scanner: SubjectScanner, summary: Summary) -> bool:
     rows = summaries_to_rows([summary])
     others = (name for name in SUMMARIES.holding(Holds.WORDS) if name not in _OF_POINTS)
     return any(scanner.mentioned(rows[name]).any() for name in others)
@@ -137,20 +124,20 @@ def remark_expired(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None
     """Add remarks on data that cannot be attributed, because its sources have expired."""
     subject = scanner.subject
     latest: dict[RetentionClass, str] = {}
-    for scope, kept, through in ExpirationMarks.of(lake.tables):
+    for scope, retention_class, through in ExpirationMarks.of(lake.tables):
         if scanner.matcher.is_within_reach((scope.workspace_id, scope.agent_id)):
-            latest[RetentionClass(kept)] = max(through, latest.get(RetentionClass(kept), through))
-    for kept, through in latest.items():
-        if kept is RetentionClass.CONVERSATIONS:
-            known = "the names in them" if subject.names else "the id of the conversation"
+            latest[RetentionClass(retention_class)] = max(through, latest.get(RetentionClass(retention_class), through))
+    for retention_class, through in latest.items():
+        if retention_class is RetentionClass.CONVERSATIONS:
+            clue = "the names in them" if subject.names else "the id of the conversation"
             log.remark(
                 f"messages up to {through} have expired: facts and durable memories of that time could only be found "
-                f"by {known}"
+                f"by {clue}"
             )
-        elif kept.grain is Grain.WORKING and not subject.names:
+        elif retention_class.grain is Grain.WORKING and not subject.names:
             log.remark(
-                f"{kept} up to {through} have expired: in summaries of that time, this conversation cannot be told "
-                "apart from others"
+                f"{retention_class} up to {through} have expired: in summaries of that time, this conversation cannot "
+                "be told apart from others"
             )
 
 
@@ -174,21 +161,20 @@ def recompute(
     for grain, keys in touched.items():
         periods = [Period.parse(grain, key) for key in sorted(keys)]
         assets = [table_asset(grain), *([MESSAGES_ASSET, *_OUTLIVING] if grain is Grain.WORKING else [])]
-        made = {key for asset in assets for key in lake.ledger.entries(asset, periods)} if periods else set()
-        again = [period for period in periods if period.key in made and _may_be_made(lake, period, now)]
-        parts = [*materialize(lake, models, grain, again)]
+        computed = {key for asset in assets for key in lake.ledger.entries(asset, periods)} if periods else set()
+        due = [period for period in periods if period.key in computed and _is_computable(lake, period, now)]
+        parts = [*materialize(lake, models, grain, due)]
         empty = {part.period for part in parts if part.asset == table_asset(grain) and not part.rows}
         if empty:
             # A step skips hours that are and were empty, and these were emptied before it ran. Record their entries
             # here. Their graph and durable memories are in sync, even if some of their rows outlive the hour.
-            level = (part for part in parts if not part.rows or (part.asset in _OUTLIVING and part.period in empty))
-            lake.ledger.record(part.entry for part in level)
-        if again:
-            log.remade[grain] |= set(again)
+            in_sync = (part for part in parts if not part.rows or (part.asset in _OUTLIVING and part.period in empty))
+            lake.ledger.record(part.entry for part in in_sync)
+        if due:
+            log.remade[grain] |= set(due)
 
 
-def _may_be_made(lake: Lake, period: Period, now: datetime) -> bool:
-    """Return whether a period may be computed: an hour once it has started, a summary once it has closed."""
+def _is_computable(lake: Lake, period: Period, now: datetime) -> bool:
     calendar = lake.calendar
     return (calendar.bounds(period)[0] if period.grain is Grain.WORKING else calendar.closes_at(period)) <= now
 
@@ -209,17 +195,17 @@ def sync_index(
     """Bring agents' graphs and index in sync with the tables. Recomputing skipped agents without messages."""
     hours = sorted(touched.get(Grain.WORKING, ()))
     owners = {owner_of(scope): scope for scope in scopes}
-    said = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
+    message_ids = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
     marks = ExpirationMarks.of(lake.tables)
 
     def stale(operations: pa.Table) -> pa.ChunkedArray:
-        gone = pc.and_(pc.is_in(operations["period"], pa.array(hours, pa.string())), pc.invert(operations["is_edit"]))
-        gone = pc.and_(gone, pc.invert(pc.is_in(operations["evidence_id"], said)))
+        mask = pc.and_(pc.is_in(operations["period"], pa.array(hours, pa.string())), pc.invert(operations["is_edit"]))
+        mask = pc.and_(mask, pc.invert(pc.is_in(operations["evidence_id"], message_ids)))
         expired = np.zeros(operations.num_rows, np.bool_)
-        for kept in RetentionClass:
-            if kept.grain is Grain.WORKING:
-                expired |= marks.mask(operations, kept)
-        return pc.and_not(gone, pa.chunked_array([pa.array(expired)]))
+        for retention_class in RetentionClass:
+            if retention_class.grain is Grain.WORKING:
+                expired |= marks.mask(operations, retention_class)
+        return pc.and_not(mask, pa.chunked_array([pa.array(expired)]))
 
     columns = ["workspace_id", "agent_id", "period", "is_edit", "evidence_id"]
     dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(owners), stale, columns)
@@ -228,8 +214,8 @@ def sync_index(
     refold_graph(lake, list(owners.values()), operations, operations)
     for grain in Grain:
         keys = sorted(touched.get(grain, ()))
-        for start in range(0, len(keys), _AT_ONCE):
-            _index(lake, grain, keys[start : start + _AT_ONCE], scopes, dimension)
+        for start in range(0, len(keys), _PERIODS_PER_WRITE):
+            _index(lake, grain, keys[start : start + _PERIODS_PER_WRITE], scopes, dimension)
 
 
 def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:
@@ -238,23 +224,20 @@ def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope],
     rows = lake.tables.read(spec, keys, where=agents, **fixed)
     parts = by_scope(rows)
     projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-    wanted = {scope: projected(parts.get(scope, rows.slice(0, 0)), dimension) for scope in scopes}
-    lake.index.replace(grain, [Period.parse(grain, key) for key in keys], wanted)
+    expected = {scope: projected(parts.get(scope, rows.slice(0, 0)), dimension) for scope in scopes}
+    lake.index.replace(grain, [Period.parse(grain, key) for key in keys], expected)
 
 
 def enter_removal(lake: Lake, periods: Mapping[Grain, Collection[str]]) -> None:
-    """Update the ledger after the removal of an agent's rows, so that partitions need no recomputation.
-
-    Partitions that were stale before stay stale.
-    """
+    """Update the ledger after a removal, so that partitions need no recomputation. Stale ones remain stale."""
     changed: dict[tuple[str, str], LedgerEntry] = {}
     before: dict[Grain, Mapping[str, LedgerEntry]] = {}
     after: dict[Grain, dict[str, LedgerEntry]] = {}
     for grain in Grain:
         before[grain] = lake.ledger.entries(table_asset(grain))
         after[grain] = dict(before[grain])
-        own = [Period.parse(grain, key) for key in sorted(periods.get(grain, ())) if key in before[grain]]
-        _recount(lake, grain, own, before[grain], after[grain], changed)
+        touched = [Period.parse(grain, key) for key in sorted(periods.get(grain, ())) if key in before[grain]]
+        _recount(lake, grain, touched, before[grain], after[grain], changed)
         if grain.finer is not None:
             finer = grain.finer
             _relink(lake.calendar, grain, before[finer], after[finer], before[grain], after[grain])

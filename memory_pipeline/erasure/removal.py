@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-#: The agent name in the calls of a forgotten agent. The rows stay, so that spending is still known.
+#: The agent name in the calls of a forgotten agent. The rows remain, so that spending is still known.
 ERASED = "erased"
 _SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 
@@ -49,9 +49,9 @@ def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
 
     Other records of a file are written to a new file before the old one is deleted.
     """
-    for file, kept in found.files.items():
-        lake.journal.set_aside(kept.rejected)
-        lake.journal.append([*kept.messages, *kept.edits, *kept.events])
+    for file, remaining in found.files.items():
+        lake.journal.set_aside(remaining.rejected)
+        lake.journal.append([*remaining.messages, *remaining.edits, *remaining.events])
         lake.journal.acknowledge([file])
     log.take("journal", "messages, edits, events and broken lines in pending files", found.pending)
     lake.storage.delete(found.set_aside)
@@ -99,12 +99,12 @@ def remove_agent(
             log.take(spec.name, "rows", drop(lake, spec, list(keys), "id", found.ids(spec)))
     for spec in (SUMMARIES, EXPIRATIONS):
         for fixed in [{"grain": grain.value} for grain in _SUMMARIES] if spec is SUMMARIES else [{}]:
-            known = None
+            partitions = None
             if spec in (MESSAGES, FACTS, SUMMARIES):
-                known = sorted(periods[Grain(fixed["grain"]) if fixed else Grain.WORKING])
-            gone = lake.tables.drop_rows(spec, known, is_own, ["workspace_id", "agent_id"], **fixed)
-            log.take(spec.name, "rows", gone)
-    _ascribe_calls(lake, scanner, scope, log)
+                partitions = sorted(periods[Grain(fixed["grain"]) if fixed else Grain.WORKING])
+            counts = lake.tables.drop_rows(spec, partitions, is_own, ["workspace_id", "agent_id"], **fixed)
+            log.take(spec.name, "rows", counts)
+    _anonymize_calls(lake, scanner, scope, log)
     return periods
 
 
@@ -114,35 +114,39 @@ def remove_answers(
     scopes: Collection[Scope],
     periods: Mapping[Grain, Collection[str]],
     log: ErasureLog,
-    kept: Collection[Scope] = (),
+    consolidated: Collection[Scope] = (),
 ) -> None:
     """Remove model answers for the given agents and periods, and all answers that name the person.
 
-    If the subject is an agent, remove all of its answers. For agents in `kept`, also remove answers for consolidation
-    from the first of the days on. Spending stays recorded.
+    If the subject is an agent, remove all of its answers. For agents in `consolidated`, also remove answers for
+    consolidation from the first of the days on. Spending remains recorded.
     """
     lake.calls.settle()
     is_agent = scanner.subject.kind is SubjectKind.AGENT
-    owners, keeping = (pa.array([owner_of(scope) for scope in some], pa.string()) for some in (scopes, kept))
+    owners, consolidated_owners = (
+        pa.array([owner_of(scope) for scope in some], pa.string()) for some in (scopes, consolidated)
+    )
     for grain in Grain:
-        own = set(periods.get(grain, ()))
-        gone: dict[str, list[str]] = {}
+        keys_of_grain = set(periods.get(grain, ()))
+        removed: dict[str, list[str]] = {}
         columns = ["period", "key", "workspace_id", "agent_id", "purpose", "answer"]
         for rows in scanner.parts(ANSWERS, columns, grain=grain.value):
-            whose = pc.binary_join_element_wise(rows["workspace_id"], rows["agent_id"], "~")
-            asked = pc.is_in(whose, owners)
+            owner = pc.binary_join_element_wise(rows["workspace_id"], rows["agent_id"], "~")
+            mask = pc.is_in(owner, owners)
             if not is_agent:
-                asked = pc.and_(asked, pc.is_in(rows["period"], pa.array(sorted(own), pa.string())))
-                asked = pc.or_(asked, pa.chunked_array([pa.array(scanner.said(rows, ANSWERS))]))
-                if grain is Grain.DAILY and own:
-                    of_nights = pc.and_(pc.is_in(whose, keeping), pc.greater_equal(rows["period"], min(own)))
-                    of_nights = pc.and_(of_nights, pc.not_equal(rows["purpose"], Purpose.SUMMARY.value))
-                    asked = pc.or_(asked, of_nights)
-            for period, key in zip(*(rows.filter(asked)[name].to_pylist() for name in ("period", "key")), strict=True):
-                gone.setdefault(period, []).append(key)
-        if gone:
-            keys = {key for listed in gone.values() for key in listed}
-            log.take(ANSWERS.name, "rows", drop(lake, ANSWERS, list(gone), "key", keys, grain=grain.value))
+                mask = pc.and_(mask, pc.is_in(rows["period"], pa.array(sorted(keys_of_grain), pa.string())))
+                mask = pc.or_(mask, pa.chunked_array([pa.array(scanner.said(rows, ANSWERS))]))
+                if grain is Grain.DAILY and keys_of_grain:
+                    of_consolidation = pc.and_(
+                        pc.is_in(owner, consolidated_owners), pc.greater_equal(rows["period"], min(keys_of_grain))
+                    )
+                    of_consolidation = pc.and_(of_consolidation, pc.not_equal(rows["purpose"], Purpose.SUMMARY.value))
+                    mask = pc.or_(mask, of_consolidation)
+            for period, key in zip(*(rows.filter(mask)[name].to_pylist() for name in ("period", "key")), strict=True):
+                removed.setdefault(period, []).append(key)
+        if removed:
+            keys = {key for listed in removed.values() for key in listed}
+            log.take(ANSWERS.name, "rows", drop(lake, ANSWERS, list(removed), "key", keys, grain=grain.value))
     _remove_vectors(lake, scopes, None if is_agent else periods, log)
 
 
@@ -150,8 +154,8 @@ def drop(
     lake: Lake, spec: TableSpec, keys: list[str], column: str, values: Collection[str], **fixed: str
 ) -> dict[str, int]:
     """Remove the rows with one of the values in a column. Return their number by partition."""
-    wanted = pa.array(sorted(values), pa.string())
-    return lake.tables.drop_rows(spec, keys, lambda rows: pc.is_in(rows[column], wanted), [column], **fixed)
+    targets = pa.array(sorted(values), pa.string())
+    return lake.tables.drop_rows(spec, keys, lambda rows: pc.is_in(rows[column], targets), [column], **fixed)
 
 
 def _remove_vectors(
@@ -159,46 +163,41 @@ def _remove_vectors(
 ) -> None:
     """Delete pending vectors of rows that are not written yet."""
     pending = PendingCalls(lake.storage)
-    gone = [
+    paths = [
         entry.path
-        for entry, kept in pending.read(pending.list()).items()
-        if kept.answer is not None
-        and kept.answer.use.scope in scopes
-        and (periods is None or kept.answer.use.period.key in periods.get(kept.answer.use.period.grain, ()))
+        for entry, call in pending.read(pending.list()).items()
+        if call.answer is not None
+        and call.answer.use.scope in scopes
+        and (periods is None or call.answer.use.period.key in periods.get(call.answer.use.period.grain, ()))
     ]
-    pending.delete(gone)
-    log.take("calls", "pending answers", len(gone))
+    pending.delete(paths)
+    log.take("calls", "pending answers", len(paths))
 
 
-def _ascribe_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: ErasureLog) -> None:
-    """Replace the agent's name in the rows of its model calls."""
+def _anonymize_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: ErasureLog) -> None:
     hours: dict[str, int] = {}
     for rows in scanner.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
         for hour in rows["hour"].to_pylist():
             hours[hour] = hours.get(hour, 0) + 1
 
-    def ascribed(old: pa.Table) -> pa.Table:
-        own = pc.and_(pc.equal(old["workspace_id"], scope.workspace_id), pc.equal(old["agent_id"], scope.agent_id))
+    def anonymized(old: pa.Table) -> pa.Table:
+        is_own = pc.and_(pc.equal(old["workspace_id"], scope.workspace_id), pc.equal(old["agent_id"], scope.agent_id))
         place = old.schema.get_field_index("agent_id")
-        return old.set_column(place, old.schema.field(place), pc.if_else(own, ERASED, old["agent_id"]))
+        return old.set_column(place, old.schema.field(place), pc.if_else(is_own, ERASED, old["agent_id"]))
 
     if hours:
-        lake.tables.transform(MODEL_CALLS, hours, ascribed)
+        lake.tables.transform(MODEL_CALLS, hours, anonymized)
     log.take(MODEL_CALLS.name, "rows that lost the agent's name", hours)
 
 
-# Agents' own vector collections: items that name a person in their id, content or metadata.
-
-
 _COLUMNS = ("id", "content", "metadata")
-#: Holds if an item has not changed between reading and rewriting it.
+#: True if an item has not changed between reading and rewriting it.
 _SAME = "target.content = source.content AND target.metadata = source.metadata"
-#: Items deleted per commit.
-_AT_ONCE = 1_000
+_ITEMS_PER_COMMIT = 1_000
 
 
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
-    """Delete items that name the person from the collections of the subject's agents, and from the disk."""
+    """Delete items that name the person in id, content or metadata from the collections of agents, and from disk."""
     subject = scanner.subject
     loop, databases = EventLoop(), Databases(lake.storage)
     for scope, name in sorted(collections_of(lake.storage, subject.workspace_id), key=itemgetter(1)):
@@ -217,12 +216,13 @@ async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, wor
     matches = np.any([scanner.mentioned(rows[column]) for column in _COLUMNS], axis=0)
     ids = rows.filter(pa.array(matches))["id"].to_pylist()
 
-    def write_anew(table: Any) -> Awaitable[None]:
+    def rewritten(table: Any) -> Awaitable[None]:
         return rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
 
-    for start in range(0, len(ids), _AT_ONCE):
-        listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _AT_ONCE])  # ids hold no quotes
+    for start in range(0, len(ids), _ITEMS_PER_COMMIT):
+        # Ids contain no quotes.
+        listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _ITEMS_PER_COMMIT])
         await databases.edit(workspace_id, name, methodcaller("delete", f"id IN ({listed})"), None)
     if ids:
-        await databases.edit(workspace_id, name, write_anew, None)
+        await databases.edit(workspace_id, name, rewritten, None)
     return len(ids)

@@ -18,7 +18,6 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.errors import InputError, shown
 
-#: The type and format version of receipts.
 KIND, FORMAT = "memory-pipeline receipt of erasure", 1
 #: Shorter texts get no digest, because others may well have said the same.
 LEAST_CHARACTERS = 24
@@ -32,8 +31,7 @@ class Removed:
     Attributes:
         place: a table's name, or ``journal``, ``quarantine``, ``calls``, ``index``, ``collections``.
         what: a description of the items.
-        count: the number of items.
-        partitions: their partitions, sorted; for the index, the names of its tables.
+        partitions: sorted; for the index, the names of its tables.
     """
 
     place: str
@@ -47,11 +45,10 @@ class ErasureReport:
     """The receipt of an erasure.
 
     Attributes:
-        subject: the forgotten agent, conversation or person, in clear.
+        subject: in clear.
         at: the cutoff, UTC.
         lake: the lake's address.
         tombstones: ids of the tombstones that reject new data of the subject.
-        removed: the removed items by place.
         remade: keys of the recomputed periods by grain.
         ids: hexadecimal parts of the removed ids, sorted.
         salt: the salt of the digests.
@@ -88,14 +85,10 @@ class ErasureReport:
 
     @classmethod
     def from_json(cls, text: str) -> ErasureReport:
-        """Parse and check the output of :meth:`to_json`.
-
-        Raises:
-            InputError: the text is not a receipt, or was changed.
-        """
+        """Parse the output of :meth:`to_json`. Raise InputError if it is not a receipt, or was changed."""
         try:
             record: dict[str, Any] = read_json(text)
-            own = record.pop("digest")
+            stated_digest = record.pop("digest")
             if record["what"] != KIND:
                 raise KeyError("what")
         except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
@@ -104,7 +97,7 @@ class ErasureReport:
             ) from None
         if record.get("format") != FORMAT:
             raise InputError(f"format {shown(record.get('format'))} of the receipt is unknown; accepted: {FORMAT}")
-        if own != digest(record):
+        if stated_digest != digest(record):
             raise InputError("the receipt was changed after it was written: its digest does not match its content")
         try:
             return cls._parsed(record)

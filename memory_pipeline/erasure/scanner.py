@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.lake.schema_types import TableSpec
 
-#: Partitions per read.
-AT_ONCE = 2_000
+PARTITIONS_PER_READ = 2_000
 _SCOPE = ("workspace_id", "agent_id")
-#: The columns with the ids of rows' sources.
 _SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
 
 
@@ -46,13 +44,11 @@ class ScanResult:
 
     Attributes:
         rows: ids of matching rows, by table and partition. Partitions of operations and events are owners.
-        notes: ids, by owner, of memory events that match only in their note. They lose the note and stay.
-        scopes: agents that hold data of the subject.
+        notes: ids, by owner, of memory events that match only in their note. They lose the note and remain.
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
         pending: the number of matching records in these files.
         set_aside: paths of matching records in the quarantine.
-        texts: texts of the rows.
     """
 
     rows: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
@@ -85,9 +81,9 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     found, subject = ScanResult(), scanner.subject
     scanner.note(found, MESSAGES)
     messages = found.ids(MESSAGES)
-    scanner.note(found, FACTS, resting_on=messages)
-    scanner.note(found, GRAPH_OPERATIONS, resting_on=messages)
-    scanner.note(found, MEMORY_EVENTS, resting_on=messages)
+    scanner.note(found, FACTS, citing=messages)
+    scanner.note(found, GRAPH_OPERATIONS, citing=messages)
+    scanner.note(found, MEMORY_EVENTS, citing=messages)
     if subject.names and not scanner.has_seen(UPKEEP_EVENTS):
         # A model may have named the person in a consolidation event that no matching event leads to. Search once only:
         # in repeated decisions, a word of a reason may happen to be a name.
@@ -95,24 +91,24 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     for file in lake.journal.pending():
         if file.scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, file.scope.agent_id):
             continue
-        held = lake.journal.read(file)
-        kept = held._replace(
-            messages=forgotten.filter(held.messages),
-            edits=forgotten.filter(held.edits),
-            events=forgotten.filter(held.events),
+        contents = lake.journal.read(file)
+        remaining = contents._replace(
+            messages=forgotten.filter(contents.messages),
+            edits=forgotten.filter(contents.edits),
+            events=forgotten.filter(contents.events),
         )
         is_agent = subject.kind is SubjectKind.AGENT
-        rejected = [one for one in held.rejected if not (is_agent or scanner.matcher.in_text(str(one.record)))]
-        kept = kept._replace(rejected=rejected)
-        rewritten = {event.id for event in kept.events}.difference(event.id for event in held.events)
-        gone = _size(held) - _size(kept)
-        if gone or rewritten:
-            found.files[file] = kept
-            found.pending += gone + len(rewritten)
+        rejected = [one for one in contents.rejected if not (is_agent or scanner.matcher.in_text(str(one.record)))]
+        remaining = remaining._replace(rejected=rejected)
+        rewritten = {event.id for event in remaining.events}.difference(event.id for event in contents.events)
+        removed = _size(contents) - _size(remaining)
+        if removed or rewritten:
+            found.files[file] = remaining
+            found.pending += removed + len(rewritten)
             found.scopes.add(file.scope)
-            stays = {record.id for record in _records(kept)}
-            found.hours |= {record.hour.key for record in _records(held) if record.id not in stays}
-            found.texts |= _contents(held) - _contents(kept)
+            remaining_ids = {record.id for record in _records(remaining)}
+            found.hours |= {record.hour.key for record in _records(contents) if record.id not in remaining_ids}
+            found.texts |= _contents(contents) - _contents(remaining)
     for entry in lake.journal.set_aside_files():
         if scanner.holds(lake.storage.read(entry.path) or b""):
             found.set_aside.append(entry.path)
@@ -141,46 +137,50 @@ class SubjectScanner:
         except (ValueError, RecursionError):
             return bool(self.matcher.in_text(text))
 
-    def note(self, found: ScanResult, spec: TableSpec, resting_on: Collection[str] = ()) -> None:
+    def note(self, found: ScanResult, spec: TableSpec, citing: Collection[str] = ()) -> None:
         """Add the matching rows of a table to `found`."""
         time = "sent_at" if spec is MESSAGES else "event_at"
         source = _SOURCES.get(spec.name)
         columns = {"id", "period", *_SCOPE, spec.partition_by[-1], time, "conversation_id", "content"}
         columns |= {*spec.holding(Holds.WORDS, Holds.USER)} if self.subject.names else set()
         columns |= {"changes"} | ({source} if source else {"received_at"})
-        who_and_why = spec.holding(Holds.NOTE) if self.subject.names else ()
-        columns |= {"verb", "is_edit", *who_and_why} if who_and_why else set()
+        note_columns = spec.holding(Holds.NOTE) if self.subject.names else ()
+        columns |= {"verb", "is_edit", *note_columns} if note_columns else set()
         columns &= set(spec.schema.names)
         for rows in self.parts(spec, columns, keys=self._unseen(spec)):
             matches = self.said(rows, spec)
             notes = np.zeros(rows.num_rows, np.bool_)
-            if who_and_why:
-                says = _bools(pc.is_in(rows["verb"], pa.array(sorted(SAYING), pa.string())))
-                notes = np.any([matches & ~says, *(self.mentioned(rows[name]) for name in who_and_why)], axis=0)
+            if note_columns:
+                states_content = _bools(pc.is_in(rows["verb"], pa.array(sorted(SAYING), pa.string())))
+                notes = np.any(
+                    [matches & ~states_content, *(self.mentioned(rows[name]) for name in note_columns)], axis=0
+                )
                 notes &= _bools(rows["is_edit"])
-                matches &= says
-            if source is not None and resting_on:
-                matches |= _rests_on(rows[source], resting_on)
-            then = pc.less_equal(rows[time], self._at)
+                matches &= states_content
+            if source is not None and citing:
+                matches |= _cites(rows[source], citing)
+            before_cutoff = pc.less_equal(rows[time], self._at)
             if "received_at" in rows.column_names:
-                then = pc.or_(then, pc.less_equal(rows["received_at"], self._at))
-            is_then = _bools(pc.fill_null(then, fill_value=False))
-            own = rows.filter(pa.array((matches | notes) & is_then))
-            goes = matches[(matches | notes) & is_then]
-            keys = own[spec.partition_by[-1]].to_pylist()
-            for key, identifier, is_gone in zip(keys, own["id"].to_pylist(), goes, strict=True):
+                before_cutoff = pc.or_(before_cutoff, pc.less_equal(rows["received_at"], self._at))
+            is_before_cutoff = _bools(pc.fill_null(before_cutoff, fill_value=False))
+            matching = rows.filter(pa.array((matches | notes) & is_before_cutoff))
+            is_removed = matches[(matches | notes) & is_before_cutoff]
+            keys = matching[spec.partition_by[-1]].to_pylist()
+            for key, identifier, is_gone in zip(keys, matching["id"].to_pylist(), is_removed, strict=True):
                 if is_gone:
                     found.rows[spec.name][key].append(identifier)
                 else:
                     found.notes[key].add(identifier)
-            found.scopes |= {Scope(*ids) for ids in zip(*(own[name].to_pylist() for name in _SCOPE), strict=True)}
-            if "period" in own.column_names:
-                found.hours |= set(own["period"].to_pylist())
-            own = own.filter(pa.array(goes))
-            if "content" in own.column_names:
-                found.texts |= set(own["content"].to_pylist())
-            if "changes" in own.column_names:
-                found.texts |= {said for changes in own["changes"].to_pylist() if (said := content_in(changes))}
+            found.scopes |= {Scope(*ids) for ids in zip(*(matching[name].to_pylist() for name in _SCOPE), strict=True)}
+            if "period" in matching.column_names:
+                found.hours |= set(matching["period"].to_pylist())
+            matching = matching.filter(pa.array(is_removed))
+            if "content" in matching.column_names:
+                found.texts |= set(matching["content"].to_pylist())
+            if "changes" in matching.column_names:
+                found.texts |= {
+                    content for changes in matching["changes"].to_pylist() if (content := content_in(changes))
+                }
 
     def has_seen(self, spec: TableSpec) -> bool:
         """Return whether rows of a table were read before."""
@@ -203,13 +203,9 @@ class SubjectScanner:
         keys: Collection[str] | None = None,
         **fixed: str,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of the subject's possible agents.
+        """Yield the rows of the subject's possible agents, of all partitions and columns by default.
 
-        Args:
-            spec: the table.
-            columns: the columns to read; None reads all.
-            keys: values of the last partition column; None reads all.
-            fixed: the values of all partition columns but the last.
+        `keys` are values of the last partition column, `fixed` those of the others.
         """
         subject = self.subject
         where = pc.field("workspace_id") == subject.workspace_id
@@ -221,8 +217,10 @@ class SubjectScanner:
         if spec.partition_by == ("owner",):
             prefix = f"{subject.workspace_id}~{subject.agent_id or ''}"
             listed = [key for key in listed if (key == prefix if subject.agent_id else key.startswith(prefix))]
-        for start in range(0, len(listed), AT_ONCE):
-            rows = self._lake.tables.read(spec, listed[start : start + AT_ONCE], columns=columns, where=where, **fixed)
+        for start in range(0, len(listed), PARTITIONS_PER_READ):
+            rows = self._lake.tables.read(
+                spec, listed[start : start + PARTITIONS_PER_READ], columns=columns, where=where, **fixed
+            )
             if rows.num_rows:
                 yield rows
 
@@ -234,8 +232,10 @@ class SubjectScanner:
         if subject.kind is SubjectKind.CONVERSATION:
             if "conversation_id" not in rows.column_names:
                 return np.zeros(rows.num_rows, np.bool_)
-            own = pc.fill_null(pc.equal(rows["conversation_id"], subject.conversation_id), fill_value=False)
-            return _bools(own)
+            is_of_conversation = pc.fill_null(
+                pc.equal(rows["conversation_id"], subject.conversation_id), fill_value=False
+            )
+            return _bools(is_of_conversation)
         matches = np.zeros(rows.num_rows, np.bool_)
         for name in {*spec.holding(Holds.USER)}.intersection(rows.column_names):
             matches |= _bools(pc.is_in(rows[name], pa.array(list(subject.names), pa.string())))
@@ -263,43 +263,42 @@ class SubjectScanner:
             parts = [pc.struct_field(column, part.name) for part in kind if has_texts(part.type)]
             return np.array(np.any([self.mentioned(part) for part in parts], axis=0), np.bool_)
         # ASCII texts without the first word of a name cannot match. Skip the slow matcher for them.
-        maybe = pc.or_(pc.invert(pc.string_is_ascii(column)), pc.match_substring(column, "\\u"))
+        candidates = pc.or_(pc.invert(pc.string_is_ascii(column)), pc.match_substring(column, "\\u"))
         for first in self._firsts:
             if first.isascii():
-                maybe = pc.or_(maybe, pc.match_substring(column, first, ignore_case=True))
-        found = _bools(pc.fill_null(maybe, fill_value=False))
+                candidates = pc.or_(candidates, pc.match_substring(column, first, ignore_case=True))
+        found = _bools(pc.fill_null(candidates, fill_value=False))
         places = np.flatnonzero(found)
         for place, text in zip(places, column.take(pa.array(places)).to_pylist(), strict=True):
             found[place] = is_named(text)
         return found
 
 
-def _size(held: Contents) -> int:
-    return len(held.messages) + len(held.edits) + len(held.events) + len(held.rejected)
+def _size(contents: Contents) -> int:
+    return len(contents.messages) + len(contents.edits) + len(contents.events) + len(contents.rejected)
 
 
-def _records(held: Contents) -> list[Message | Edit | MemoryEvent]:
-    return [*held.messages, *held.edits, *held.events]
+def _records(contents: Contents) -> list[Message | Edit | MemoryEvent]:
+    return [*contents.messages, *contents.edits, *contents.events]
 
 
-def _contents(held: Contents) -> set[str]:
-    """Return the texts of a file's messages and events."""
-    remembered = (event.changes.content for event in held.events)
-    return {*(message.content for message in held.messages), *(content for content in remembered if content)}
+def _contents(contents: Contents) -> set[str]:
+    remembered = (event.changes.content for event in contents.events)
+    return {*(message.content for message in contents.messages), *(content for content in remembered if content)}
 
 
 def _bools(values: pa.ChunkedArray) -> NDArray[np.bool_]:
     return np.array(values.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _rests_on(sources: pa.ChunkedArray, ids: Collection[str]) -> NDArray[np.bool_]:
+def _cites(sources: pa.ChunkedArray, ids: Collection[str]) -> NDArray[np.bool_]:
     known = pa.array(sorted(ids), pa.string())
     if pa.types.is_string(sources.type):
         return _bools(pc.is_in(sources, known))
-    rests = np.zeros(len(sources), np.bool_)
+    cites = np.zeros(len(sources), np.bool_)
     hits = _bools(pc.is_in(pc.list_flatten(sources), known))
-    rests[pc.list_parent_indices(sources).to_numpy()[hits]] = True
-    return rests
+    cites[pc.list_parent_indices(sources).to_numpy()[hits]] = True
+    return cites
 
 
 def hex_of(identifier: str) -> str:

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.erasure import Subject
 
 
-# Memory events store their changes as JSON. Its keys are no person's name, so only its values are matched.
-
-
-#: Fields with values from a fixed vocabulary.
+# Memory events store their changes as JSON. Its keys never name a person, so only its values are matched.
 _NO_TEXTS = frozenset(["kind"])
 
 
@@ -40,31 +37,31 @@ def texts_in(changes: str) -> list[str]:
 
 
 def content_in(changes: str) -> str | None:
-    """Return the memory content in a value of the column ``changes``; None if there is none."""
-    said = _read(changes)
-    content = said.get("content") if isinstance(said, Mapping) else None
+    """Return the memory content in a value of the column ``changes``, or None."""
+    changed = _read(changes)
+    content = changed.get("content") if isinstance(changed, Mapping) else None
     return content if isinstance(content, str) else None
 
 
-def texts_of(said: object) -> Iterator[str]:
+def texts_of(changes: object) -> Iterator[str]:
     """Yield the texts in the changes of an event, at any depth of objects and lists."""
-    if isinstance(said, str):
-        yield said
-    elif isinstance(said, Mapping):
-        for name, value in said.items():
+    if isinstance(changes, str):
+        yield changes
+    elif isinstance(changes, Mapping):
+        for name, value in changes.items():
             if name not in _NO_TEXTS:
                 yield from texts_of(value)
-    elif isinstance(said, list):
-        for value in said:
+    elif isinstance(changes, list):
+        for value in changes:
             yield from texts_of(value)
 
 
 def _read(changes: str) -> object:
     try:
-        said: object = json.loads(changes)
+        value: object = json.loads(changes)
     except (ValueError, RecursionError):
         return changes
-    return said
+    return value
 
 
 #: Columns and keys that never name a person: ids set by the deployment, and words of this package and of Delta's log.
@@ -75,17 +72,16 @@ _NO_PERSONS = frozenset(
     partitionValues partition_by engineInfo engine operation schemaString
     """.split()
 )
-#: The field with column names in Delta's log and checkpoints.
+#: Holds column names in Delta's log and checkpoints.
 _SCHEMA = "schemaString"
-#: The column and key with the changes of a memory event.
 _CHANGES = "changes"
-#: Columns and keys with the time of a record. The first one present counts.
+#: Columns and keys with the time of a record; the first one present counts.
 _TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
 _ENDS = ("period_end", "ends_at")
 _PENDING = re.compile(r"journal/pending/([^/]+)/([^/]+)/")
 _HEX = re.compile(r"[0-9a-f]{32}")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d) ")
-#: Shorter names turn up in binary data by chance. In printable runs a lower limit is safe.
+#: Shorter names occur in binary data by chance. In printable runs a lower limit is safe.
 LEAST_BYTES, _LEAST_LETTERS = 6, 4
 _PRINTABLE = re.compile(rb"[\t\x20-\x7e]{8,}")
 
@@ -95,14 +91,9 @@ ANYBODY: Whose = (None, None)
 
 
 class SubjectMatcher:
-    """Matches a subject and its removed rows.
+    """Matches a subject and its removed rows. Records after the cutoff `at` do not match.
 
-    Args:
-        subject: the forgotten agent, conversation or person, in clear.
-        at: the cutoff; later records do not match.
-        ids: hexadecimal parts of removed ids.
-        salt: the salt of `contents`.
-        contents: digests of removed texts.
+    `ids` are the hexadecimal parts of removed ids, `contents` the digests of removed texts, with `salt`.
     """
 
     def __init__(
@@ -132,7 +123,7 @@ class SubjectMatcher:
         known = set(_HEX.findall(path)) & self._ids
         found.update({"its path has the id of a removed row": len(known)} if known else {})
         parts = path.split("/")
-        # Folders of the journal, the index and the graph are named after workspaces and agents, not persons.
+        # Folders of the journal, the index and the graph have names of workspaces and agents, not of persons.
         free = parts[4:] if parts[:2] == ["journal", "pending"] else parts[3:] if parts[0] == "vectordb" else parts
         if any(self._mentions.mentioned_in(part) for part in free if not part.startswith("owner=")):
             found["its path has a name of the person"] += 1
@@ -177,11 +168,16 @@ class SubjectMatcher:
         if isinstance(record, Mapping):
             if whose == ANYBODY and (file := _PENDING.match(str(record.get("where")))):  # a quarantined line
                 whose = file[1], file[2]
-            own: Whose = (_id(record.get("workspace_id"), whose[0]), _id(record.get("agent_id"), whose[1]))
+            owner: Whose = (_id(record.get("workspace_id"), whose[0]), _id(record.get("agent_id"), whose[1]))
             later = self._is_later(record)
-            if subject.kind is SubjectKind.AGENT and None not in own and self.is_within_reach(own) and own != whose:
+            if (
+                subject.kind is SubjectKind.AGENT
+                and None not in owner
+                and self.is_within_reach(owner)
+                and owner != whose
+            ):
                 found["records of the agent"] += not later
-            whose = own
+            whose = owner
             if self.is_within_reach(whose) and not later:
                 found += self._in_ids(record)
             for key, value in record.items():
@@ -214,16 +210,16 @@ class SubjectMatcher:
         if subject.kind is SubjectKind.AGENT and ("agent_id" in names or "owner" in names):
             found["rows of the agent"] += within.num_rows
         elif subject.kind is SubjectKind.CONVERSATION and "conversation_id" in names:
-            own = within["conversation_id"].cast(pa.string())
-            found["rows of the conversation"] += pc.sum(pc.equal(own, subject.conversation_id)).as_py() or 0
+            ids = within["conversation_id"].cast(pa.string())
+            found["rows of the conversation"] += pc.sum(pc.equal(ids, subject.conversation_id)).as_py() or 0
         elif subject.kind is SubjectKind.CONVERSATION and "conversation_ids" in names:
-            all_of = pc.list_flatten(within["conversation_ids"]).cast(pa.string())
-            found["rows of the conversation"] += pc.sum(pc.equal(all_of, subject.conversation_id)).as_py() or 0
+            all_ids = pc.list_flatten(within["conversation_ids"]).cast(pa.string())
+            found["rows of the conversation"] += pc.sum(pc.equal(all_ids, subject.conversation_id)).as_py() or 0
         elif subject.kind is SubjectKind.PERSON:
             if "user_id" in names:
                 users = pa.array(list(subject.names), pa.string())
                 found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
-            for name, values in leaves(self._said_by_then(within)):
+            for name, values in leaves(self._until_cutoff(within)):
                 column = name.split(".", maxsplit=1)[0] if not name.endswith(f".{_SCHEMA}") else _SCHEMA
                 # An agent chooses the key of a preference. Keys of other tables are hashes.
                 is_chosen = column == "key" and "memory_id" in names
@@ -267,19 +263,19 @@ class SubjectMatcher:
             rows = rows.filter(pc.equal(owners, prefix) if subject.agent_id else pc.starts_with(owners, prefix))
         elif not self.is_within_reach(whose):
             return rows.slice(0, 0)
-        for name, wanted in (("workspace_id", subject.workspace_id), ("agent_id", subject.agent_id)):
-            if name in names and wanted is not None:
-                rows = rows.filter(pc.equal(rows[name].cast(pa.string()), wanted))
+        for name, expected in (("workspace_id", subject.workspace_id), ("agent_id", subject.agent_id)):
+            if name in names and expected is not None:
+                rows = rows.filter(pc.equal(rows[name].cast(pa.string()), expected))
         time = next((name for name in _TIMES if name in names and pa.types.is_timestamp(rows[name].type)), None)
         if time is not None and rows.num_rows:
             at = pa.scalar(self._at, pa.timestamp("us", tz="UTC"))
-            then = rows[time].cast(pa.timestamp("us", tz=rows[time].type.tz))
+            time_of_row = rows[time].cast(pa.timestamp("us", tz=rows[time].type.tz))
             if rows[time].type.tz is None:
-                then = pc.assume_timezone(then, "UTC")
-            rows = rows.filter(pc.fill_null(pc.less_equal(then, at), fill_value=True))
+                time_of_row = pc.assume_timezone(time_of_row, "UTC")
+            rows = rows.filter(pc.fill_null(pc.less_equal(time_of_row, at), fill_value=True))
         return rows
 
-    def _said_by_then(self, rows: pa.Table) -> pa.Table:
+    def _until_cutoff(self, rows: pa.Table) -> pa.Table:
         """Cut the part after the cutoff from summaries of periods that end after it."""
         end = next((name for name in _ENDS if name in rows.column_names), None)
         if end is None or "content" not in rows.column_names or not pa.types.is_timestamp(rows[end].type):
@@ -320,7 +316,7 @@ class SubjectMatcher:
         )
 
     def _raw_patterns(self) -> list[tuple[str, re.Pattern[bytes], bool]]:
-        """Return patterns for bytes: description, pattern, and whether it also applies to otherwise readable files."""
+        """Return for each pattern: description, pattern, and whether it also applies to otherwise readable files."""
         subject = self._subject
         workspace, agent = (re.escape((one or "").encode()) for one in (subject.workspace_id, subject.agent_id))
         if subject.kind is SubjectKind.AGENT:
@@ -340,7 +336,7 @@ def leaves(rows: pa.Table) -> Iterator[tuple[str, list[str]]]:
     for name in rows.column_names:
         for path, array in _texts(name, rows[name]):
             texts = [text for text in pc.unique(array.cast(pa.string())).to_pylist() if text is not None]
-            yield path, [said for text in texts for said in texts_in(text)] if path == _CHANGES else texts
+            yield path, [text_value for text in texts for text_value in texts_in(text)] if path == _CHANGES else texts
 
 
 def _texts(name: str, column: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str, Any]]:

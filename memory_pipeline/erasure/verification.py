@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 
-#: The end of a problem that only counts if the table was purged. Other writers leave deleted rows, too.
+#: The end of a problem that only counts in purged tables. In others, writers leave deleted rows.
 DELETED = "of its rows are deleted, but still on the disk"
 _FAILURES = (RuntimeError, ValueError, OSError)
 
@@ -56,17 +56,17 @@ class LanceFolder:
 
     def add(self, path: str, data: bytes) -> bool:
         """Add a file of the table. Return whether it holds rows, which reading the versions covers."""
-        own = path.removeprefix(f"{self.path}/")
-        if is_manifest(own):
+        name = path.removeprefix(f"{self.path}/")
+        if is_manifest(name):
             self._manifests += data
-        if holds_rows(own):
-            self._files.append(own)
-        return holds_rows(own)
+        if holds_rows(name):
+            self._files.append(name)
+        return holds_rows(name)
 
     def unread(self) -> list[str]:
         """Return the paths of data and index files that no version references."""
-        own = [name for name in self._files if not is_named(name, self._manifests, is_table=False)]
-        return sorted(f"{self.path}/{name}" for name in own)
+        unnamed = [name for name in self._files if not is_named(name, self._manifests, is_table=False)]
+        return sorted(f"{self.path}/{name}" for name in unnamed)
 
 
 class LanceReader:
@@ -77,10 +77,7 @@ class LanceReader:
         self._databases = Databases(storage)
 
     def versions(self, folder: LanceFolder, problems: list[str]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the version number and rows, without vectors, of every version of a table, in parts.
-
-        Append descriptions of unreadable versions to `problems`.
-        """
+        """Yield number and rows, without vectors, of all versions of a table. Append unreadable ones to `problems`."""
         self._databases.forget(folder.workspace_id, folder.name)
         try:
             table = self._loop.run(self._databases.table(folder.workspace_id, folder.name))
@@ -105,24 +102,19 @@ async def _rows(table: Any, version: int) -> list[pa.Table]:
     return [pa.Table.from_batches([batch]) async for batch in await table.query().select(columns).to_batches()]
 
 
-#: Rows per batch of a Parquet file.
-_ROWS = 20_000
+_ROWS_PER_BATCH = 20_000
 _WORKSPACE = re.compile(r"/workspace_id=(?P<workspace>[^/]+)/")
 
 
 @dataclass(frozen=True, slots=True)
 class Remnant:
-    """Data that should be gone: its file (in the index: table and version), a description, and the number of matches.
-
-    The description does not repeat the data.
-    """
+    """Data that should be gone. `file` is a path or a table's version in the index. `what` does not repeat the data."""
 
     file: str
     what: str
     count: int
 
     def __str__(self) -> str:
-        """Return one line of text."""
         return f"{self.file}: {self.what}" + (f", {self.count} times" if self.count > 1 else "")
 
 
@@ -148,7 +140,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Return whether all files could be searched and nothing was found."""
+        """Whether all files could be searched and nothing was found."""
         return not self.findings and not self.unsearched
 
     @property
@@ -160,12 +152,8 @@ class Verification:
 def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], None] = lambda *_: None) -> Verification:
     """Search a lake for the data that a receipt lists as removed.
 
-    Records after the receipt's cutoff are not findings, even if they mention the subject.
-
-    Args:
-        lake: the lake of the receipt.
-        receipt: the result of :func:`~memory_pipeline.erasure.forget.forget`.
-        progress: called now and then with the number of searched files and of all files.
+    Records after the receipt's cutoff are not findings, even if they mention the subject. `progress` is called now and
+    then with the number of searched files and of all files.
 
     Raises:
         InputError: the lake lacks the receipt's tombstones, so the receipt is for another lake.
@@ -191,17 +179,17 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
         folder = table_of(path)
         if folder is not None:
             lance = tables.setdefault(folder, LanceFolder(folder))
-            within = matcher.is_within_reach(lance.whose) and not lance.add(path, data)
-            _note(result, path, matcher.in_path(path) + matcher.in_bytes(data, unreadable=within))
+            is_unread = matcher.is_within_reach(lance.whose) and not lance.add(path, data)
+            _note(result, path, matcher.in_path(path) + matcher.in_bytes(data, unreadable=is_unread))
         else:
             _note(result, path, _searched(matcher, path, data))
     for path in _folders(lake, files):
         _note(result, f"{path}/", matcher.in_path(path))
-    touched = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
+    purged = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
     reader = LanceReader(lake.storage)
     for lance in tables.values():
         if matcher.is_within_reach(lance.whose):
-            is_clean = f"{lance.workspace_id}/{lance.name}" in touched
+            is_clean = f"{lance.workspace_id}/{lance.name}" in purged
             _search_table(lake, matcher, result, reader, lance, clean=is_clean)
     if not result.ok:
         result.remedies = _remedies(lake, result)
@@ -210,15 +198,16 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
 
 
 def _remedies(lake: Lake, result: Verification) -> list[str]:
-    """Return what to do about the findings."""
-    left = {entry.path for entry in unnamed_files(lake.storage)}
-    places = [finding.file for finding in result.findings] + [one.partition(": ")[0] for one in result.unsearched]
+    unnamed = {entry.path for entry in unnamed_files(lake.storage)}
+    places = [finding.file for finding in result.findings] + [
+        problem.partition(": ")[0] for problem in result.unsearched
+    ]
     offenders = set(places)
     remedies = []
-    if offenders - left:
+    if offenders - unnamed:
         # It also compacts the index, which may hold rows that runs have replaced since.
         remedies.append("run `memory-pipeline forget` again")
-    if young := len(offenders & left):
+    if young := len(offenders & unnamed):
         remedies.append(
             f"{young:,} of these files belong to no table, but to killed or running processes: "
             "`memory-pipeline expire` deletes them once they are an hour old"
@@ -250,7 +239,7 @@ def _in_parquet(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]
     workspace = _WORKSPACE.search(path)
     whose = (unquote(workspace["workspace"]), None) if workspace else ANYBODY
     try:
-        for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS):
+        for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS_PER_BATCH):
             found += matcher.in_rows(pa.Table.from_batches([batch]), whose)
     except (OSError, pa.ArrowException):
         return None  # such as a truncated file
@@ -297,10 +286,7 @@ def _search_table(
     *,
     clean: bool,
 ) -> None:
-    """Search all versions of a table of the index, and its unreferenced files.
-
-    If `clean`, deleted rows in its files count as unsearched.
-    """
+    """Search all versions and unreferenced files of a table. If `clean`, deleted rows count as unsearched."""
     problems: list[str] = []
     for version, rows in reader.versions(lance, problems):
         _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, lance.whose))

@@ -3,10 +3,10 @@
 Sources are queried in parallel. If one fails, the others still answer. Duplicates are merged. Then items are chosen in
 three steps, within a maximum count and a token budget:
 
-1. Each source with results gets one item, up to an equal share of the budget; its best item is cut to fit. If the
-   budget is too small for all sources, they are served in the order of `_FIRST`.
+1. Each source gets its best item, cut to an equal share of the budget. If the budget is too small for all sources, they
+   are served in the order of `_FIRST`.
 2. Each source gets more items, up to half of an equal share of the count.
-3. The remaining items are the best of all sources. Items that no longer fit are skipped.
+3. The best of the remaining items follow. Items that do not fit are skipped.
 """
 
 from __future__ import annotations
@@ -35,36 +35,27 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.knowledge import Recollection
 
-#: Order of sources if the count is smaller than the number of sources.
+#: Order in which sources are served if there is no room for all.
 _FIRST: Final = (Source.MEMORY, Source.DURABLE, Source.GRAPH, Source.DOCUMENT, Source.SUMMARY)
 #: Sources with items that are dropped in favour of the messages they come from.
 _REPLACEABLE: Final = frozenset([Source.GRAPH, Source.DURABLE])
-#: Marks around words that are ignored when texts are compared.
 _OPENING: Final = "\"'“”„«»(!?,;:"
-_MARKS: Final = f"{_OPENING})."
+_CLOSING: Final = f"{_OPENING})."
 #: Characters of a long text that are compared with the prompt.
 _COMPARED: Final = 4_000
-#: Weight of an item's rank in its own source, relative to the words it shares with the prompt.
-_OWN_ORDER: Final = 0.5
+#: Weight of an item's rank in its source, relative to the words it shares with the prompt.
+_RANK_WEIGHT: Final = 0.5
 
 Found = dict[Source, list[ContextItem]]
-#: Most items of a block.
 MAX_PARTS: Final = 50
-#: Candidates from memory and graph per item of the result.
-_CONSIDERED: Final = 4
-#: Least token budget of the recall that items are chosen from.
+_CANDIDATES_PER_ITEM: Final = 4
+#: Least token budget of the recall from which items are chosen.
 _LEAST_RECALLED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class InjectionRequest:
-    """A validated request.
-
-    Attributes:
-        prompt: the prompt for the model; None if it is blank.
-        documents: the caller's documents.
-        max_results, max_tokens: limits; None for the configured ones.
-    """
+    """A validated request. A blank prompt is None. Limits that are None come from the configuration."""
 
     prompt: str | None
     documents: Sequence[ContextItem]
@@ -73,53 +64,47 @@ class InjectionRequest:
 
 
 def inject(
-    asking: InjectionRequest,
+    request: InjectionRequest,
     settings: Injection,
     models: ReadingModels,
     recall: Callable[[str, int], Recollection],
-    search: Callable[[str, int, list[str] | None], Facts],
-    keep: Callable[[str, int], Sequence[RecalledMemory]] = lambda *_: (),
+    search_graph: Callable[[str, int, list[str] | None], Facts],
+    search_memories: Callable[[str, int], Sequence[RecalledMemory]] = lambda *_: (),
     hides: Callable[[GraphFact], bool] = lambda _: False,
     hidden: int = 0,
 ) -> InjectedContext:
     """Return the context for a prompt.
 
-    Args:
-        asking: the request.
-        settings: the agent's configuration.
-        models: models that find entities and sort items, if configured.
-        recall: returns what memory holds about a text, within a token budget.
-        search: returns at most so many graph facts for a text, optionally by the names in it.
-        keep: returns at most so many durable memories for a text.
-        hides: returns whether to leave out a graph fact.
-        hidden: estimated number of graph facts that `hides` leaves out.
+    `recall` returns facts and points for a text, within a token budget. `search_graph` returns at most so many graph
+    facts for a text, optionally by the names in it, and `search_memories` at most so many durable memories. `hidden`
+    estimates how many graph facts `hides` leaves out.
     """
-    prompt, most = asking.prompt, asking.max_results or settings.max_results
-    budget = asking.max_tokens or settings.max_tokens
+    prompt, limit = request.prompt, request.max_results or settings.max_results
+    budget = request.max_tokens or settings.max_tokens
     if prompt is None or not settings.enabled:
         reason = "prompt is blank" if settings.enabled else "injection is switched off in config/workspaces.yaml"
-        return InjectedContext(left_out=len(asking.documents), troubles={"injection": reason})
+        return InjectedContext(left_out=len(request.documents), troubles={"injection": reason})
     troubles: dict[str, str] = {}
 
-    def known() -> list[ContextItem]:
+    def graph_items() -> list[ContextItem]:
         names = None
         if models.entity_finder is not None:
             try:
                 names = models.entity_finder.find(prompt)
             except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
                 troubles["entities"] = _message_of(error)
-        facts = search(prompt, _CONSIDERED * most + hidden, names)
+        facts = search_graph(prompt, _CANDIDATES_PER_ITEM * limit + hidden, names)
         return graph_parts(fact for fact in facts if not hides(fact))
 
-    found, failed = gather(
+    found, errors = gather(
         {
-            "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)), _CONSIDERED * most),
-            "graph": known,
-            "durable": lambda: durable_parts(keep(prompt, most)),
-            "documents": lambda: asking.documents,
+            "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)), _CANDIDATES_PER_ITEM * limit),
+            "graph": graph_items,
+            "durable": lambda: durable_parts(search_memories(prompt, limit)),
+            "documents": lambda: request.documents,
         }
     )
-    troubles |= failed
+    troubles |= errors
     ranked = distinct(in_turn(settled(found)))
     if models.reranker is not None and ranked:
         try:
@@ -128,19 +113,15 @@ def inject(
             troubles["rerank"] = _message_of(error)
     elif settings.rerank == "deterministic":
         ranked = by_words(prompt, ranked)
-    return choose(ranked, most, budget, troubles)
+    return choose(ranked, limit, budget, troubles)
 
 
-def gather(asked: dict[str, Callable[[], Iterable[ContextItem]]]) -> tuple[Found, dict[str, str]]:
-    """Query sources in parallel. Return the items found, and the error message of each source that failed.
-
-    Args:
-        asked: functions by name; each returns the items of one or several sources, best first.
-    """
+def gather(queries: dict[str, Callable[[], Iterable[ContextItem]]]) -> tuple[Found, dict[str, str]]:
+    """Run queries in parallel. Return the items found, and the error message of each query that failed."""
     found: Found = {source: [] for source in Source}
     troubles: dict[str, str] = {}
-    with ThreadPoolExecutor(max(len(asked), 1)) as pool:
-        futures = {name: pool.submit(ask) for name, ask in asked.items()}
+    with ThreadPoolExecutor(max(len(queries), 1)) as pool:
+        futures = {name: pool.submit(ask) for name, ask in queries.items()}
         for name, future in futures.items():
             try:
                 for part in future.result():
@@ -156,8 +137,8 @@ def _message_of(error: Exception) -> str:
 
 def memory_parts(recollection: Recollection, most: int) -> list[ContextItem]:
     """Return recalled facts and points as items, at most `most` of each."""
-    said = [item for item in recollection if item.grain is Grain.WORKING][:most]
-    summed_up = [item for item in recollection if item.grain is not Grain.WORKING][:most]
+    facts = [item for item in recollection if item.grain is Grain.WORKING][:most]
+    points = [item for item in recollection if item.grain is not Grain.WORKING][:most]
     return [
         ContextItem(
             Source.MEMORY if item.grain is Grain.WORKING else Source.SUMMARY,
@@ -167,7 +148,7 @@ def memory_parts(recollection: Recollection, most: int) -> list[ContextItem]:
             frozenset(item.source_ids),
             warning=item.warning,
         )
-        for item in (*said, *summed_up)
+        for item in (*facts, *points)
     ]
 
 
@@ -198,11 +179,7 @@ def graph_parts(facts: Iterable[GraphFact]) -> list[ContextItem]:
 
 
 def document_parts(documents: Sequence[object]) -> list[ContextItem]:
-    """Return the caller's documents as items.
-
-    Raises:
-        InputError: a document is invalid.
-    """
+    """Return the caller's documents as items. Raise InputError if one is invalid."""
     if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Sequence):
         raise InputError(f"documents {shown(documents)} is not accepted; expected a list of texts or mappings")
     read = [Document.of(value, place) for place, value in enumerate(documents)]
@@ -221,13 +198,13 @@ def document_parts(documents: Sequence[object]) -> list[ContextItem]:
 def settled(found: Found) -> Found:
     """Merge durable memories with messages that say the same.
 
-    A permanent memory with the words of a message replaces the message. Otherwise the message replaces the memory, at
-    the memory's place.
+    A permanent memory with the words of a message replaces the message. Otherwise the message replaces the memory and
+    gets its place.
     """
     said = {_as_compared(part.said): part for part in reversed(found[Source.MEMORY])}
     sources = {part.evidence: part for part in reversed(found[Source.MEMORY]) if part.evidence}
     durable: list[ContextItem] = []
-    gone: set[int] = set()
+    merged_ids: set[int] = set()
     for part in found[Source.DURABLE]:
         same = said.get(_as_compared(part.said))
         if same is None and not part.is_standing:
@@ -235,20 +212,20 @@ def settled(found: Found) -> Found:
         if same is None:
             durable.append(part)
             continue
-        gone.add(id(same))
-        stays = part if part.is_standing else same
-        durable.append(_merged(stays, same if stays is part else part))
-    memory = [part for part in found[Source.MEMORY] if id(part) not in gone]
+        merged_ids.add(id(same))
+        winner = part if part.is_standing else same
+        durable.append(_merged(winner, same if winner is part else part))
+    memory = [part for part in found[Source.MEMORY] if id(part) not in merged_ids]
     return {**found, Source.DURABLE: durable, Source.MEMORY: memory}
 
 
 def distinct(parts: Iterable[ContextItem]) -> list[ContextItem]:
-    """Merge items with the same words. The first one stays, with the evidence of all.
+    """Merge items with the same words. The first one remains, with the evidence of all.
 
-    Case and the marks around words are ignored. A text also equals a message with the same words after the speaker's
-    name; then the message stays. Texts that differ in a number, a "not" or the order of words are not equal.
+    Case and punctuation around words are ignored. A text also equals a message with the same words after the speaker's
+    name; then the message remains. Texts that differ in a number, a "not" or the order of words are not equal.
     """
-    kept: list[ContextItem] = []
+    unique: list[ContextItem] = []
     seen: dict[str, int] = {}
     seen_with_speaker: dict[str, int] = {}
     seen_plain: dict[str, int] = {}
@@ -261,34 +238,33 @@ def distinct(parts: Iterable[ContextItem]) -> list[ContextItem]:
         if before is None and bare is None:
             before = seen_with_speaker.get(whole)
         if before is not None:
-            kept[before] = _merged(kept[before], part)
+            unique[before] = _merged(unique[before], part)
             continue
-        place = len(kept) if plain is None else plain
+        place = len(unique) if plain is None else plain
         seen[whole] = place
         if bare is None:
             seen_plain[whole] = place
         else:
             seen_with_speaker.setdefault(bare, place)
         if plain is None:
-            kept.append(part)
+            unique.append(part)
         else:
             # The next item must match the text shown now, not the text it replaced.
             del seen[bare or ""]
-            kept[place] = _merged(part, kept[place])
-    return kept
+            unique[place] = _merged(part, unique[place])
+    return unique
 
 
 def _merged(part: ContextItem, other: ContextItem) -> ContextItem:
-    """Return an item with the evidence of both, and with either warning."""
     return replace(part, evidence=part.evidence | other.evidence, warning=part.warning or other.warning)
 
 
 def _as_compared(text: str) -> str:
-    return " ".join(word.lstrip(_OPENING).rstrip(_MARKS) or word for word in text.casefold().split())
+    return " ".join(word.lstrip(_OPENING).rstrip(_CLOSING) or word for word in text.casefold().split())
 
 
 def in_turn(found: Found) -> list[ContextItem]:
-    """Return the items of all sources in turn: the best of each, then the second of each."""
+    """Return the items of all sources in turn: the best of each, then the second of each, and so on."""
     rounds = zip_longest(*(found.get(source, []) for source in _FIRST))
     return [part for each in rounds for part in each if part is not None]
 
@@ -296,77 +272,66 @@ def in_turn(found: Found) -> list[ContextItem]:
 def by_words(prompt: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
     """Sort items by the rare words they share with a prompt, and by their rank in their source."""
     words = [frozenset(terms(part.text[:_COMPARED])) for part in parts]
-    holding = Counter(word for own in words for word in own)
-    weight = {word: log(1 + len(parts) / holding[word]) for word in set(terms(prompt)) if word in holding}
+    counts = Counter(word for own_words in words for word in own_words)
+    weight = {word: log(1 + len(parts) / counts[word]) for word in set(terms(prompt)) if word in counts}
     whole = fsum(weight.values()) or 1.0
     places: Counter[Source] = Counter()
     scores = []
-    for part, own in zip(parts, words, strict=True):
+    for part, own_words in zip(parts, words, strict=True):
         places[part.source] += 1
         # fsum is exact: the iteration order of a set differs between processes.
-        shared = fsum(weight[word] for word in own if word in weight)
-        scores.append(shared / whole + _OWN_ORDER / places[part.source])
+        shared = fsum(weight[word] for word in own_words if word in weight)
+        scores.append(shared / whole + _RANK_WEIGHT / places[part.source])
     return [parts[place] for place in sorted(range(len(parts)), key=lambda place: (-scores[place], place))]
 
 
 def by_model(prompt: str, parts: Sequence[ContextItem], reranker: Reranker) -> list[ContextItem]:
-    """Sort items with a model.
-
-    Raises:
-        ModelError: the model failed.
-    """
+    """Sort items with a model."""
     return [parts[place] for place in reranker.order(prompt, [part.text for part in parts])]
 
 
 def choose(ranked: Sequence[ContextItem], most: int, max_tokens: int, troubles: dict[str, str]) -> InjectedContext:
-    """Choose items; see the top of this module.
+    """Choose items as the module docstring describes. `ranked` is best first.
 
     A graph fact is dropped if the messages it comes from are chosen. So is a durable memory; its warning moves to the
     message.
-
-    Args:
-        ranked: items of all sources, best first.
-        most: maximum number of items.
-        max_tokens: budget of the block.
-        troubles: errors by source.
     """
     budget = max_tokens * BYTES_PER_TOKEN
-    kept = [part for part in ranked if part.source is Source.DURABLE and part.warning]
-    left = [_with_warning(part, kept) for part in ranked]
-    chosen = _chosen(left, most, budget)
-    while covered := _covered_by_messages(chosen, left):
-        fewer = [part for part in left if part.source not in _REPLACEABLE or part.id not in covered]
+    warned = [part for part in ranked if part.source is Source.DURABLE and part.warning]
+    candidates = [_with_warning(part, warned) for part in ranked]
+    chosen = _chosen(candidates, most, budget)
+    while covered := _covered_by_messages(chosen, candidates):
+        fewer = [part for part in candidates if part.source not in _REPLACEABLE or part.id not in covered]
         again = _chosen(fewer, most, budget)
-        if not covered <= _covered_by_messages([*again, *(part for part in chosen if part.id in covered)], left):
+        if not covered <= _covered_by_messages([*again, *(part for part in chosen if part.id in covered)], candidates):
             break  # without the dropped items, the message would not be chosen
-        left, chosen = fewer, again
-    chosen = [_without_shown_warning(part, kept, chosen) for part in chosen]
-    parts = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
-    return InjectedContext(tuple(parts), len(ranked) - len(parts), troubles)
+        candidates, chosen = fewer, again
+    chosen = [_without_shown_warning(part, warned, chosen) for part in chosen]
+    items = sorted(chosen, key=lambda part: (list(Source).index(part.source), not part.is_standing))
+    return InjectedContext(tuple(items), len(ranked) - len(items), troubles)
 
 
-def _with_warning(part: ContextItem, kept: Iterable[ContextItem]) -> ContextItem:
-    """Add the warning of the first durable memory from the same message to a message without a warning."""
+def _with_warning(part: ContextItem, warned: Iterable[ContextItem]) -> ContextItem:
+    """Add the warning of the first durable memory from the same message, unless the message has one."""
     if part.source is not Source.MEMORY or part.warning is not None:
         return part
-    warning = next((one.warning for one in kept if not part.evidence.isdisjoint(one.evidence)), None)
+    warning = next((one.warning for one in warned if not part.evidence.isdisjoint(one.evidence)), None)
     return part if warning is None else replace(part, warning=warning)
 
 
 def _without_shown_warning(
-    part: ContextItem, kept: Iterable[ContextItem], chosen: Iterable[ContextItem]
+    part: ContextItem, warned: Iterable[ContextItem], chosen: Iterable[ContextItem]
 ) -> ContextItem:
-    """Remove a warning that is already shown with the durable memory."""
     if part.source is not Source.MEMORY or part.warning is None:
         return part
     shown = {one.id for one in chosen if one.source is Source.DURABLE}
-    own = [one for one in kept if not part.evidence.isdisjoint(one.evidence)]
-    is_shown = any(one.warning == part.warning for one in own) and all(one.id in shown for one in own)
+    same = [one for one in warned if not part.evidence.isdisjoint(one.evidence)]
+    is_shown = any(one.warning == part.warning for one in same) and all(one.id in shown for one in same)
     return replace(part, warning=None) if is_shown else part
 
 
 def _covered_by_messages(chosen: Sequence[ContextItem], ranked: Sequence[ContextItem]) -> set[str]:
-    """Return the ids of chosen facts and durable memories with messages that are all chosen uncut."""
+    """Return the ids of chosen facts and durable memories whose messages are all chosen uncut."""
     whole = {id(part) for part in ranked}
     messages = [part.evidence for part in chosen if part.source is Source.MEMORY and id(part) in whole]
     said = frozenset[str]().union(*messages)

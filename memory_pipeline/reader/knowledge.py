@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Source(StrEnum):
-    """Source of an item, in the order of the block."""
+    """Source of an item. The values are in the order of the block."""
 
     DURABLE = "durable"
     GRAPH = "graph"
@@ -27,7 +27,6 @@ class Source(StrEnum):
     DOCUMENT = "document"
 
 
-#: Heading of each source.
 _HEADINGS: Final = {
     Source.DURABLE: f"{LINE}What to keep in mind:",
     Source.GRAPH: f"{LINE}Known facts:",
@@ -36,7 +35,7 @@ _HEADINGS: Final = {
     Source.DOCUMENT: f"{LINE}From documents:",
 }
 _CUT: Final = "…"
-#: A cut item keeps at least this many characters of what it says.
+#: A cut item keeps at least this many characters after its prefix.
 _LEAST: Final = 12
 #: Longer words are cut inside.
 _LONGEST_WORD: Final = 40
@@ -44,23 +43,14 @@ _LONGEST_WORD: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A snippet from the caller's own search. Lines that are marked as recalled are removed.
-
-    Attributes:
-        content: the text.
-        id: the origin, shown before the text.
-    """
+    """A snippet from the caller's own search. `id` is shown before it. Lines marked as recalled are removed."""
 
     content: str
     id: str | None = None
 
     @classmethod
     def of(cls, value: object, place: int) -> Document:
-        """Return a document from a text, a mapping with ``content`` and optionally ``id``, or a document.
-
-        Raises:
-            InputError: `value` is none of these, or its text is blank.
-        """
+        """Return a document from a text, a mapping or a document. Raise InputError if it is none of these, or blank."""
         if isinstance(value, Mapping):
             value = cls(value.get("content"), value.get("id"))  # type: ignore[arg-type]  # checked below
         document = value if isinstance(value, Document) else cls(value)  # type: ignore[arg-type]  # checked below
@@ -79,9 +69,8 @@ class ContextItem:
     """One item of an injected context.
 
     Attributes:
-        source: where it comes from.
         id: of a durable memory, a fact, a point of a summary or a graph fact; of a document, its id or number.
-        text: the text as shown, without the warning; one line or several.
+        text: the text as shown, without the warning; may have several lines.
         said: the text without its prefix (a date or an origin).
         evidence: ids of its messages.
         is_standing: whether it is a permanent memory; such items come first in their source.
@@ -142,12 +131,7 @@ def size_of(parts: tuple[ContextItem, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Size of a growing block, equal to :func:`size_of` of its items.
-
-    Attributes:
-        bytes: size so far.
-        sources: sources that have a heading already.
-    """
+    """Size of a growing block, equal to :func:`size_of` of its items. `sources` have a heading already."""
 
     bytes: int = 0
     sources: frozenset[Source] = frozenset()
@@ -161,14 +145,11 @@ class Size:
 
 
 def cut_to(part: ContextItem, size: int) -> ContextItem | None:
-    """Cut an item between words so that it takes at most `size` bytes as an item of a list.
-
-    Return None if too little text would be left.
-    """
+    """Cut an item between words to at most `size` bytes as an item of a list; None if too little text would be left."""
     if len(part.text) <= size and len(part.lines.encode()) <= size:
         return part
-    beside = len(f" ({part.warning})".encode()) if part.warning else 0
-    room = max(size - len(f"{LINE}\n".encode()) - len(_CUT.encode()) - beside, 0)
+    warning_size = len(f" ({part.warning})".encode()) if part.warning else 0
+    room = max(size - len(f"{LINE}\n".encode()) - len(_CUT.encode()) - warning_size, 0)
     text = part.text[:room].encode()[:room].decode(errors="ignore")
     # Continuation lines are indented, so the size is only known after cutting.
     while text and len(replace(part, text=text + _CUT).lines.encode()) > size:
@@ -189,12 +170,11 @@ def compact(text: str) -> str:
 def _body(parts: tuple[ContextItem, ...]) -> str:
     lines = []
     for source in Source:
-        own = [part.lines for part in parts if part.source is source]
-        lines += [_HEADINGS[source], *own] if own else []
+        items = [part.lines for part in parts if part.source is source]
+        lines += [_HEADINGS[source], *items] if items else []
     return "\n".join(lines)
 
 
-#: Values of `Recalled.grain` for durable memories and graph facts.
 DURABLE: Final = "durable"
 GRAPH: Final = "graph"
 
@@ -210,7 +190,6 @@ class Recalled:
         period: the partition of the row.
         date: the day it was said, in the lake's time zone; of a point without a day, the first day of its period; of a
             durable memory, the day it was last said, updated or confirmed.
-        content: the text.
         source_ids: messages of a fact; messages and changes of a durable memory; of a point, its own id.
         score: relevance to the question. A fact in place of a durable memory, and a graph fact around one, score at
             least as high as the memory.

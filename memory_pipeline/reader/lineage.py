@@ -1,7 +1,4 @@
-"""Trace a summary or a durable memory to its sources: finer summaries, facts, messages, and an agent's changes.
-
-Each step reads the partitions that the ids name.
-"""
+"""Trace a summary or a durable memory to its sources: finer summaries, facts, messages, and an agent's changes."""
 
 from __future__ import annotations
 
@@ -54,12 +51,11 @@ class Node:
         what: ``message``, ``working`` (a fact), ``graph`` (a graph fact), ``edit`` (a change of the graph), ``memory``
             (a durable memory), ``event`` (a change of one), or the summary's grain.
         period: the partition of the row.
-        content: the text.
         at: when it was said; of a summary, the start of its period.
         method: the rules or the prompt that produced it, with the version; None for a message.
-        provenance: of a fact or a summary, the known ones of model, prompt_version, fallback, tokens_in, tokens_out,
-            cost (US dollars), code_version, embed_model.
-        sources: its sources in time order.
+        provenance: known fields of a fact or a summary: model, prompt_version, fallback, tokens_in, tokens_out, cost
+            (US dollars), code_version, embed_model.
+        sources: in time order.
     """
 
     id: str
@@ -81,17 +77,13 @@ class Node:
 
 
 def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
-    """Return the item with an id, with all its sources.
-
-    Raises:
-        InputError: `identifier` is not an id, or the agent has no such item.
-    """
+    """Return the item with an id, with all its sources. Raise InputError if the agent has no such item."""
     levels: list[dict[str, dict[str, Any]]] = []
-    wanted: set[str] = {identifier}
-    while wanted:
-        found = _load(lake, scope, wanted)
+    unread: set[str] = {identifier}
+    while unread:
+        found = _load(lake, scope, unread)
         levels.append(found)
-        wanted = {source for row in found.values() for source in row["sources"]}
+        unread = {source for row in found.values() for source in row["sources"]}
     if identifier not in levels[0]:
         raise InputError(f"id {shown(identifier)} is unknown in the memory of {scope.agent_id}; use an id of a search")
 
@@ -120,8 +112,8 @@ def _load(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> dict[str, dic
 
 
 def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
-    own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
-    where = own & pc.field("id").isin([reference.id for reference in references])
+    of_scope = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    where = of_scope & pc.field("id").isin([reference.id for reference in references])
     keys = {reference.period.key for reference in references}
     if what in (identity.MEMORY, identity.EVENT):
         return _read_durable(lake, scope, what, references)
@@ -143,14 +135,13 @@ def _read_graph(lake: Lake, scope: Scope, what: str, references: list[Reference]
     owners = [owner_of(scope)]
     if what == identity.GRAPH:
         return _rows(lake.tables.read(GRAPH_FACTS, owners, where=pc.field("id").isin(identifiers)))
-    made = pc.field("is_edit") & pc.field("evidence_id").isin(identifiers)
-    rows = _rows(lake.tables.read(GRAPH_OPERATIONS, owners, where=made))
+    edited = pc.field("is_edit") & pc.field("evidence_id").isin(identifiers)
+    rows = _rows(lake.tables.read(GRAPH_OPERATIONS, owners, where=edited))
     # A replacement is two operations; the assertion describes it better than the deletion.
     return [{**row, "id": row["evidence_id"]} for row in sorted(rows, key=lambda row: row["verb"] != Verb.DELETE)]
 
 
 def _read_durable(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
-    """Return the newest versions of memories, or events."""
     identifiers = [reference.id for reference in references]
     owners = [owner_of(scope)]
     if what == identity.MEMORY:

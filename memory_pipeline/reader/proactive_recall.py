@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Number of last messages that are read, characters of each, …
+#: Number of last messages that are read, and characters of each.
 MESSAGES: Final = 20
 _READ: Final = 2_000
-#: … and the most queries made from them.
 QUERIES: Final = 5
 #: Most names that become queries, and most words of the topic.
 _NAMES, _WORDS = 3, 6
-_STANDING = frozenset(kind for kind in MemoryKind if kind.is_permanent)
+_PERMANENT = frozenset(kind for kind in MemoryKind if kind.is_permanent)
 
 
 def proactive_recall(
@@ -44,20 +43,13 @@ def proactive_recall(
     imaginer: Imaginer | None,
     messages: Sequence[object],
     exclude: frozenset[str],
-    most: int,
+    limit: int,
     now: datetime | None,
 ) -> list[RecalledMemory]:
     """Return memories that a conversation may need: related permanent ones first, then results of the queries.
 
-    Remaining places are filled with other permanent memories, which may apply to anything.
-
-    Args:
-        memories: the agent's memories.
-        imaginer: the model that makes queries; without one, or if it fails, rules make them.
-        messages: the conversation; anything that is not a message is skipped.
-        exclude: ids of memories that were shown before.
-        most: maximum number of memories.
-        now: as in :meth:`MemorySearch.search`.
+    Remaining places are filled with other permanent memories, which may apply to anything. Without `imaginer`, or if it
+    fails, rules make the queries. `now` is as in :meth:`MemorySearch.search`.
     """
     lines = lines_of(messages)
     if not lines:
@@ -65,28 +57,27 @@ def proactive_recall(
     queries = _queries(imaginer, lines)
     texts = ["\n".join(lines), *queries]
     questions = [Query.of(text, ()) for text in texts]
-    wanted = [
-        Wanted(question, vector, most, exclude=exclude, only_fitting=True)
+    requests = [
+        Wanted(question, vector, limit, exclude=exclude, only_fitting=True)
         for question, vector in zip(questions, memories.embedded(texts), strict=True)
     ]
-    whole, *asked = wanted
-    holding = Wanted(whole.question, whole.vector, most, _STANDING, exclude=exclude)
-    fitting = Wanted(whole.question, whole.vector, most, _STANDING, exclude=exclude, only_fitting=True)
-    found = [memories.ranked(one, now) for one in (fitting, *asked, holding)]
+    whole, *for_queries = requests
+    all_permanent = Wanted(whole.question, whole.vector, limit, _PERMANENT, exclude=exclude)
+    related_permanent = Wanted(whole.question, whole.vector, limit, _PERMANENT, exclude=exclude, only_fitting=True)
+    found = [memories.ranked(one, now) for one in (related_permanent, *for_queries, all_permanent)]
     best, *others, last = (one.memories for one in found)
     in_turn = [one for each in zip_longest(*others) for one in each if one is not None]
     first: dict[str, Ranked] = {}
     for one in (*best, *in_turn, *last):
         first.setdefault(one.id, one)
-    return memories.load_results(RankedMemories(found[-1].top, list(first.values())[:most]), now)
+    return memories.load_results(RankedMemories(found[-1].top, list(first.values())[:limit]), now)
 
 
 def lines_of(messages: Sequence[object]) -> list[str]:
     """Return the last messages as lines, with the speaker if known, without text marked as recalled.
 
-    Args:
-        messages: texts, or messages with ``content`` and optionally ``name`` and ``role``, also in the format of
-            OpenAI's and LiteLLM's chat API.
+    Messages are texts, or have ``content`` and optionally ``name`` and ``role``, also in the format of OpenAI's and
+    LiteLLM's chat API.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         return []

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Most rows of a period on disk that `get` scans for an id.
+#: Most rows that `get` scans for an id.
 _LOOKED_THROUGH = 10_000
 
 
@@ -63,13 +63,7 @@ class MemoryReader:
     """Reads the memory of one agent. Every path it opens is built from that agent's scope.
 
     New messages are found at once: pending journal entries are searched together with the index. Safe to use from
-    several threads. Keep a reader open: it answers faster than a new one.
-
-    Args:
-        lake: the lake to read.
-        scope: the workspace and agent.
-        embedder: the embedder that the pipeline uses.
-        resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
+    several threads. Keep a reader open: it answers faster than a new one. Create it with :meth:`open`.
     """
 
     def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, *, resident_rows: int = DEFAULT_ROWS) -> None:
@@ -147,24 +141,22 @@ class MemoryReader:
             minimum_days_ago: age in days of the newest result.
             maximum_days_ago: age in days of the oldest result, at most a century.
             max_results: 1 to 100.
-            query_text: text to search for, at most 10,000 characters; None or blank returns the newest.
+            query_text: at most 10,000 characters; None or blank returns the newest.
             since: time of the oldest result, in place of `maximum_days_ago`: a date in the lake's time zone, or a time
-                with its zone, also as ISO 8601 text. `since` and `until` find each summary with a period that overlaps
-                the range.
+                with its zone, also as ISO 8601 text. Summaries match if their period overlaps the range.
             until: time of the newest result, in place of `minimum_days_ago`; a date includes its whole day.
-            person: the speaker, or somebody who is named in the text; one word of the name is enough. Case and accents
-                are ignored.
+            person: the speaker, or a name in the text; one word of the name is enough. Case and accents are ignored.
             kind: kind of fact: turn, statement, event, plan, preference, instruction or gist.
             conversation_id: the conversation that a fact comes from.
             tag: a tag of that conversation.
             minimum_importance: 0 to 1.
             offset: hits to skip, at most 10,000; 10 is the second page of 10.
             explain: add to each hit the parts of its score.
-            now: the time from which ages count; the current time by default. Summaries of periods that were still open
-                at that time are left out.
+            now: the time from which ages count, by default the current time. Summaries of periods that end later are
+                left out.
 
         Raises:
-            InputError: an argument is invalid; the message names it.
+            InputError: an argument is invalid.
             ConfigurationError: the index was built with another embedder than the reader's.
         """
         grain = Grain.parse(grain)
@@ -181,14 +173,14 @@ class MemoryReader:
             minimum_importance=minimum_importance,
         )
         count_of("max_results", max_results, 1, MAX_RESULTS)
-        wanted = count_of("offset", offset, 0, MAX_OFFSET) + max_results
+        limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         query = validate_query(query_text)
         if query is None:
-            chosen, total = self._searcher.newest(grain, where, wanted)
+            chosen, total = self._searcher.newest(grain, where, limit)
         else:
             self._lake.index.check(self._embedder)
             at = self._lake.calendar.moment("now", _clock(now))
-            chosen, total = self._searcher.best(grain, where, wanted, query, now=at, explain=explain)
+            chosen, total = self._searcher.best(grain, where, limit, query, now=at, explain=explain)
         return Hits([self._hit(grain, choice) for choice in chosen[offset:]], total, offset)
 
     def recall(
@@ -207,27 +199,26 @@ class MemoryReader:
     ) -> Recollection:
         """Return what memory holds about a question, best first, within one token budget.
 
-        Nothing is repeated: a summary and a fact that it was made from are never both returned. Facts come first;
-        summaries add what no fact covers. Up to five matching durable memories, each with graph facts around the
-        entities it names, take at most three tenths of the budget, or 120 tokens. A sentence that repeats a revoked
-        memory word for word is left out. The same memory gives the same answer.
+        Nothing is repeated: a summary is never returned with one of its facts. Facts come first; summaries add what no
+        fact covers. Up to five matching durable memories, each with graph facts around the entities it names, take at
+        most three tenths of the budget, or 120 tokens. A sentence that repeats a revoked memory word for word is left
+        out. The same memory gives the same answer.
 
         Args:
-            query: the question, at most 10,000 characters.
+            query: at most 10,000 characters.
             max_tokens: budget of the answer's text, estimated at 4 bytes a token; at most a million.
             since: time of the oldest result: a date in the lake's time zone, or a time with its zone, also as ISO 8601
-                text. A point of a summary is returned only if its day lies between `since` and `until`; a point without
-                a day, only if the summary's whole period does.
+                text. The day of a summary's point must be in the range, or its whole period if it has no day.
             until: time of the newest result; a date includes its whole day.
-            person: the speaker, or somebody who is named in the text.
+            person: the speaker, or a name in the text.
             tag: a tag of a conversation or of a durable memory; summaries have none.
             minimum_importance: 0 to 1.
             exclude: ids of items that were shown before. They are left out in their other forms too.
-            hops: how far to walk the graph from the entities of a durable memory, 0 (not at all) to 3.
-            now: ignore everything after this time; the current time by default.
+            hops: steps in the graph from the entities of a durable memory, 0 (no graph facts) to 3.
+            now: ignore everything after this time; by default the current time.
 
         Raises:
-            InputError: an argument is invalid; the message names it.
+            InputError: an argument is invalid.
             ConfigurationError: the index was built with another embedder than the reader's.
         """
         text = validate_query(query, "query")
@@ -246,15 +237,15 @@ class MemoryReader:
             minimum_importance=minimum_importance,
         )
         self._lake.index.check(self._embedder)
-        left_out = validate_ids("exclude", exclude)
+        excluded = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
 
-        def keep(rules: SuppressionRules) -> list[RecalledMemory]:
+        def search_memories(rules: SuppressionRules) -> list[RecalledMemory]:
             return self._memories.fitting(
-                text, CHOSEN, left_out, as_of, hops=hops, where=where, hides=rules.hides_memory
+                text, CHOSEN, excluded, as_of, hops=hops, where=where, hides=rules.hides_memory
             )
 
         return recollect(
@@ -262,10 +253,10 @@ class MemoryReader:
             text,
             max_tokens,
             where,
-            left_out,
+            excluded,
             now=at,
-            rules_for=lambda shown: self._suppression.of(left_out, shown, as_of, at),
-            keep=keep,
+            rules_for=lambda shown: self._suppression.of(excluded, shown, as_of, at),
+            search_memories=search_memories,
         )
 
     def imagine(
@@ -276,22 +267,22 @@ class MemoryReader:
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> list[RecalledMemory]:
-        """Return durable memories that a conversation may need, without a question. Never raises.
+        """Return durable memories that a conversation may need, without a question.
 
-        Up to five queries are made from the last 20 messages, by a model if the configuration asks for one. Permanent
-        memories are found even if no query names them. An error is logged, and the result is empty.
+        Up to five queries are made from the last 20 messages, by a model if one is configured. Permanent memories are
+        found even if no query names them. Never raises: an error is logged, and the result is empty.
 
         Args:
             messages: texts, or messages with ``content`` and optionally ``name`` and ``role``, oldest first. Messages
                 of OpenAI's or LiteLLM's chat API are accepted unchanged.
             max_results: 1 to 100.
             exclude: ids of memories that were shown before.
-            now: ignore everything after this time, and count ages from it; the current time by default.
+            now: ignore everything after this time, and count ages from it; by default the current time.
         """
         try:
-            most, left_out = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
+            limit, excluded = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
-            return proactive_recall(self._memories, self._reading_models.imaginer, messages, left_out, most, as_of)
+            return proactive_recall(self._memories, self._reading_models.imaginer, messages, excluded, limit, as_of)
         except Exception as error:  # noqa: BLE001  # no caller asked for these memories, so no call may fail for them
             _log.warning("proactive recall failed: %s: %s", type(error).__name__, error)
             return []
@@ -317,26 +308,25 @@ class MemoryReader:
 
         Args:
             prompt: the prompt for the model. Of more than 10,000 characters, the first and last 5,000 are used.
-            documents: snippets that the caller has found, best first: texts, mappings with ``content`` and optionally
-                ``id``, or :class:`~memory_pipeline.reader.knowledge.Document`.
+            documents: your own snippets, best first: texts, mappings with ``content`` and optionally ``id``, or
+                :class:`~memory_pipeline.reader.knowledge.Document`.
             max_results: number of items, 1 to 50; by default from the configuration (5).
             max_tokens: budget of the block, estimated at 4 bytes a token, 50 to a million; by default from the
                 configuration (1,000).
-            speaker: name of the person who asks, the meaning of "I".
-            hops: how far to walk the graph from the entities in the prompt, 0 (not at all) to 3.
-            exclude: ids of memories, points and facts that were shown before. They are left out in their other forms
-                too.
-            now: ignore everything after this time; the current time by default.
+            speaker: the person who asks; "I" in the prompt is this name.
+            hops: steps in the graph from the entities in the prompt, 0 (no graph facts) to 3.
+            exclude: ids of items that were shown before. They are left out in their other forms too.
+            now: ignore everything after this time; by default the current time.
 
         Raises:
-            InputError: an argument is invalid; the message names it.
+            InputError: an argument is invalid.
         """
         instant = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else instant
-        left_out = validate_ids("exclude", exclude)
+        excluded = validate_ids("exclude", exclude)
         label_of("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
-        asking = InjectionRequest(
+        request = InjectionRequest(
             prompt=prompt_of(prompt),
             documents=document_parts(documents),
             max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
@@ -346,33 +336,32 @@ class MemoryReader:
         @cache
         def rules() -> SuppressionRules:
             shown: list[Statement] = []
-            if left_out and asking.prompt is not None:
+            if excluded and request.prompt is not None:
                 try:
-                    shown = forms_shown(self._searcher, asking.prompt, self._everything(instant), left_out)
+                    shown = forms_shown(self._searcher, request.prompt, self._everything(instant), excluded)
                 except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
                     _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
-            return self._suppression.of(left_out, shown, as_of, instant)
+            return self._suppression.of(excluded, shown, as_of, instant)
 
         return inject(
-            asking,
+            request,
             self._configuration.injection(self._scope),
             self._reading_models,
-            lambda text, tokens: self._said(text, tokens, instant, left_out, as_of),
+            lambda text, tokens: self._recall_facts(text, tokens, instant, excluded, as_of),
             lambda text, limit, names: self.graph.search(
                 text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant
             ),
             lambda text, limit: sorted(
-                self._memories.fitting(text, limit, left_out, as_of, hides=rules().hides_memory),
+                self._memories.fitting(text, limit, excluded, as_of, hides=rules().hides_memory),
                 key=lambda one: not one.memory.kind.is_permanent,
             ),
-            lambda fact: fact.id in left_out or rules().hides_fact(fact),
-            len(left_out),
+            lambda fact: fact.id in excluded or rules().hides_fact(fact),
+            len(excluded),
         )
 
-    def _said(
+    def _recall_facts(
         self, text: str, tokens: int, at: datetime, exclude: Collection[str], now: datetime | None
     ) -> Recollection:
-        """Return facts and points of summaries, without durable memories."""
         self._lake.index.check(self._embedder)
         return recollect(
             self._searcher,
@@ -421,8 +410,7 @@ class MemoryReader:
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: one line for each of the most important durable memories, for a system prompt.
 
-        Args:
-            now: the time at which to read it; the newest state by default.
+        `now` selects the last consolidation before this time; by default the newest.
         """
         return self._memories.hot_index(now=now)
 
@@ -440,16 +428,14 @@ class MemoryReader:
     def get(self, id: str, *, now: When | None = None) -> Hit | None:  # noqa: A002  # as in expand
         """Return a fact, a summary or a durable memory by its id, or None. The id of a message returns its turn.
 
-        Args:
-            id: an id of a search result or a message.
-            now: ignore everything after this time; the current time by default.
+        Ignore everything after `now`, by default the current time.
 
         Raises:
             InputError: `id` is not an id.
         """
         reference = Reference.parse(id)
         if reference.what == MEMORY:
-            return self._kept(id, now)
+            return self._durable_hit(id, now)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
@@ -464,8 +450,7 @@ class MemoryReader:
     def expand(self, id: str) -> Node:  # noqa: A002  # the usual name in stores
         """Return a summary, a fact or a message with all its sources, down to the messages.
 
-        Args:
-            id: the id of a hit; ``{summary id}#{n}`` follows only the summary's n-th point.
+        The id ``{summary id}#{n}`` follows only the summary's n-th point.
 
         Raises:
             InputError: `id` is not an id, or this agent has no such item.
@@ -474,7 +459,7 @@ class MemoryReader:
 
         return expand(self._lake, self._scope, id)
 
-    def _kept(self, id: str, now: When | None) -> Hit | None:  # noqa: A002  # as above
+    def _durable_hit(self, id: str, now: When | None) -> Hit | None:  # noqa: A002  # as above
         memory = self._memories.get(id, now=now)
         if memory is None:
             return None

@@ -1,13 +1,12 @@
 """Recall: answer a question from all of memory within one token budget, without repetition.
 
-Facts and points of summaries are scored together. A summary is made from its whole period, so a point is never returned
-together with anything else of its period, nor a fact together with a point that covers its hour. Facts fill three
-quarters of the budget first, less of a large budget. Then points fill in periods without results. Then facts fill the
-rest.
+A summary is made from its whole period, so a point is never returned with anything else of its period, nor a fact with
+a point that covers its hour. Facts fill three quarters of the budget first, less of a large budget. Then points fill in
+periods without results. Then facts fill the rest.
 
-Durable memories, each with graph facts around the entities it names, are chosen before both. They may take three tenths
-of the budget, more of a small one; the others use what is left. A memory that other results cover is dropped, and its
-warning moves to them. No memory is skipped in favour of a worse one, unless it is longer than the whole share.
+Durable memories, each with its graph facts, are chosen before both. They may take three tenths of the budget, more of a
+small one; the others use what is left. A memory that other results cover is dropped, and its warning moves to them. No
+memory is skipped in favour of a worse one, unless it is longer than the whole share.
 """
 
 from __future__ import annotations
@@ -44,18 +43,17 @@ if TYPE_CHECKING:
     from memory_pipeline.search.selection import Choice
 
     RulesFor = Callable[[Iterable[Statement]], SuppressionRules]
-    Keep = Callable[[SuppressionRules], Iterable[RecalledMemory]]
+    SearchMemories = Callable[[SuppressionRules], Iterable[RecalledMemory]]
 
 #: Share of the budget for durable memories and their graph facts, and the least number of tokens.
-_KEPT, _LEAST_KEPT = 0.3, 120
+_DURABLE, _LEAST_DURABLE = 0.3, 120
 #: Share of the budget for facts before points are chosen.
 _FACTS_FIRST: Final = 0.75
-#: Budgets above `_LARGE` give facts this share first, at least so many tokens. Points then get a quarter of the rest.
-#: Otherwise facts of all periods would be chosen, and no point would have a place.
+#: Budgets above `_LARGE` give facts this share first, at least so many tokens. Then points get a quarter of the rest.
+#: Otherwise facts of all periods would be chosen and no points.
 _LARGE, _FACTS_FIRST_OF_LARGE, _LEAST_FACTS_FIRST = 1_000, 0.05, 200
 #: After a fact that is too long, a shorter one is chosen only with at least this fraction of its score.
 _AS_GOOD: Final = 0.7
-#: Least tokens of a fact with its date. Limits how many facts are considered.
 _LEAST_TOKENS: Final = 10
 
 
@@ -69,69 +67,62 @@ def choose(
     points: Sequence[Recalled],
     calendar: Calendar,
     budget: int,
-    kept: Sequence[Recalled] = (),
+    durable: Sequence[Recalled] = (),
 ) -> Recollection:
-    """Return the items that fit into a token budget, best first.
+    """Return the items that fit into a budget of tokens, best first.
 
-    Args:
-        facts: best first.
-        points: points of summaries of all grains, best first.
-        calendar: the calendar of the periods.
-        budget: tokens of the whole text.
-        kept: durable memories, best first, each followed by its graph facts.
+    `facts`, `points` (of all grains) and `durable` are best first; each durable memory is followed by its graph facts.
     """
-    facts, points = ([_with_warning(item, kept) for item in items] for items in (facts, points))
-    left = list(kept)
+    facts, points = ([_with_warning(item, durable) for item in items] for items in (facts, points))
+    remaining = list(durable)
     costs: dict[str, int] = {}
-    chosen = _chosen(facts, points, calendar, budget, left, costs)
+    chosen = _chosen(facts, points, calendar, budget, remaining, costs)
     while covered := [item for item in chosen if not isinstance(item.grain, Grain) and _is_covered(item, chosen)]:
-        left = [item for item in left if item not in covered]
-        again = _chosen(facts, points, calendar, budget, left, costs)
-        if not all(_is_covered(item, again) for item in covered):
+        remaining = [item for item in remaining if item not in covered]
+        retried = _chosen(facts, points, calendar, budget, remaining, costs)
+        if not all(_is_covered(item, retried) for item in covered):
             break  # without the dropped items, the ones that cover them would not be chosen
-        chosen = again
-    places = {item.id: place for place, item in enumerate(kept)}
+        chosen = retried
+    places = {item.id: place for place, item in enumerate(durable)}
     shown = places.keys() & {item.id for item in chosen}
-    dropped = [item for item in kept if item.id not in shown]
+    dropped = [item for item in durable if item.id not in shown]
     final = []
     for item in chosen:
         replaced = _best_covered(item, dropped)
         if replaced is not None:  # an item in place of a durable memory gets the memory's place
             places[item.id] = places[replaced.id]
         score = item.score if replaced is None else max(replaced.score, item.score)
-        final.append(replace(_without_shown_warning(item, kept, dropped), score=score))
+        final.append(replace(_without_shown_warning(item, durable, dropped), score=score))
     final.sort(key=lambda item: (-item.score, places.get(item.id, len(places)), item.id))
     return Recollection(final)
 
 
 def _best_covered(item: Recalled, dropped: Iterable[Recalled]) -> Recalled | None:
-    """Return the best durable memory that is not shown and that an item covers."""
     if not isinstance(item.grain, Grain):
         return None
     return next((one for one in dropped if one.grain == DURABLE and _covers(item, one)), None)
 
 
-def _with_warning(item: Recalled, kept: Sequence[Recalled]) -> Recalled:
-    """Add the warning of the first durable memory that an item covers, unless the item has a warning."""
+def _with_warning(item: Recalled, durable: Sequence[Recalled]) -> Recalled:
+    """Add the warning of the first durable memory that an item covers, unless the item has one."""
     if item.warning is not None:
         return item
-    return next((replace(item, warning=one.warning) for one in kept if one.warning and _covers(item, one)), item)
+    return next((replace(item, warning=one.warning) for one in durable if one.warning and _covers(item, one)), item)
 
 
-def _without_shown_warning(item: Recalled, kept: Sequence[Recalled], dropped: Sequence[Recalled]) -> Recalled:
-    """Remove a warning that is already shown with the durable memory."""
+def _without_shown_warning(item: Recalled, durable: Sequence[Recalled], dropped: Sequence[Recalled]) -> Recalled:
     if item.warning is None or not isinstance(item.grain, Grain):
         return item
-    own = [one for one in kept if one.warning and _covers(item, one)]
-    is_shown = any(one.warning == item.warning for one in own) and not any(one in dropped for one in own)
+    covered = [one for one in durable if one.warning and _covers(item, one)]
+    is_shown = any(one.warning == item.warning for one in covered) and not any(one in dropped for one in covered)
     return replace(item, warning=None) if is_shown else item
 
 
-def _covers(item: Recalled, kept: Recalled) -> bool:
+def _covers(item: Recalled, memory: Recalled) -> bool:
     """Return whether an item contains a memory's words or is one of its messages."""
-    if item.kind == FactKind.TURN and not item.is_excerpt and not set(item.source_ids).isdisjoint(kept.source_ids):
+    if item.kind == FactKind.TURN and not item.is_excerpt and not set(item.source_ids).isdisjoint(memory.source_ids):
         return True
-    return kept.content.casefold() in item.content.casefold()
+    return memory.content.casefold() in item.content.casefold()
 
 
 def _is_covered(item: Recalled, chosen: Sequence[Recalled]) -> bool:
@@ -154,10 +145,10 @@ def _chosen(
     points: Sequence[Recalled],
     calendar: Calendar,
     budget: int,
-    kept: Sequence[Recalled],
+    durable: Sequence[Recalled],
     costs: dict[str, int],
 ) -> list[Recalled]:
-    """Return the items that fit into a budget; `costs` caches their sizes in bytes, with the line break."""
+    """Return the items that fit into a budget. `costs` caches their sizes in bytes, with the line break."""
 
     @cache
     def above(period: Period) -> frozenset[Period]:
@@ -191,8 +182,8 @@ def _chosen(
             chosen[item.id] = item
             size += cost
 
-    share = min(max(budget * _KEPT, _LEAST_KEPT), budget)
-    for item in kept:
+    share = min(max(budget * _DURABLE, _LEAST_DURABLE), budget)
+    for item in durable:
         if count_tokens(str(item)) <= share:
             add([item], share)
             if item.id not in chosen:
@@ -232,16 +223,10 @@ def excerpted(item: Recalled, choice: Choice) -> Recalled:
     return replace(item, content=choice.row["content"], is_excerpt=choice.is_excerpt)
 
 
-def kept(
+def durable_items(
     memories: Iterable[RecalledMemory], calendar: Calendar, hides: Callable[[GraphFact], bool] = lambda _: False
 ) -> list[Recalled]:
-    """Return durable memories as recalled items, each followed by its graph facts with its score, without duplicates.
-
-    Args:
-        memories: best first.
-        calendar: the lake's calendar.
-        hides: returns whether to leave out a graph fact.
-    """
+    """Return durable memories as recalled items without duplicates, each followed by its graph facts with its score."""
     items: dict[str, Recalled] = {}
     for found in memories:
         memory = found.memory
@@ -284,42 +269,35 @@ def recollect(
     *,
     now: datetime,
     rules_for: RulesFor,
-    keep: Keep = lambda _: (),
+    search_memories: SearchMemories = lambda _: (),
 ) -> Recollection:
-    """Answer a question from all grains and from durable memories.
+    """Answer a question from all grains and from durable memories. `where` filters facts and points.
 
-    Args:
-        searcher: the agent's searcher.
-        text: the question.
-        max_tokens: budget of the answer.
-        where: filter for facts and points.
-        exclude: ids of items that are left out.
-        now: ignore everything after this time, UTC.
-        rules_for: returns the rules for what to hide, given the excluded facts and points.
-        keep: returns the durable memories for the question, by those rules.
+    `now` is UTC. `rules_for` returns the suppression rules, given the excluded facts and points. `search_memories`
+    returns the durable memories for the question under those rules.
     """
-    wanted = min(considered(max_tokens) + len(exclude), 1_000)
-    ranked, calendar = searcher.everything(text, wanted, where, now=now), searcher.calendar
+    limit = min(considered(max_tokens) + len(exclude), 1_000)
+    ranked, calendar = searcher.everything(text, limit, where, now=now), searcher.calendar
     # Whether a message may be shown depends on its whole text.
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
-    said = recalled(Grain.WORKING, ranked.said, calendar)
+    facts = recalled(Grain.WORKING, ranked.said, calendar)
     points = [recalled(grain, choices, calendar) for grain, choices in ranked.points.items()]
     rules = rules_for(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
-    lists = (said, together(*points))
-    said, told = (rules.told(item for item in items if item.id not in exclude) for items in lists)
-    said = [excerpted(item, passages[item.id]) for item in said]
+    lists = (facts, together(*points))
+    facts, summary_points = (rules.visible(item for item in items if item.id not in exclude) for items in lists)
+    facts = [excerpted(item, passages[item.id]) for item in facts]
     own, others = _persons(ranked.question, [*ranked.facts, *ranked.summaries.values()])
 
     def hides(fact: GraphFact) -> bool:
         is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
         return is_of_another or fact.id in exclude or rules.hides_fact(fact)
 
-    durable = kept(keep(rules), calendar, hides)
-    return choose(said, told, calendar, max_tokens, durable)
+    durable = durable_items(search_memories(rules), calendar, hides)
+    return choose(facts, summary_points, calendar, max_tokens, durable)
 
 
 def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
-    """Return the facts and points among some ids, as far as a search for the question finds them."""
+    """Return the excluded facts and points that a search for the question finds."""
     if all(one.startswith(f"{MEMORY}:") for one in exclude):
         return []
     facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
@@ -343,5 +321,5 @@ def _persons(question: Query, segments: Iterable[RowBlock]) -> tuple[set[str], s
     """Return the one speaker that a question names, and all others; two empty sets if it names none or several."""
     if len(question.about) != 1:
         return set(), set()
-    own = set(map(name_key, question.about))
-    return own, {name_key(name) for segment in segments for name in segment.speakers if name} - own
+    named = set(map(name_key, question.about))
+    return named, {name_key(name) for segment in segments for name in segment.speakers if name} - named

@@ -1,8 +1,8 @@
 """Decide what to hide in any form, and what to show with a warning.
 
 The same statement is stored in several forms: a message, a fact, a point of a summary, a durable memory, a graph fact.
-A statement that was shown before is hidden in all forms. A revoked statement is hidden if an item says only that, in
-the same words; a message that says more is shown. A statement about one moment gets a warning in all forms.
+A statement that was shown before is hidden in all forms. A revoked statement is hidden where an item says only that, in
+the same words. A statement about one moment gets a warning in all forms.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.state import MemoryOverlay
     from memory_pipeline.reader.knowledge import Recalled
 
-#: Attempts to read a table that changes during the read.
-_LOOKS: Final = 10
+#: Maximum attempts to read a table that changes during the read.
+_MAX_READS: Final = 10
 
 
 class Statement(NamedTuple):
@@ -56,9 +56,9 @@ class Statement(NamedTuple):
     @classmethod
     def of(cls, grain: str, content: str, source_ids: Iterable[str], kind: str | None) -> Statement:
         """Return a statement from a fact of a conversation or a point of a summary."""
-        is_said = grain == Grain.WORKING
-        sources = frozenset(source_ids) if is_said else frozenset[str]()
-        return cls(grain, frozenset([_key(content)]), sources, is_said and kind == FactKind.TURN)
+        is_fact = grain == Grain.WORKING
+        sources = frozenset(source_ids) if is_fact else frozenset[str]()
+        return cls(grain, frozenset([_key(content)]), sources, is_fact and kind == FactKind.TURN)
 
     @classmethod
     def of_memory(cls, memory: DurableMemory) -> Statement:
@@ -83,10 +83,9 @@ def _triple(subject: str | None, predicate: str | None, value: str | None) -> ob
 
 @dataclass(frozen=True, slots=True)
 class SuppressionRules:
-    """What to hide, and what to warn of, in the answer to one question.
+    """Rules for the answer to one question.
 
     Attributes:
-        shown: statements that were shown before.
         revoked: messages of revoked statements, by the statement's words.
         snapshots: active memories that describe the state of one moment.
         now: the time from which ages count; None for no warnings.
@@ -97,9 +96,9 @@ class SuppressionRules:
     snapshots: Sequence[DurableMemory] = ()
     now: datetime | None = None
 
-    def hides(self, form: Statement) -> bool:
+    def hides(self, statement: Statement) -> bool:
         """Return whether to hide a statement."""
-        return self._was_shown(form) or (form.grain != DURABLE and self._was_revoked(form))
+        return self._was_shown(statement) or (statement.grain != DURABLE and self._was_revoked(statement))
 
     def hides_memory(self, memory: DurableMemory) -> bool:
         """Return whether to hide a durable memory."""
@@ -109,113 +108,105 @@ class SuppressionRules:
         """Return whether to hide a graph fact."""
         return bool(self.shown or self.revoked) and self.hides(Statement.of_fact(fact))
 
-    def told(self, items: Iterable[Recalled]) -> list[Recalled]:
+    def visible(self, items: Iterable[Recalled]) -> list[Recalled]:
         """Return the facts and points to show, with their warnings."""
-        found = []
+        shown = []
         for item in items:
-            form = Statement.of(item.grain, item.content, item.source_ids, item.kind)
-            if not self.hides(form):
-                found.append(self._warned(item, form))
-        return found
+            statement = Statement.of(item.grain, item.content, item.source_ids, item.kind)
+            if not self.hides(statement):
+                shown.append(self._warned(item, statement))
+        return shown
 
-    def _was_shown(self, form: Statement) -> bool:
-        if any(not form.words.isdisjoint(one.words) for one in self.shown):
+    def _was_shown(self, statement: Statement) -> bool:
+        if any(not statement.words.isdisjoint(one.words) for one in self.shown):
             return True
-        if not form.sources:
+        if not statement.sources:
             return False
-        if form.sources <= frozenset[str]().union(*(one.sources for one in self.shown if one.is_whole)):
+        if statement.sources <= frozenset[str]().union(*(one.sources for one in self.shown if one.is_whole)):
             return True
-        # A graph fact says less than its message. Memories and sentences are derived from the message.
-        return (form.is_whole or form.grain == GRAPH) and any(
-            form.sources <= one.sources for one in self.shown if one.grain not in (form.grain, GRAPH)
+        # A shown graph fact hides neither: it says less than its message.
+        return (statement.is_whole or statement.grain == GRAPH) and any(
+            statement.sources <= one.sources for one in self.shown if one.grain not in (statement.grain, GRAPH)
         )
 
-    def _was_revoked(self, form: Statement) -> bool:
-        rests_on = [sources for words in form.words for sources in self.revoked.get(words, ())]
-        return any(form.sources <= sources for sources in rests_on)
+    def _was_revoked(self, statement: Statement) -> bool:
+        revocations = [sources for words in statement.words for sources in self.revoked.get(words, ())]
+        return any(statement.sources <= sources for sources in revocations)
 
-    def _warned(self, item: Recalled, form: Statement) -> Recalled:
+    def _warned(self, item: Recalled, statement: Statement) -> Recalled:
         if self.now is None:
             return item
         for memory in self.snapshots:
-            own = Statement.of_memory(memory)
-            is_same = not own.words.isdisjoint(form.words)
-            if is_same or (form.is_whole and not own.sources.isdisjoint(form.sources)):
+            snapshot = Statement.of_memory(memory)
+            is_same = not snapshot.words.isdisjoint(statement.words)
+            if is_same or (statement.is_whole and not snapshot.sources.isdisjoint(statement.sources)):
                 return replace(item, warning=warning(memory, self.now))
         return item
 
 
 class SuppressionIndex:
-    """Finds the statements to hide in one agent's memory. Safe to use from several threads.
-
-    Args:
-        state: the agent's durable memories.
-    """
+    """Finds the statements to hide in one agent's memory. Safe to use from several threads."""
 
     def __init__(self, state: MemoryOverlay) -> None:
         self._state = state
         self._lock = threading.Lock()
-        self._held: tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
+        self._cached: tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
 
     def of(
         self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
     ) -> SuppressionRules:
         """Return the rules for one question.
 
-        Args:
-            exclude: ids of items that were shown before; an id of a memory includes its versions.
-            shown: statements of the excluded facts and points.
-            now: ignore everything after this time; None for no limit.
-            at: the time from which ages count.
+        An id in `exclude` of a memory includes its versions. `shown` are the excluded facts and points. Ignore
+        everything after `now`; ages count from `at`.
         """
-        top, revoked, snapshots = self._known(now)
-        shown_ids = {resolved_in(top, one) for one in exclude if one.startswith(f"{MEMORY}:")}
-        memories = top.load(shown_ids, alone=True)
+        snapshot, revoked, snapshots = self._read_cached(now)
+        shown_ids = {resolved_in(snapshot, one) for one in exclude if one.startswith(f"{MEMORY}:")}
+        memories = snapshot.load(shown_ids, alone=True)
         return SuppressionRules((*shown, *map(Statement.of_memory, memories.values())), revoked, snapshots, at)
 
-    def _known(
+    def _read_cached(
         self, now: datetime | None
     ) -> tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
-        """Return the snapshot, its revoked statements, and its memories about one moment."""
-        for _ in range(_LOOKS):
-            top = self._state.snapshot(until_of(now, self._state.calendar))
+        for _ in range(_MAX_READS):
+            snapshot = self._state.snapshot(until_of(now, self._state.calendar))
             with self._lock:
-                held = self._held
-            if held is not None and held[0] is top:
-                return held
-            held = top, *self._read(top)
-            if not len(top.rows) or self._state.is_of(top):
+                cached = self._cached
+            if cached is not None and cached[0] is snapshot:
+                return cached
+            cached = snapshot, *self._read(snapshot)
+            if not len(snapshot.rows) or self._state.is_of(snapshot):
                 with self._lock:
-                    self._held = held
-                return held
-        raise RuntimeError(f"durable memories changed {_LOOKS} times during the read; retry later")
+                    self._cached = cached
+                return cached
+        raise RuntimeError(f"durable memories changed {_MAX_READS} times during the read; retry later")
 
-    def _read(self, top: MemorySnapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
-        rows = top.rows
-        found = list(top.above.newest.values())
+    def _read(self, snapshot: MemorySnapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
+        rows = snapshot.rows
+        found = list(snapshot.above.newest.values())
         if len(rows):
             # Headers show which contents to read; for most agents, none.
             is_snapshot = rows.equal("status", Status.ACTIVE.value) & rows.flagged("is_point_in_time")
-            mask = top.visible & (rows.equal("status", Status.DEPRECATED.value) | is_snapshot)
+            mask = snapshot.visible & (rows.equal("status", Status.DEPRECATED.value) | is_snapshot)
             ids = rows.table["memory_id"].filter(pa.array(mask)).to_pylist()
             found += rows.memories(ids, alone=True).values()
         revoked = [memory for memory in found if memory.status is Status.DEPRECATED]
         snapshots = [memory for memory in found if memory.is_active and memory.is_point_in_time]
         by_words: dict[object, list[frozenset[str]]] = {}
-        for memory in (*revoked, *self._before(top, revoked)):
-            form = Statement.of_memory(memory)
-            for words in form.words:
-                by_words.setdefault(words, []).append(form.sources)
+        for memory in (*revoked, *self._before(snapshot, revoked)):
+            statement = Statement.of_memory(memory)
+            for words in statement.words:
+                by_words.setdefault(words, []).append(statement.sources)
         return by_words, sorted(snapshots, key=lambda memory: memory.id)
 
-    def _before(self, top: MemorySnapshot, revoked: Iterable[DurableMemory]) -> list[DurableMemory]:
+    def _before(self, snapshot: MemorySnapshot, revoked: Iterable[DurableMemory]) -> list[DurableMemory]:
         """Return earlier versions of revoked memories, and all versions of memories merged into them."""
         ids = {one for memory in revoked for one in (memory.id, *memory.merged_ids)}
         if not ids:
             return []
-        found = [one for own in ids for one in top.above.earlier.get(own, ())]
-        found += [one for own in ids if (one := top.above.newest.get(own)) is not None]
-        if len(top.rows):
+        found = [one for memory_id in ids for one in snapshot.above.earlier.get(memory_id, ())]
+        found += [one for memory_id in ids if (one := snapshot.above.newest.get(memory_id)) is not None]
+        if len(snapshot.rows):
             rows = self._state.rows(pc.field("memory_id").isin(pa.array(sorted(ids), pa.string())))
             found += map(row_to_memory, rows.to_pylist())
         return found

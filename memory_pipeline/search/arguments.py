@@ -1,4 +1,4 @@
-"""Validate the arguments of readers, before anything is read."""
+"""Validate the arguments of readers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Calendar, When
 
-#: Longest range of a search in days: a century.
-MAX_DAYS_AGO = 36_525
-#: Most results of a search, and its largest offset.
+MAX_DAYS_AGO = 36_525  # a century
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
-#: Longest query text in characters.
 MAX_QUERY = 10_000
-#: Largest token budget.
 MAX_TOKENS = 1_000_000
 
 
@@ -42,23 +38,10 @@ def filter_of(
     labels: Mapping[str, str | None],
     minimum_importance: float | None,
 ) -> Filter:
-    """Return the filter of a search.
+    """Return the filter of a search. Raise InputError if an argument is invalid.
 
-    Args:
-        calendar: the lake's calendar; its time zone decides when a day begins.
-        now: the time from which ages count. Results that end later are left out.
-        minimum_days_ago: age of the newest result.
-        maximum_days_ago: age of the oldest result.
-        since: a date, or a time with its zone, also as text, in place of `maximum_days_ago`. Ages count from the end of
-            a summary's period; `since` and `until` find each summary with a period that overlaps the range.
-        until: in place of `minimum_days_ago`; a date includes its whole day.
-        grain: the grain to search.
-        kind: a kind of fact.
-        labels: person, conversation_id and tag.
-        minimum_importance: 0 to 1.
-
-    Raises:
-        InputError: an argument is invalid; the message names it.
+    The arguments are those of :meth:`MemoryReader.search_memory`; `labels` are person, conversation_id and tag. Results
+    that end after `now` are left out.
     """
     now = calendar.moment("now", now)
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
@@ -91,15 +74,7 @@ def filter_of(
 
 
 def validate_query(text: str | None, name: str = "query_text") -> str | None:
-    """Return a query without surrounding white space, or None if it is blank.
-
-    Args:
-        text: the query.
-        name: the argument's name in messages.
-
-    Raises:
-        InputError: `text` is not a text, has more than 10,000 characters, or is invalid Unicode.
-    """
+    """Return a query without white space around it, or None. Raise InputError if it has more than 10,000 characters."""
     if text is None:
         return None
     if not isinstance(text, str) or len(text) > MAX_QUERY:
@@ -109,12 +84,9 @@ def validate_query(text: str | None, name: str = "query_text") -> str | None:
 
 
 def prompt_of(text: object) -> str | None:
-    """Return the part of a prompt that is searched for: of a long one its beginning and end; None if it is blank.
+    """Return the part of a prompt to search for, without recalled lines; None if it is blank.
 
-    Lines that are marked as recalled are removed.
-
-    Raises:
-        InputError: `text` is not a text, or is invalid Unicode.
+    Of a long prompt, this is its beginning and end. Raise InputError if `text` is not valid text.
     """
     if not isinstance(text, str):
         raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
@@ -124,11 +96,7 @@ def prompt_of(text: object) -> str | None:
 
 
 def label_of(name: str, value: object) -> str | None:
-    """Return a short text, such as a name, or None.
-
-    Raises:
-        InputError: `value` is blank, has more than 256 characters, or is invalid Unicode.
-    """
+    """Return a short text, such as a name, or None. Raise InputError if it is blank or has more than 256 characters."""
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
@@ -138,11 +106,7 @@ def label_of(name: str, value: object) -> str | None:
 
 
 def validate_ids(name: str, values: object) -> frozenset[str]:
-    """Return ids to compare with. Unknown ids are ignored.
-
-    Raises:
-        InputError: `values` has more than 10,000 entries, or an entry is not a text of at most 256 characters.
-    """
+    """Return ids as a set. Raise InputError unless there are at most 10,000, each a text of at most 256 characters."""
     if isinstance(values, str | bytes) or not isinstance(values, Collection):
         raise InputError(f"{name} {shown(values)} is not accepted; expected a list of ids")
     if len(values) > MAX_OFFSET:
@@ -155,11 +119,7 @@ def validate_ids(name: str, values: object) -> frozenset[str]:
 
 
 def count_of(name: str, value: object, least: int, most: int) -> int:
-    """Return a whole number from `least` to `most`.
-
-    Raises:
-        InputError: `value` is not one.
-    """
+    """Return a whole number. Raise InputError unless it is from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InputError(f"{name} {shown(value)} is not accepted; expected {least} to {most:,}")
     return value

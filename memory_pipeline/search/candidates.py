@@ -1,9 +1,9 @@
 """Candidates of a search: index rows of one agent, cached in memory, and pending journal entries.
 
-Every search asks the index for its version, so that earlier writes are visible. If a large table has changed, only the
-new rows are read and laid out beside the cached ones; deleted rows are masked. A search waits only for that. Meanwhile
-a thread rebuilds the whole layout for later searches. A table with more rows than the cache may hold is searched on
-disk, and only the rows found there are ranked.
+Every search asks the index for its version, so that earlier writes are visible. If a large table has changed, a search
+reads only the new rows and lays them out beside the cached ones; deleted rows are masked. A thread then rebuilds the
+whole layout for later searches. A table with more rows than the cache may hold is searched on disk, and only the rows
+found there are ranked.
 """
 
 from __future__ import annotations
@@ -46,15 +46,12 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
 
 
-# Pending journal entries that are not in the index yet, searchable in memory.
-
-
 class PendingRows:
     """Holds the facts of one agent's pending files as index rows, each embedded once.
 
-    Turns have the ids that the pipeline will give them, and so do facts that rules extract. A fact that is both pending
-    and in the index can therefore be deduplicated. Read pending entries before the index: entries acknowledged in
-    between are then found in both, never in neither.
+    Turns and facts that rules extract have the ids that the pipeline will give them. Therefore a fact that is both
+    pending and in the index can be deduplicated. Read pending entries before the index: entries acknowledged in between
+    are then found in both, never in neither.
     """
 
     def __init__(self, pending: PendingJournal, embedder: Embedder) -> None:
@@ -71,26 +68,28 @@ class PendingRows:
             if files.keys() == self._files.keys():
                 return self._segment
             new = {path: file.facts for path, file in files.items() if path not in self._files}
-            kept: dict[str, pa.Table | None] = {path: rows for path, rows in self._files.items() if path in files}
-            kept |= dict.fromkeys(new)
-            kept |= self._embedded({path: facts for path, facts in new.items() if facts})
-            tables = [rows for rows in kept.values() if rows is not None]
+            tables_by_file: dict[str, pa.Table | None] = {
+                path: rows for path, rows in self._files.items() if path in files
+            }
+            tables_by_file |= dict.fromkeys(new)
+            tables_by_file |= self._embedded({path: facts for path, facts in new.items() if facts})
+            tables = [rows for rows in tables_by_file.values() if rows is not None]
             self._segment = RowBlock.of(pa.concat_tables(tables), self._embedder.dimension) if tables else None
-            self._files = kept
+            self._files = tables_by_file
             return self._segment
 
     def _embedded(self, facts: Mapping[str, Sequence[Fact]]) -> dict[str, pa.Table]:
-        """Return facts as index rows by file; one batch computes all vectors."""
+        """Return facts as index rows by file. One batch computes all vectors."""
         if not facts:
             return {}
-        together = facts_to_rows([fact for part in facts.values() for fact in part])
-        vectors = self._embedder.embed(together["content"].to_pylist())
+        rows_of_all = facts_to_rows([fact for part in facts.values() for fact in part])
+        vectors = self._embedder.embed(rows_of_all["content"].to_pylist())
         lists = [None if np.isnan(vector[0]) else vector for vector in vectors]
-        at = together.schema.get_field_index("vector")
-        column = pa.array(lists, together.schema.field(at).type)
+        at = rows_of_all.schema.get_field_index("vector")
+        column = pa.array(lists, rows_of_all.schema.field(at).type)
         names = pa.array([None if vector is None else self._embedder.name for vector in lists], pa.string())
-        together = together.set_column(at, "vector", column).set_column(at + 1, "embed_model", names)
-        rows = facts_to_index(together, self._embedder.dimension)
+        rows_of_all = rows_of_all.set_column(at, "vector", column).set_column(at + 1, "embed_model", names)
+        rows = facts_to_index(rows_of_all, self._embedder.dimension)
         tables, start = {}, 0
         for path, part in facts.items():
             tables[path] = rows.slice(start, len(part))
@@ -114,61 +113,49 @@ class CachedRows(NamedTuple):
     """Rows of a table, and a mask of those that are not deleted; None means all."""
 
     segment: RowBlock
-    stands: NDArray[np.bool_] | None
+    live: NDArray[np.bool_] | None
 
 
 @dataclass(slots=True)
-class _Held:
+class _CachedTable:
     """A table at one version.
 
     Attributes:
-        version: version of the table.
-        whole: rows of the last full layout.
-        numbers: their row numbers in the table, in the order of `whole`.
-        gone: mask of the rows deleted since; None if none are.
-        come: rows added since.
+        base: rows of the last full layout.
+        numbers: their row numbers in the table, in the order of `base`.
+        deleted: mask of the rows deleted since; None if there are none.
+        added: rows added since.
         points: points of the summaries, computed on demand.
     """
 
     version: int
-    whole: RowBlock
+    base: RowBlock
     numbers: NDArray[np.uint64]
-    gone: NDArray[np.bool_] | None = None
-    come: RowBlock | None = None
+    deleted: NDArray[np.bool_] | None = None
+    added: RowBlock | None = None
     points: RowBlock | None = None
 
     @classmethod
-    def of(cls, version: int, loaded: Loaded) -> _Held:
-        """Lay out a table that was loaded whole."""
-        whole = RowBlock(loaded.rows, loaded.vectors)
-        order = pc.index_in(whole.ids, loaded.rows["id"].combine_chunks()).to_numpy(zero_copy_only=False)
-        return cls(version, whole, loaded.numbers[order])
+    def of(cls, version: int, loaded: Loaded) -> _CachedTable:
+        base = RowBlock(loaded.rows, loaded.vectors)
+        order = pc.index_in(base.ids, loaded.rows["id"].combine_chunks()).to_numpy(zero_copy_only=False)
+        return cls(version, base, loaded.numbers[order])
 
     def __len__(self) -> int:
-        return len(self.whole) + (0 if self.come is None else len(self.come))
+        return len(self.base) + (0 if self.added is None else len(self.added))
 
     @property
     def is_patched(self) -> bool:
-        """Whether rows were added or deleted since the full layout."""
-        return self.come is not None or self.gone is not None
+        return self.added is not None or self.deleted is not None
 
     @property
     def parts(self) -> list[CachedRows]:
-        """The rows, newer ones first."""
-        newer = [] if self.come is None else [CachedRows(self.come, None)]
-        return [*newer, CachedRows(self.whole, None if self.gone is None else ~self.gone)]
+        newer = [] if self.added is None else [CachedRows(self.added, None)]
+        return [*newer, CachedRows(self.base, None if self.deleted is None else ~self.deleted)]
 
 
 class IndexCache:
-    """Caches the index tables of one agent. Safe to use from several threads.
-
-    Args:
-        index: the index to read.
-        scope: the workspace and agent.
-        dimension: length of the vectors.
-        most: rows to cache, all tables together; the least recently used table is evicted.
-        calendar: the lake's calendar.
-    """
+    """Caches the index tables of one agent, at most `most` rows. Evicts the least recently used table. Thread-safe."""
 
     def __init__(self, index: VectorIndex, scope: Scope, dimension: int, most: int, calendar: Calendar) -> None:
         self._index = index
@@ -176,7 +163,7 @@ class IndexCache:
         self._dimension = dimension
         self._most = most
         self._calendar = calendar
-        self._held: dict[Grain, _Held] = {}
+        self._held: dict[Grain, _CachedTable] = {}
         self._lock = threading.Lock()
         # Earliest time of the next rebuild by grain; infinity during a rebuild.
         self._next_rebuild: dict[Grain, float] = {}
@@ -211,22 +198,22 @@ class IndexCache:
                 self._make_room()
             return held.parts
 
-    def _loaded(self, grain: Grain, version: int | None) -> _Held:
-        held = _Held.of(version or 0, self._index.load(self._scope, grain, self._dimension))
+    def _loaded(self, grain: Grain, version: int | None) -> _CachedTable:
+        held = _CachedTable.of(version or 0, self._index.load(self._scope, grain, self._dimension))
         if len(held) >= SKETCHED_FROM:
             _release_memory()
         return held
 
-    def _patched(self, grain: Grain, held: _Held, version: int | None) -> _Held | None:
+    def _patched(self, grain: Grain, held: _CachedTable, version: int | None) -> _CachedTable | None:
         """Return the cached table with the changes since; None if reading it whole is better."""
-        if version is None or len(held.whole) < _PATCHED_FROM or not is_of_one_table(held.version, version):
+        if version is None or len(held.base) < _PATCHED_FROM or not is_of_one_table(held.version, version):
             return None
         since = self._index.since(self._scope, grain, self._dimension, held.numbers, _MOST_PATCHED)
         if since is None:
             return None
-        loaded, gone = since
-        come = RowBlock(loaded.rows, loaded.vectors) if len(loaded.numbers) else None
-        patched = replace(held, version=version, come=come, gone=gone if gone.any() else None, points=None)
+        loaded, deleted = since
+        added = RowBlock(loaded.rows, loaded.vectors) if len(loaded.numbers) else None
+        patched = replace(held, version=version, added=added, deleted=deleted if deleted.any() else None, points=None)
         return patched if len(patched) <= self._most else None
 
     def _start_rebuild(self, grain: Grain) -> None:
@@ -259,10 +246,10 @@ class IndexCache:
             return None
         with self._lock:
             held = self._held.get(grain)
-            if held is not None and held.whole is summaries and held.points is not None:
+            if held is not None and held.base is summaries and held.points is not None:
                 return held.points
             points = points_of(summaries, self._calendar)
-            if held is not None and held.whole is summaries:
+            if held is not None and held.base is summaries:
                 held.points = points
             return points
 
@@ -279,9 +266,6 @@ def _release_memory() -> None:
         trim(0)
 
 
-# Candidates: rows of a grain in the cache or found on disk, and pending journal entries.
-
-
 #: Rows that the index returns by vector and by words, per result, if the table is too large to cache.
 _OVERFETCH: Final = 5
 _TICK: Final = timedelta(microseconds=1)
@@ -296,15 +280,7 @@ class FilteredRows(NamedTuple):
 
 
 class Candidates:
-    """Finds the rows of one agent that pass a filter. Safe to use from several threads.
-
-    Args:
-        lake: the lake to read.
-        scope: the workspace and agent.
-        embedder: embeds queries and pending entries.
-        pending: the agent's pending journal entries.
-        resident_rows: rows of the index to hold in memory.
-    """
+    """Finds the rows of one agent that pass a filter. Safe to use from several threads."""
 
     def __init__(
         self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident_rows: int
@@ -316,32 +292,24 @@ class Candidates:
         self._resident = IndexCache(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
 
     def passing(
-        self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool = False
+        self, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool = False
     ) -> FilteredRows:
         """Return the rows that pass a filter; of a table that is too large to cache, those that the index finds.
 
-        Pending entries are read before the index; see :class:`PendingRows`.
-
-        Args:
-            grain: the grain to search.
-            where: the filter.
-            wanted: number of results.
-            query: the query; None for the newest.
-            by_message: leave out facts of messages that have a turn; only without a query.
+        Pending entries are read before the index; see :class:`PendingRows`. `query` is None for the newest.
+        `by_message` leaves out facts of messages that have a turn; only without a query.
         """
         tail = self._tail.segment() if grain is Grain.WORKING else None
         held = self._resident.parts(grain)
         parts = (
-            [CachedRows(self._found(grain, where, wanted, query, by_message=by_message), None)]
-            if held is None
-            else held
+            [CachedRows(self._found(grain, where, limit, query, by_message=by_message), None)] if held is None else held
         )
         if tail is not None:
             parts = [CachedRows(tail, None), *parts]
         segments = [part.segment for part in parts]
-        masks = [_both(part.segment.mask(where), part.stands) for part in parts]
+        masks = [_both(part.segment.mask(where), part.live) for part in parts]
         if by_message:
-            masks = [_both(mask, part.segment.listed(part.stands)) for mask, part in zip(masks, parts, strict=True)]
+            masks = [_both(mask, part.segment.listed(part.live)) for mask, part in zip(masks, parts, strict=True)]
         if held is not None:
             return FilteredRows(segments, masks, selection.total(segments, masks))
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
@@ -356,18 +324,17 @@ class Candidates:
         vector = self._embedder.embed([text])[0]
         return None if np.isnan(vector[0]) else vector
 
-    def _found(self, grain: Grain, where: Filter, wanted: int, query: str | None, *, by_message: bool) -> RowBlock:
+    def _found(self, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool) -> RowBlock:
         if by_message:
-            turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), wanted)
-            rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), wanted)])
+            turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), limit)
+            rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), limit)])
         elif query is None:
-            rows = self._index.newest(self._scope, grain, where, wanted)
+            rows = self._index.newest(self._scope, grain, where, limit)
         else:
-            rows = self._index.search(self._scope, grain, where, _OVERFETCH * wanted, self.embedded(query), query)
+            rows = self._index.search(self._scope, grain, where, _OVERFETCH * limit, self.embedded(query), query)
         return RowBlock.of(rows, self._embedder.dimension)
 
     def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
-        """Return the number of messages with rows that pass, in the index and in pending entries."""
         index, scope = self._index, self._scope
         others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
         if where.kind not in {None, FactKind.TURN}:
@@ -380,7 +347,7 @@ class Candidates:
         total = index.count(scope, grain, where) + len(older) + len(others - older)
         if pending is None or not others:
             return total
-        # Messages that are in both were said at the times of the pending ones.
+        # Only messages within the times of the pending ones can be in both.
         span = pc.min_max(pending["ends_at"]).as_py()
         beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
         return total - len((beside & others) - older)

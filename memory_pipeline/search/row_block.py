@@ -1,7 +1,7 @@
 """Index rows in memory, laid out for ranking: postings, talks, signals and vectors.
 
-A *slot* is one moment of a talk: a message with all its facts. A *talk* is one day (UTC) of a conversation. Slots are
-in the order of time, so that the neighbours of a slot are next to it in the arrays. A summary is a talk of its own.
+A *slot* is one moment of a talk: a message with all its facts. A *talk* is one day (UTC) of a conversation, or a
+summary. Slots are in the order of time, so that the neighbours of a slot are next to it in the arrays.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ _HAS_NUMBER = (
 _DAY = 86_400_000_000  # microseconds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Least importance of a permanent instruction: "always", "never".
-_STANDING = 0.7
-#: Number of cached windows.
-_WINDOWS = 16
+_PERMANENT = 0.7
+_MAX_WINDOWS = 16
 
 
 class RowBlock:
@@ -63,7 +62,7 @@ class RowBlock:
         before: number of slots before each slot in its talk, up to 255.
         lengths: number of words of each row.
         norms: Euclidean length of each row's word vector; a word counts 1 + ln(times).
-        importance, ends_at: of each row, as in the index; times in microseconds.
+        ends_at: of each row, microseconds.
         counted: whether a row contains a number.
         slot_is_reply: whether the assistant said a slot.
         brevity: of each slot, 1 for a text of up to about 60 words, less for a longer one.
@@ -71,12 +70,8 @@ class RowBlock:
         slot_instructs: whether a user gives an assistant a permanent instruction in a slot.
         slot_prefers: whether a user tells an assistant a preference in a slot.
         slot_asks: whether a slot's text ends with a question.
-        ids: ids of the rows.
         message: a code per row, equal for rows with the same messages; less than `messages`.
-        speakers: names of the speakers.
         speaker: index of each row's speaker in `speakers`; -1 without one.
-        vectors: vectors of the rows.
-        dimension: length of the vectors.
     """
 
     def __init__(self, rows: pa.Table, vectors: NDArray[np.floating]) -> None:
@@ -111,7 +106,7 @@ class RowBlock:
         asks = _flags(pc.match_substring_regex(content, _ENDS_WITH_QUESTION))
         self.counted = _flags(pc.match_substring_regex(content, _HAS_NUMBER))
         is_reply = _flags(pc.fill_null(pc.equal(self.rows["role"], Role.ASSISTANT.value), False))
-        instructs = _flags(pc.equal(self.rows["kind"], FactKind.INSTRUCTION.value)) & (self.importance >= _STANDING)
+        instructs = _flags(pc.equal(self.rows["kind"], FactKind.INSTRUCTION.value)) & (self.importance >= _PERMANENT)
         prefers = _flags(pc.equal(self.rows["kind"], FactKind.PREFERENCE.value))
         times = (starts.min(), self.ends_at.min(), self.ends_at.max()) if len(self) else (0, 0, 0)
         self._first_start, self._first_end, self._last_end = map(int, times)
@@ -132,7 +127,6 @@ class RowBlock:
         self._compare_messages()
 
     def _compare_messages(self) -> None:
-        """Find the long messages, and a user's messages that may answer a question right before them."""
         longest = np.maximum.reduceat(self.lengths, self.first_row) if len(self) else self.lengths
         self.brevity = np.minimum(1, _SHORT / np.maximum(longest, 1)).astype(np.float32) ** np.float32(_LENGTH_PENALTY)
         self.slot_wordy = np.where(self.slot_is_reply, 1 - self.brevity, np.float32(0))
@@ -141,10 +135,9 @@ class RowBlock:
         self._asking, self._asking_bounds = self.rows_of(self._answering - 1)
 
     def answers(self, words: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return for each slot how well the message before matches, if that is a question and a user answers it.
+        """Return for each slot how well the message before matches, if it is a question that a user answers there.
 
-        Args:
-            words: similarity of each row to the question.
+        `words` is the similarity of each row to the question.
         """
         found = np.zeros(self.slots, np.float32)
         if len(self._answering):
@@ -153,7 +146,6 @@ class RowBlock:
         return found
 
     def _any_in_slot(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the slots in which a flag is set for any row."""
         return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
 
     @classmethod
@@ -170,24 +162,20 @@ class RowBlock:
             return None
         return where.mask(self.rows)
 
-    def listed(self, stands: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        """Return a mask of the rows that are turns, or have only messages without a turn here.
-
-        Args:
-            stands: mask of the rows that count; None for all.
-        """
+    def listed(self, live: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Return a mask of the rows that are turns, or only have messages without a turn among the rows `live`."""
         is_turn = _flags(pc.equal(self.rows["kind"], FactKind.TURN.value))
-        turns = is_turn if stands is None else is_turn & stands
-        told = np.zeros(self.messages, np.bool_)
-        told[self.message[turns]] = True
+        turns = is_turn if live is None else is_turn & live
+        has_turn = np.zeros(self.messages, np.bool_)
+        has_turn[self.message[turns]] = True
         sources = self.rows["source_ids"].combine_chunks()
-        several = np.flatnonzero((pc.list_value_length(sources).to_numpy() > 1) & ~told[self.message])
+        several = np.flatnonzero((pc.list_value_length(sources).to_numpy() > 1) & ~has_turn[self.message])
         if len(several):
             taken = sources.take(pa.array(several))
             found = pc.is_in(taken.flatten(), value_set=sources.filter(pa.array(turns)).flatten())
-            of_told = pc.list_parent_indices(taken).filter(found).to_numpy()
-            told[self.message[several[of_told]]] = True
-        flags: NDArray[np.bool_] = is_turn | ~told[self.message]
+            of_turns = pc.list_parent_indices(taken).filter(found).to_numpy()
+            has_turn[self.message[several[of_turns]]] = True
+        flags: NDArray[np.bool_] = is_turn | ~has_turn[self.message]
         return flags
 
     @property
@@ -216,13 +204,13 @@ class RowBlock:
         keys += np.repeat(np.arange(len(self)), counts)
         keys.sort()
         first = np.flatnonzero(_changes(keys))
-        kept = keys[first]
-        self._holding: NDArray[np.int32] = (kept % max(len(self), 1)).astype(np.int32)
+        unique_keys = keys[first]
+        self._holding: NDArray[np.int32] = (unique_keys % max(len(self), 1)).astype(np.int32)
         times = np.diff(first, append=len(keys))
-        squares = np.bincount(kept % max(len(self), 1), np.square(1 + np.log(times)), minlength=len(self))
+        squares = np.bincount(unique_keys % max(len(self), 1), np.square(1 + np.log(times)), minlength=len(self))
         self.norms = np.maximum(np.sqrt(squares), 1).astype(np.float32)
         self._times: NDArray[np.uint16] = np.minimum(times, np.iinfo(np.uint16).max).astype(np.uint16)
-        self._bounds = np.searchsorted(kept, np.arange(len(self._codes) + 1) * max(len(self), 1))
+        self._bounds = np.searchsorted(unique_keys, np.arange(len(self._codes) + 1) * max(len(self), 1))
 
     @cached_property
     def vocabulary(self) -> Sequence[str]:
@@ -243,9 +231,9 @@ class RowBlock:
         return strengths
 
     def _within(self, window: Window) -> NDArray[np.int32]:
-        """Return the rows that were said in a window or mention a day in it; the last windows are cached."""
+        """Return the rows that were said in a window or mention a day in it; cached."""
         if window not in self._windows:
-            if len(self._windows) >= _WINDOWS:
+            if len(self._windows) >= _MAX_WINDOWS:
                 self._windows.clear()
             said = (_microseconds(window.start) <= self.ends_at) & (self.ends_at <= _microseconds(window.end))
             first, last = (datetime.combine(day, time(), UTC) for day in (window.first, window.last))
@@ -279,7 +267,6 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int32]:
 
 
 def _ranks(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Return the dense rank of each value of a column."""
     encoded = column.combine_chunks().dictionary_encode()
     ranks = pc.rank(encoded.dictionary, tiebreaker="dense").to_numpy()
     found: NDArray[np.uint64] = ranks[encoded.indices.to_numpy(zero_copy_only=False)]
@@ -325,8 +312,6 @@ def speaker_of(content: str) -> str | None:
 
 
 class _Point(NamedTuple):
-    """A line of a summary: the summary's row, the line's number and text, and its day and speaker, if given."""
-
     place: int
     number: int
     text: str

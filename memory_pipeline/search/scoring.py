@@ -1,8 +1,8 @@
 """Score rows for a question: the sum of the signals of :class:`memory_pipeline.domain.text.ranking.Weights`.
 
 Two stages keep this fast for a large memory. Words, talks and other signals from postings are computed for all rows
-that share a word with the question. The best of these rows and the nearest by vector are the candidates; only
-candidates are compared exactly.
+that share a word with the question. The best of these rows and the nearest by vector are the candidates; only they are
+compared exactly.
 
 Statistics (rarity of words, lengths of texts, usual nearness) cover all segments without filters: a filter never
 changes a score.
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.text.ranking import Query, Window
     from memory_pipeline.search.row_block import RowBlock
 
-#: Least number of candidates by words, and by vector.
 _CANDIDATES = 600
-#: Slots per candidate, the best by coverage and talk, that are compared by all signals without vectors.
+#: Slots per candidate, the best by coverage and talk, that are compared by all signals except vectors.
 _SLOTS = 8
 #: Whole arrays are added, which is faster, if more than one place in this many is affected.
 _DENSE = 10
@@ -73,19 +72,13 @@ def score(
 ) -> list[Scored]:
     """Return the best rows of each segment with their scores.
 
-    Args:
-        question: the parsed question.
-        segments: the rows of one agent.
-        vector: the question's vector; None compares by words only.
-        allowed: a mask of possible candidates for each segment; None for all.
-        least: number of candidates needed.
-        weights: weight of each signal.
-        words: words of the question, if already computed.
+    `vector` None compares by words only. `allowed` has a mask of candidates for each segment; None allows all. `least`
+    is the number of candidates needed.
     """
     words = words_of(question, segments) if words is None else words
     scorers = [_SegmentScorer(question, segment, words, segments) for segment in segments]
     best_talk = max((float(scorer.talk.max(initial=0.0)) for scorer in scorers), default=0.0)
-    usual = _usual(segments, vector)
+    usual = _usual_nearness(segments, vector)
     return [
         scorer.scored(vector, usual, best_talk, mask, max(_CANDIDATES, 4 * least), weights)
         for scorer, mask in zip(scorers, allowed, strict=True)
@@ -116,13 +109,13 @@ def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
     total = sum(map(len, segments))
     too_common = max(_TOO_COMMON * total, _COMMON_ROWS)
 
-    def held(word: str | Window) -> int:
+    def count_of(word: str | Window) -> int:
         return sum(len(segment.holding(word)) for segment in segments)
 
     words = []
     for term in question.terms:
         others = {other for segment in segments for other in question.alternatives(term, segment.vocabulary)}
-        counts = {term: held(term), **{other: held(other) for other in sorted(others)}}
+        counts = {term: count_of(term), **{other: count_of(other) for other in sorted(others)}}
         forms = tuple(
             (form, 1.0 if form == term else RELATED, _rarity(count, total))
             for form, count in counts.items()
@@ -134,33 +127,33 @@ def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
         elif not any(counts.values()):
             words.append(Word((), _rarity(0, total)))
     for window in question.windows:
-        if 0 < (count := held(window)) <= too_common:
+        if 0 < (count := count_of(window)) <= too_common:
             rarity = _rarity(count, total)
             words.append(Word(((window, 1.0, rarity),), rarity))
     return words
 
 
-def sought(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
-    """Return a function that returns the question's words in a text: their indices and weights."""
+def matcher_of(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
+    """Return a function that finds the question's words in a text. Its result maps their indices to weights."""
     worths = [{form: weight * rarity for form, weight, rarity in word.forms if isinstance(form, str)} for word in words]
     known = frozenset(chain.from_iterable(worths))
 
-    def held(text: str) -> Mapping[int, float]:
-        own = known.intersection(terms(text))
-        if not own:
+    def matches(text: str) -> Mapping[int, float]:
+        present = known.intersection(terms(text))
+        if not present:
             return {}
-        worth = {number: [forms[form] for form in own.intersection(forms)] for number, forms in enumerate(worths)}
-        return {number: max(values) for number, values in worth.items() if values}
+        found = {number: [forms[form] for form in present.intersection(forms)] for number, forms in enumerate(worths)}
+        return {number: max(values) for number, values in found.items() if values}
 
-    return held
+    return matches
 
 
-def _rarity(holding: int, total: int) -> float:
+def _rarity(rows_holding: int, total: int) -> float:
     """Return the inverse document frequency of BM25, which is never negative."""
-    return math.log(1 + (total - holding + 0.5) / (holding + 0.5))
+    return math.log(1 + (total - rows_holding + 0.5) / (rows_holding + 0.5))
 
 
-def _usual(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
+def _usual_nearness(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
     """Return mean and standard deviation of the rows' nearness to a vector."""
     if vector is None:
         return 0.0, 1.0
@@ -204,7 +197,7 @@ def _first_of_runs(values: NDArray[np.integer], starts: NDArray[np.integer]) -> 
 def _runs(
     talks: NDArray[np.int32], starts: NDArray[np.integer]
 ) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float32]]:
-    """Return the starts of runs of equal talks as in :func:`_first_of_runs`, the talks, and the lengths of the runs."""
+    """Return starts, talks and lengths of the runs of equal talks; see :func:`_first_of_runs`."""
     first = _first_of_runs(talks, starts)
     lengths = np.empty(len(first), np.float32)
     np.subtract(first[1:], first[:-1], out=lengths[:-1], casting="unsafe")
@@ -227,9 +220,9 @@ def _from_neighbours(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return for each :attr:`RowBlock.place` the maximum weighted value of its neighbours, at least 0."""
     found = np.zeros(len(values), np.float32)
     for distance, share in enumerate(NEARBY, start=1):
-        given = values * np.float32(share)
-        np.maximum(found[distance:], given[:-distance], out=found[distance:])
-        np.maximum(found[:-distance], given[distance:], out=found[:-distance])
+        weighted = values * np.float32(share)
+        np.maximum(found[distance:], weighted[:-distance], out=found[distance:])
+        np.maximum(found[:-distance], weighted[distance:], out=found[:-distance])
     return found
 
 
@@ -298,7 +291,6 @@ class _SegmentScorer:
     def _spread(
         self, strength: NDArray[np.float32], slots: NDArray[np.int32], starts: NDArray[np.intp], worth: float
     ) -> None:
-        """Add a word's coverage to `slots` and their neighbours."""
         if _DENSE * len(_SHARES) * len(slots) > len(strength):
             np.maximum(strength, _from_neighbours(strength), out=strength)
             self._covered += strength * np.float32(worth)
@@ -318,7 +310,6 @@ class _SegmentScorer:
         least: int,
         weights: Weights,
     ) -> Scored:
-        """Return the best rows with all their signals."""
         segment = self._segment
         factors = np.array([getattr(weights, name) for name in SIGNALS], np.float32)
         rows = self._candidates(vector, best_talk or 1.0, allowed, least, weights)
@@ -326,8 +317,8 @@ class _SegmentScorer:
         totals = factors @ signals
         if vector is not None:
             if len(rows) > least:
-                kept = np.sort(np.argpartition(-totals, least)[:least])
-                rows, signals = rows[kept], signals[:, kept]
+                best = np.sort(np.argpartition(-totals, least)[:least])
+                rows, signals = rows[best], signals[:, best]
             signals[SIGNALS.index("nearby")] = self._nearby(segment.slot[rows], vector, usual)
             totals = factors @ signals
         return Scored(rows, signals, totals)
@@ -338,21 +329,21 @@ class _SegmentScorer:
         """Return all signals of `rows` except `nearby`."""
         segment = self._segment
         signals = np.zeros((len(SIGNALS), len(rows)), np.float32)
-        given = dict(zip(SIGNALS, signals, strict=True))
+        by_name = dict(zip(SIGNALS, signals, strict=True))
         slots = segment.slot[rows]
-        given["coverage"][:] = self.coverage[slots]
-        given["words"][:] = self.words[rows]
-        given["talk"][:] = self.talk[segment.talk[slots]] / (best_talk or 1.0)
-        given["importance"][:] = segment.importance[rows]
+        by_name["coverage"][:] = self.coverage[slots]
+        by_name["words"][:] = self.words[rows]
+        by_name["talk"][:] = self.talk[segment.talk[slots]] / (best_talk or 1.0)
+        by_name["importance"][:] = segment.importance[rows]
         if not self._question.asks_the_assistant:
-            given["replies"][:] = segment.slot_wordy[slots]
-        given["instructs"][:] = segment.slot_instructs[slots]
-        given["prefers"][:] = segment.slot_prefers[slots] & self._question.seeks_advice
-        given["counted"][:] = segment.counted[rows] & self._question.asks_how_many
-        given["speaker"][:] = self._agreement[segment.speaker[rows]]
-        given["answers"][:] = self._answers[slots]
+            by_name["replies"][:] = segment.slot_wordy[slots]
+        by_name["instructs"][:] = segment.slot_instructs[slots]
+        by_name["prefers"][:] = segment.slot_prefers[slots] & self._question.seeks_advice
+        by_name["counted"][:] = segment.counted[rows] & self._question.asks_how_many
+        by_name["speaker"][:] = self._agreement[segment.speaker[rows]]
+        by_name["answers"][:] = self._answers[slots]
         if vector is not None:
-            given["vector"][:] = self._near(rows, vector, usual)
+            by_name["vector"][:] = self._near(rows, vector, usual)
         return signals
 
     def _near(
@@ -366,17 +357,16 @@ class _SegmentScorer:
     def _nearby(
         self, slots: NDArray[np.int32], vector: NDArray[np.float32], usual: tuple[float, float]
     ) -> NDArray[np.float32]:
-        """Return the nearness of each slot's nearest neighbour."""
         segment = self._segment
-        there = segment.place[slots][:, None] + _STEPS
-        wanted = np.zeros(segment.places, np.bool_)
-        wanted[there] = True
-        around = np.flatnonzero(wanted[segment.place])
+        neighbours = segment.place[slots][:, None] + _STEPS
+        is_neighbour = np.zeros(segment.places, np.bool_)
+        is_neighbour[neighbours] = True
+        around = np.flatnonzero(is_neighbour[segment.place])
         nearest = np.zeros(segment.places, np.float32)
         if len(around):
             rows, bounds = segment.rows_of(around)
             nearest[segment.place[around]] = np.maximum.reduceat(self._near(rows, vector, usual), bounds)
-        found: NDArray[np.float32] = (nearest[there] * _SHARES).max(axis=1, initial=0)
+        found: NDArray[np.float32] = (nearest[neighbours] * _SHARES).max(axis=1, initial=0)
         return found
 
     def _candidates(
@@ -387,7 +377,7 @@ class _SegmentScorer:
         least: int,
         weights: Weights,
     ) -> NDArray[np.intp]:
-        """Return candidates: the best rows by all signals without vectors, and the nearest by vector."""
+        """Return the best rows by all signals without vectors, and the nearest by vector."""
         segment = self._segment
         if len(segment) <= least:
             chosen = np.arange(len(segment))
@@ -434,14 +424,13 @@ class _SegmentScorer:
 
 
 def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:
-    """Return the indices of the `count` highest values, or of all if there are no more."""
     if len(values) <= count:
         return np.arange(len(values))
     places = np.arange(len(values))
     if len(values) > _MANY:
         # Most values are far below the highest: a sample gives a safe lower bound.
         sample = values[:: len(values) // _SAMPLE]
-        wanted = min(len(sample) - 1, 2 * count * len(sample) // len(values) + 20)
-        above = np.flatnonzero(values >= np.partition(sample, -wanted)[-wanted])
+        rank = min(len(sample) - 1, 2 * count * len(sample) // len(values) + 20)
+        above = np.flatnonzero(values >= np.partition(sample, -rank)[-rank])
         places = above if len(above) > count else places
     return places[np.argpartition(-values[places], count)[:count]]

@@ -1,4 +1,4 @@
-"""Search one agent's facts and summaries: find candidates, score them, select the best, and return hits."""
+"""Search one agent's facts and summaries: find candidates, score them, select the best."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory_pipeline.models.deterministic.language.windows import date_ranges
 from memory_pipeline.search import selection
 from memory_pipeline.search.candidates import Candidates
 from memory_pipeline.search.row_block import TIME
-from memory_pipeline.search.scoring import score, sought, words_of
+from memory_pipeline.search.scoring import matcher_of, score, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 #: Results that are ranked at once. A later page ranks the pages before it first.
 _RANKED_AT_ONCE = 100
 _TICK: Final = timedelta(microseconds=1)
-#: Points of each grain that are considered.
 POINTS: Final = 40
 
 
@@ -47,10 +46,8 @@ class RankedMemory(NamedTuple):
     """Facts and points of summaries, ranked together.
 
     Attributes:
-        question: the parsed question.
-        words: see :func:`~memory_pipeline.search.scoring.sought`.
-        facts: blocks of rows from which facts were selected.
-        summaries: blocks of rows from which points were selected, by grain.
+        words: see :func:`~memory_pipeline.search.scoring.matcher_of`.
+        facts, summaries: blocks of rows from which facts and points were selected.
         said: the best facts. Facts unrelated to the question are included only if no fact is related.
         points: the best points, by grain.
     """
@@ -64,41 +61,29 @@ class RankedMemory(NamedTuple):
 
 
 class Searcher:
-    """Searches facts and summaries. Safe to use from several threads.
-
-    Args:
-        lake: the lake to read.
-        scope: the workspace and agent.
-        embedder: the embedder that the pipeline uses.
-        pending: the agent's pending journal entries.
-        resident_rows: rows of the index to hold in memory.
-
-    Attributes:
-        calendar: the lake's calendar.
-        candidates: the rows that a search ranks.
-    """
+    """Searches facts and summaries, up to `resident_rows` index rows in memory. Safe to use from several threads."""
 
     def __init__(
         self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident_rows: int
     ) -> None:
         self.calendar = lake.calendar
         self._weights = weights_for(embedder.name)
-        self._sees_sense = self._weights.vector == weights_for("").vector
+        self._is_semantic = self._weights.vector == weights_for("").vector
         self.candidates = Candidates(lake, scope, embedder, pending, resident_rows)
 
-    def newest(self, grain: Grain, where: Filter, wanted: int) -> tuple[list[Choice], int]:
+    def newest(self, grain: Grain, where: Filter, limit: int) -> tuple[list[Choice], int]:
         """Return the newest rows of a grain, and the number of rows that pass the filter."""
         # Otherwise the sentences of a message would appear beside the message.
         by_message = grain is Grain.WORKING and where.kind is None
-        segments, masks, total = self.candidates.passing(grain, where, wanted, None, by_message=by_message)
-        return selection.newest(segments, masks, wanted), total
+        segments, masks, total = self.candidates.passing(grain, where, limit, None, by_message=by_message)
+        return selection.newest(segments, masks, limit), total
 
     def best(
-        self, grain: Grain, where: Filter, wanted: int, query: str, *, now: datetime, explain: bool
+        self, grain: Grain, where: Filter, limit: int, query: str, *, now: datetime, explain: bool
     ) -> tuple[list[Choice], int]:
         """Return the best rows, and the total. A longer list begins with the shorter one, so that pages fit together.
 
-        The number of rows compared grows with `wanted`. To keep earlier pages unchanged, results of a wider comparison
+        The number of rows compared grows with `limit`. To keep earlier pages unchanged, results of a wider comparison
         are appended.
         """
         chosen: dict[tuple[str, ...], Choice] = {}
@@ -108,41 +93,34 @@ class Searcher:
             question = _question(segments, query, self.calendar, now)
             words = words_of(question, segments)
             scored = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, at_once)
-            count = at_once if chosen else min(at_once, max(wanted, selection.COMPARED))
+            count = at_once if chosen else min(at_once, max(limit, selection.COMPARED))
             for choice in selection.best(segments, scored, count, self._weights, explain=explain):
                 if len(chosen) < at_once:
                     chosen.setdefault(tuple(choice.row["source_ids"]), choice)
-            if at_once >= wanted or len(chosen) >= total:
-                found = list(chosen.values())[: max(wanted, selection.COMPARED)]
+            if at_once >= limit or len(chosen) >= total:
+                found = list(chosen.values())[: max(limit, selection.COMPARED)]
                 if grain is Grain.WORKING:
-                    held = sought(words)
-                    found = selection.with_later([choice.excerpted(held) for choice in found], held)
-                return found[:wanted], total
+                    matches = matcher_of(words)
+                    found = selection.with_later([choice.excerpted(matches) for choice in found], matches)
+                return found[:limit], total
             at_once *= 2
 
-    def everything(self, text: str, wanted: int, where: Filter, *, now: datetime) -> RankedMemory:
-        """Rank facts and the points of all summaries together.
-
-        Args:
-            text: the question.
-            wanted: number of facts to consider.
-            where: filter for facts and points.
-            now: ignore everything after this time, UTC.
-        """
-        facts, masks, _ = self.candidates.passing(Grain.WORKING, where, wanted, text)
+    def everything(self, text: str, limit: int, where: Filter, *, now: datetime) -> RankedMemory:
+        """Rank facts, at most `limit`, and the points of all summaries together. `where` filters both; `now` is UTC."""
+        facts, masks, _ = self.candidates.passing(Grain.WORKING, where, limit, text)
         summaries = self.summaries()
         segments = [*facts, *summaries.values()]
         masks += [self._points_within(grain, segment, where, now) for grain, segment in summaries.items()]
         question = _question(segments, text, self.calendar, now)
         words = words_of(question, segments)
-        ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, wanted)
-        found = selection.best(facts, ranking[: len(facts)], wanted, self._weights, explain=True)
+        ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, limit)
+        found = selection.best(facts, ranking[: len(facts)], limit, self._weights, explain=True)
         points = {
             grain: selection.best([segment], [scored], POINTS, self._weights)
             for (grain, segment), scored in zip(summaries.items(), ranking[len(facts) :], strict=True)
         }
-        fitting = [choice for choice in found if self._fits(choice)]
-        return RankedMemory(question, sought(words), facts, summaries, fitting or found, points)
+        related = [choice for choice in found if self._is_related(choice)]
+        return RankedMemory(question, matcher_of(words), facts, summaries, related or found, points)
 
     def summaries(self) -> dict[Grain, RowBlock]:
         """Return the points of summaries, by grain."""
@@ -161,10 +139,10 @@ class Searcher:
         flags: NDArray[np.bool_] = mask.to_numpy().astype(np.bool_)
         return flags & replace(where, since=None, until=None, ends_since=None, ends_until=None).mask(rows)
 
-    def _fits(self, choice: Choice) -> bool:
-        """Return whether a fact is related to the question by its words, its neighbours' words, or its vector."""
+    def _is_related(self, choice: Choice) -> bool:
+        """Return whether a fact matches the question by its words, its neighbours' words, or its vector."""
         parts = choice.parts or {}
-        is_near = self._sees_sense and parts["vector"] >= self._weights.vector
+        is_near = self._is_semantic and parts["vector"] >= self._weights.vector
         return is_near or parts["words"] > 0 or parts["coverage"] > 0 or parts["answers"] > 0
 
     def _ranked(
@@ -174,9 +152,9 @@ class Searcher:
         vector: NDArray[np.float32] | None,
         segments: list[RowBlock],
         masks: list[NDArray[np.bool_] | None],
-        wanted: int,
+        limit: int,
     ) -> list[Scored]:
-        return score(question, segments, vector, masks, wanted, self._weights, words)
+        return score(question, segments, vector, masks, limit, self._weights, words)
 
 
 def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now: datetime) -> Query:
@@ -198,7 +176,7 @@ def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now:
 
 
 class Later(NamedTuple):
-    """A later hit of the same search: its id and day."""
+    """A later hit of the same search."""
 
     id: str
     date: date

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 #: Rows of each segment that are considered first, per result and at least; more if needed.
 _MARGIN, _LEAST = 4, 60
-#: Columns that are read of selected rows.
 _SHOWN = [
     "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
 ]  # fmt: skip
@@ -42,7 +41,6 @@ class Choice:
 
     Attributes:
         row: the columns of the index that are shown and compared.
-        score: the score of the selection.
         parts: the contribution of each signal to the score, if requested.
         is_excerpt: whether the content is cut to the passage that answers.
         later: the row of a later choice with other numbers for the same thing.
@@ -54,7 +52,7 @@ class Choice:
     is_excerpt: bool = False
     later: Mapping[str, Any] | None = None
 
-    def excerpted(self, held: Callable[[str], Mapping[int, float]]) -> Choice:
+    def excerpted(self, matches: Callable[[str], Mapping[int, float]]) -> Choice:
         """Return the choice with the best passage of its text, if the text is long."""
         content = self.row["content"]
         if len(content) <= WHOLE_WORDS:  # even with one letter per word, it is short
@@ -62,7 +60,7 @@ class Choice:
         # A fact from a model may not begin with its speaker.
         speaker = f"{self.row['speaker']}: " if content.startswith(f"{self.row['speaker']}: ") else ""
         text = content.removeprefix(speaker)
-        part = excerpt(text, lambda passage: sum(held(passage).values()))
+        part = excerpt(text, lambda passage: sum(matches(passage).values()))
         if part == text:
             return self
         return replace(self, row=self.row | {"content": f"{speaker}{part}"}, is_excerpt=True)
@@ -73,34 +71,34 @@ COMPARED, _SAME = 10, 0.7
 _NUMBERS = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
-def with_later(facts: list[Choice], held: Callable[[str], Mapping[int, float]]) -> list[Choice]:
+def with_later(facts: list[Choice], matches: Callable[[str], Mapping[int, float]]) -> list[Choice]:
     """Add to each fact the later fact on the same topic in which a user gives other numbers."""
-    said = [
+    with_numbers = [
         (place, one.row, numbers)
         for place, one in enumerate(facts[:COMPARED])
         if one.row["role"] != Role.ASSISTANT and (numbers := _numbers(one.row))
     ]
     later = {
         place: others
-        for place, row, numbers in said
+        for place, row, numbers in with_numbers
         if (
             others := [
                 (other_place, other)
-                for other_place, other, named in said
+                for other_place, other, named in with_numbers
                 if other["starts_at"] > row["starts_at"] and numbers - named and named - numbers
             ]
         )
     }
     if not later:
         return facts
-    words = {place: held(row["content"]) for place, row, _ in said}
+    words = {place: matches(row["content"]) for place, row, _ in with_numbers}
     enough = _SAME * max(sum(each.values()) for each in words.values())
     found = list(facts)
     for place, others in later.items():
-        own = words[place]
+        mine = words[place]
         shared, _, latest = max(
             (
-                (sum(own[word] for word in own.keys() & words[there].keys()), other["starts_at"], other)
+                (sum(mine[word] for word in mine.keys() & words[there].keys()), other["starts_at"], other)
                 for there, other in others
             ),
             key=lambda each: each[:2],
@@ -117,7 +115,7 @@ def _numbers(row: Mapping[str, Any]) -> frozenset[str]:
 
 
 class _Candidate(NamedTuple):
-    """A row that may be selected: score, id, messages, talk, segment, and index among the segment's scored rows."""
+    """A row that may be selected. `place` is its index among the segment's scored rows."""
 
     score: float
     id: str
@@ -134,30 +132,27 @@ def best(
 
     Each hit of a talk lowers the score of the next ones (:attr:`Weights.repeats`). Ties are ordered by id.
     """
-    looked_at = max(_LEAST, _MARGIN * count)
+    considered = max(_LEAST, _MARGIN * count)
     while True:
-        candidates, others = _highest(segments, scored, looked_at)
+        candidates, others = _highest(segments, scored, considered)
         chosen = _taken(candidates, count, weights)
         # Rows not considered yet may be better than ones with a penalty for repeats.
         if others == -np.inf or (len(chosen) == count and chosen[-1][0].score + chosen[-1][1] > others):
             break
-        looked_at *= 4
+        considered *= 4
     rows = _rows(segments, scored, [candidate for candidate, _ in chosen])
     return [
         Choice(
             rows[candidate.id],
-            candidate.score + lost,
-            {**scored[candidate.segment].parts(candidate.place, weights), "repeats": lost} if explain else None,
+            candidate.score + penalty,
+            {**scored[candidate.segment].parts(candidate.place, weights), "repeats": penalty} if explain else None,
         )
-        for candidate, lost in chosen
+        for candidate, penalty in chosen
     ]
 
 
 def _highest(segments: Sequence[RowBlock], scored: Sequence[Scored], count: int) -> tuple[list[_Candidate], float]:
-    """Return the best rows of at least `count` messages of each segment, best first, and the best score of the others.
-
-    Rows with equal scores are considered together.
-    """
+    """Return the best rows of at least `count` messages of each segment, ties included, and the next best score."""
     candidates: list[_Candidate] = []
     others = -np.inf
     alone = len(segments) == 1  # then the segment's codes identify messages and talks
@@ -237,10 +232,7 @@ def _times(column: pa.ChunkedArray) -> list[datetime | None]:
 
 
 def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None], count: int) -> list[Choice]:
-    """Return up to `count` rows that pass, newest first, each message once; ties are ordered by id.
-
-    A message's turn is preferred over its facts if it passes.
-    """
+    """Return up to `count` rows that pass, newest first, ties by id. Each message appears once, preferably its turn."""
     rows: list[dict[str, Any]] = []
     for segment, mask in zip(segments, masks, strict=True):
         rows += segment.rows.take(_latest(segment, _passing(segment, mask), count)).to_pylist()
@@ -278,9 +270,9 @@ def total(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None
 def _messages(segment: RowBlock, mask: NDArray[np.bool_] | None) -> int:
     if mask is None:
         return segment.messages
-    met = np.zeros(segment.messages, np.bool_)
-    met[segment.message[mask]] = True
-    return int(np.count_nonzero(met))
+    is_present = np.zeros(segment.messages, np.bool_)
+    is_present[segment.message[mask]] = True
+    return int(np.count_nonzero(is_present))
 
 
 def _shared(

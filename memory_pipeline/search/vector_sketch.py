@@ -24,23 +24,18 @@ _SEED: Final = 20240115
 
 
 class VectorSketch:
-    """Unit vectors of rows.
+    """Unit vectors of rows: row `i` has `vectors[order[i]]`.
 
-    Args:
-        vectors: floats of shape (rows, dimension); NaN for a row without a vector.
-        order: a permutation; row `i` has the vector `vectors[order[i]]`.
-
-    Attributes:
-        present: number of rows with a vector.
+    `vectors` has the shape (rows, dimension), with NaN for a row without a vector. `present` counts the others.
     """
 
     def __init__(self, vectors: NDArray[np.floating], order: NDArray[np.intp]) -> None:
         absent = np.isnan(vectors[order, 0]) if vectors.size else np.zeros(len(vectors), np.bool_)
         self._absent = np.flatnonzero(absent)
-        there = np.flatnonzero(~absent)
-        self.present = len(there)
+        present = np.flatnonzero(~absent)
+        self.present = len(present)
         # Rows are in the order of talks, so a sample of every n-th row covers all times.
-        self._sample = there[:: max(len(there) // _SAMPLE, 1)]
+        self._sample = present[:: max(len(present) // _SAMPLE, 1)]
         self._exact: NDArray[np.float32] | None = None
         self._last: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
         if len(vectors) < SKETCHED_FROM:

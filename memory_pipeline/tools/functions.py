@@ -118,11 +118,11 @@ class MemoryTools:
         return self.outcome(name, arguments).text
 
     def outcome(self, name: str, arguments: str | Mapping[str, object] | None = None) -> ToolResult:
-        """Call a function like :meth:`call`, and also return whether the text is an error."""
+        """Call a function like :meth:`call`. Return the text, and whether it is an error."""
         return perform(self._access, self._tools, name, arguments)
 
     def dispatch(self, tool_call: object) -> dict[str, Any]:
-        """Run one of the ``tool_calls`` of a reply, an object or a dict, and return the tool message. Never raises."""
+        """Run one of the ``tool_calls`` of a reply, an object or a dict. Return the tool message. Never raises."""
         function = _part(tool_call, "function")
         name, identifier = _part(function, "name"), _part(tool_call, "id")
         outcome = perform(self._access, self._tools, name, _part(function, "arguments"))
@@ -147,7 +147,7 @@ def memory_tools(
     Args:
         reader: reads the agent's memory.
         writer: writer of the same agent; without it the functions are read-only.
-        now: time of all calls, or a function that returns it; defaults to the current time.
+        now: time of all calls, or a function that returns it; by default the current time.
         max_tokens: token budget of one answer, at 4 bytes a token; at least 200.
         strict: return schemas for OpenAI's strict mode, in which all arguments are required and may be null.
 

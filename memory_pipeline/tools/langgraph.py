@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 DURABLE: Final = "durable"
 GRAPH: Final = "graph"
 _NAMESPACES: Final = (*(grain.value for grain in Grain), DURABLE, GRAPH)
-#: Limits of a reader's search: results per page, last offset, and days back.
+#: Limits of a reader's search: results per page, largest offset, and days back.
 _PAGE, _LAST, _ALL_DAYS = 100, 10_000, 36_525
-_MOST_FACTS = _MOST_KEPT = 10_000
+_MOST_FACTS = _MOST_MEMORIES = 10_000
 
 _READ_ONLY = (
     "this store is read-only; write conversations with memory_pipeline.writer.MemoryWriter.write, durable memories "
@@ -66,8 +66,6 @@ _READ_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class _FoundItem:
-    """A search result with its stored text."""
-
     key: str
     namespace: str
     content: str
@@ -95,7 +93,7 @@ class MemoryStore(BaseStore):
         reader: reads the agent's memory.
         is_marked: mark each text as recalled data, for use in a prompt: a model then does not take it for instructions,
             and ingestion drops it. False returns texts as they are stored.
-        now: returns the time up to which memory is searched; defaults to the current time.
+        now: returns the time up to which memory is searched; by default the current time.
     """
 
     __slots__ = ("_is_marked", "_now", "_reader")
@@ -111,7 +109,7 @@ class MemoryStore(BaseStore):
         """Run operations in order.
 
         Raises:
-            NotImplementedError: an operation writes; then none is run.
+            NotImplementedError: an operation writes; then no operation runs.
             InputError: an argument of a search is invalid.
             langgraph.store.base.InvalidNamespaceError: a namespace is invalid.
         """
@@ -134,7 +132,7 @@ class MemoryStore(BaseStore):
             return None if found is None else self._item(found)
         if isinstance(op, SearchOp):
             return [self._search_item(found) for found in self._search(op)]
-        assert isinstance(op, ListNamespacesOp)  # noqa: S101  # batch() has seen to it
+        assert isinstance(op, ListNamespacesOp)  # noqa: S101  # checked in batch()
         return self._list(op)
 
     def _get(self, op: GetOp) -> _FoundItem | None:
@@ -146,7 +144,7 @@ class MemoryStore(BaseStore):
             return None if fact is None else _of_fact(fact)
         try:
             if name == DURABLE:
-                return self._kept(op.key)
+                return self._durable_item(op.key)
             hit = self._reader.get(op.key, now=self._now())
         except InputError:
             return None  # no id of a memory
@@ -158,31 +156,30 @@ class MemoryStore(BaseStore):
         if op.offset < 0:
             raise InputError(f"offset {op.offset} is not accepted; expected a number from 0")
         names = [name for name in _NAMESPACES if op.namespace_prefix in ((), (name,))]
-        wanted = op.offset + op.limit
+        end = op.offset + op.limit
         query = op.query if op.query and op.query.strip() else None
-        found = [one for name in names for one in self._passing(name, query, op.filter or {}, wanted)]
+        found = [one for name in names for one in self._passing(name, query, op.filter or {}, end)]
         if len(names) > 1:
             found.sort(key=lambda one: (-(one.score or 0.0), -one.updated_at.timestamp(), one.key))
-        return found[op.offset : wanted]
+        return found[op.offset : end]
 
-    def _passing(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> list[_FoundItem]:
-        """Return up to `wanted` results of one namespace."""
+    def _passing(self, name: str, query: str | None, filters: Mapping[str, Any], limit: int) -> list[_FoundItem]:
         passing: list[_FoundItem] = []
-        for found in self._every(name, query, wishes, wanted):
-            if all(_fits({**found.values, "content": found.content}.get(key), wish) for key, wish in wishes.items()):
+        for found in self._every(name, query, filters, limit):
+            if all(_fits({**found.values, "content": found.content}.get(key), value) for key, value in filters.items()):
                 passing.append(found)
-                if len(passing) == wanted:
+                if len(passing) == limit:
                     break
         return passing
 
-    def _every(self, name: str, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_FoundItem]:
+    def _every(self, name: str, query: str | None, filters: Mapping[str, Any], limit: int) -> Iterator[_FoundItem]:
         if name == GRAPH:
             return self._facts(query)
         if name == DURABLE:
             return self._memories(query)
-        return self._hits(Grain(name), query, wishes, wanted)
+        return self._hits(Grain(name), query, filters, limit)
 
-    def _kept(self, key: str) -> _FoundItem | None:
+    def _durable_item(self, key: str) -> _FoundItem | None:
         """Return a durable memory by id, also a cold one, unless it was revoked."""
         memory = self._reader.memories.get(key, now=self._now())
         if memory is None or memory.id != key or memory.status is Status.DEPRECATED:
@@ -190,10 +187,9 @@ class MemoryStore(BaseStore):
         return _of_memory(memory, warning(memory, self._now()))
 
     def _memories(self, query: str | None) -> Iterator[_FoundItem]:
-        """Yield durable memories that are not cold."""
         now, shown = self._now(), list[str]()
         if query is None:
-            every = self._reader.memories.list(limit=_MOST_KEPT, now=now)
+            every = self._reader.memories.list(limit=_MOST_MEMORIES, now=now)
             yield from (_of_memory(memory, warning(memory, now)) for memory in every if memory.is_recalled)
             return
         while len(shown) <= _LAST - _PAGE:
@@ -204,16 +200,16 @@ class MemoryStore(BaseStore):
             if len(page) < _PAGE:
                 return
 
-    def _hits(self, grain: Grain, query: str | None, wishes: Mapping[str, Any], wanted: int) -> Iterator[_FoundItem]:
-        filters: dict[str, Any] = {}
-        if (kind := wishes.get("kind")) in set(FactKind):
-            filters["kind"] = kind
-        if isinstance(conversation := wishes.get("conversation_id"), str) and conversation.strip():
-            filters["conversation_id"] = conversation
+    def _hits(self, grain: Grain, query: str | None, filters: Mapping[str, Any], limit: int) -> Iterator[_FoundItem]:
+        arguments: dict[str, Any] = {}
+        if (kind := filters.get("kind")) in set(FactKind):
+            arguments["kind"] = kind
+        if isinstance(conversation := filters.get("conversation_id"), str) and conversation.strip():
+            arguments["conversation_id"] = conversation
         now, offset = self._now(), 0
-        size = _PAGE if set(wishes) - set(filters) else min(wanted, _PAGE)
+        size = _PAGE if set(filters) - set(arguments) else min(limit, _PAGE)
         while offset <= _LAST:
-            hits = self._reader.search_memory(grain, 0, _ALL_DAYS, size, query, offset=offset, now=now, **filters)
+            hits = self._reader.search_memory(grain, 0, _ALL_DAYS, size, query, offset=offset, now=now, **arguments)
             for hit in hits:
                 yield _of_hit(hit, is_scored=query is not None)
             offset += size
@@ -231,12 +227,12 @@ class MemoryStore(BaseStore):
 
     def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         names = [(name,) for name in _NAMESPACES if all(_matches(one, (name,)) for one in op.match_conditions or ())]
-        present: list[tuple[str, ...]] = sorted(name for name in names if self._holds_any(name[0]))
+        present: list[tuple[str, ...]] = sorted(name for name in names if self._has_any(name[0]))
         if op.max_depth is not None:
             present = sorted({name[: op.max_depth] for name in present})
         return present[max(op.offset, 0) : max(op.offset, 0) + max(op.limit, 0)]
 
-    def _holds_any(self, name: str) -> bool:
+    def _has_any(self, name: str) -> bool:
         if name == GRAPH:
             return bool(self._reader.graph.facts(limit=1))
         if name == DURABLE:
@@ -281,7 +277,7 @@ def _of_hit(hit: Hit, *, is_scored: bool = False) -> _FoundItem:
     return _FoundItem(hit.id, str(hit.grain), hit.content, values, hit.starts_at, hit.ends_at, score)
 
 
-def _of_memory(memory: DurableMemory, why: str | None, score: float | None = None) -> _FoundItem:
+def _of_memory(memory: DurableMemory, warning_text: str | None, score: float | None = None) -> _FoundItem:
     values = {
         "kind": memory.kind.value,
         "title": memory.title,
@@ -294,7 +290,7 @@ def _of_memory(memory: DurableMemory, why: str | None, score: float | None = Non
         "temperature": memory.temperature.value,
         "status": memory.status.value,
         "tags": list(memory.tags),
-        "warning": why,
+        "warning": warning_text,
         "source_ids": list(memory.source_ids),
     }
     return _FoundItem(memory.id, DURABLE, memory.content, values, memory.created_at, memory.updated_at, score)
@@ -319,16 +315,15 @@ def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
     if len(path) > len(namespace):
         return False
     end = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
-    return all(wish in ("*", name) for wish, name in zip(path, end, strict=True))
+    return all(pattern in ("*", name) for pattern, name in zip(path, end, strict=True))
 
 
-def _fits(value: object, wish: object) -> bool:
-    """Return whether a value matches a filter, by equality or by its operators."""
-    if isinstance(wish, dict) and any(str(key).startswith("$") for key in wish):
-        return all(_compared(value, operator, bound) for operator, bound in wish.items())
-    if isinstance(wish, list | tuple):
-        return isinstance(value, list | tuple) and list(value) == list(wish)
-    return value == wish
+def _fits(value: object, condition: object) -> bool:
+    if isinstance(condition, dict) and any(str(key).startswith("$") for key in condition):
+        return all(_compared(value, operator, bound) for operator, bound in condition.items())
+    if isinstance(condition, list | tuple):
+        return isinstance(value, list | tuple) and list(value) == list(condition)
+    return value == condition
 
 
 def _compared(value: Any, operator: str, bound: Any) -> bool:

@@ -45,10 +45,8 @@ INSTRUCTIONS = (
 )
 
 HOT_INDEX = "memory://hot-index"
-#: Maximum number of concurrent calls. Others wait.
-_AT_ONCE = 8
-#: Summaries of each grain that are listed as resources.
-_LISTED = 5
+_MAX_CONCURRENT = 8
+_LISTED_PER_GRAIN = 5
 #: Token budget of a resource, as a multiple of a tool's.
 _RESOURCE = 4
 #: Seconds to wait for writing calls after the client disconnects.
@@ -58,12 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class MemoryServer:
-    """Serves one agent's memory.
-
-    Args:
-        access: the memory; with a writer, clients can change it.
-        version: version reported to clients.
-    """
+    """Serves one agent's memory. If `access` has a writer, clients can change it."""
 
     def __init__(self, access: Access, version: str = "") -> None:
         self._access = access
@@ -82,20 +75,18 @@ class MemoryServer:
         )
 
     def serve(self) -> bool:
-        """Serve on standard input and output until the client disconnects.
+        """Serve on standard input and output until the client disconnects. Return whether all calls have ended.
 
-        Returns:
-            Whether all calls have ended. If not, the process may exit anyway: writing calls were waited for.
+        If not, the process may exit anyway: writing calls were waited for.
         """
         try:
             anyio.run(self._serve)
         except* (OSError, anyio.BrokenResourceError) as group:
-            # The client disconnected during an answer.
             _log.debug("the client disconnected: %s", group)
         return self._calls.ended(_GRACE)
 
     async def _serve(self) -> None:
-        self._limiter = anyio.CapacityLimiter(_AT_ONCE)
+        self._limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
         async with stdio_server() as (incoming, outgoing):
             await self.server.run(incoming, outgoing, self.server.create_initialization_options())
 
@@ -150,15 +141,11 @@ class MemoryServer:
                 mime_type="text/plain",
             )
             for grain in SUMMARY_GRAINS
-            for hit in newest_summaries(self._access, grain, _LISTED)
+            for hit in newest_summaries(self._access, grain, _LISTED_PER_GRAIN)
         ]
 
     def _text(self, uri: str) -> str:
-        """Return the text of a resource.
-
-        Raises:
-            InputError: there is no such resource.
-        """
+        """Return the text of a resource. Raise InputError if it does not exist."""
         if uri != HOT_INDEX:
             return self._summary(uri)
         index = self._access.reader.hot_index(now=self._access.clock())
@@ -198,8 +185,6 @@ class MemoryServer:
 
 
 class _Calls:
-    """Counts running calls."""
-
     def __init__(self) -> None:
         self._running = self._writing = 0
         self._changed = threading.Condition()

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.record import DurableMemory
 
-#: Maximum characters of a reason and of an id.
 _MOST_REASON, _MOST_ID = 500, 200
-#: Earlier versions of a memory, and source messages, that are shown.
-_VERSIONS, _SOURCES = 10, 3
-#: Characters of a reason that are shown.
-_MOST_SHOWN = 160
+_SHOWN_VERSIONS, _SHOWN_SOURCES = 10, 3
+_SHOWN_OF_REASON = 160
 _MOST_QUERY, _MOST_RESULTS = 2_000, 50
 
 _log = logging.getLogger(__name__)
@@ -46,29 +43,25 @@ def note_use(access: Access, identifiers: Iterable[str]) -> None:
 
 
 def durable_text(access: Access, identifier: str) -> str:
-    """Return a durable memory with its versions and sources.
-
-    Raises:
-        InputError: there is no memory with this id.
-    """
+    """Return a durable memory with its versions and sources. Raise InputError if the id is unknown."""
     now, memories = access.clock(), access.reader.memories
     memory = memories.get(identifier, now=now)
     if memory is None:
         raise InputError(f"there is no durable memory with id {identifier}; use an id from a search")
     newest = memories.get(memories.resolved(identifier, now=now), now=now)
     note_use(access, [memory.id] if memory.is_active else [])
-    head = f"{_named(memory.kind).capitalize()}, kept for good; {_standing(memory)}:"
+    head = f"{_named(memory.kind).capitalize()}, kept for good; {_state_of(memory)}:"
     entries = [TextEntry(f"[{memory.updated_at:%Y-%m-%d}] ({memory.version_id})\n", lines(memory.content))]
     if (why := warning(memory, now)) is not None:
         entries.append(TextEntry("  ", f"Take care: {why}."))
     if newest is not None and newest.id != memory.id:
         entries.append(TextEntry("It goes on in: ", line(newest.content), f" ({newest.id})"))
-    earlier = [one for one in memories.history(memory.id, now=now) if one.version < memory.version][-_VERSIONS:]
+    earlier = [one for one in memories.history(memory.id, now=now) if one.version < memory.version][-_SHOWN_VERSIONS:]
     entries += [
         TextEntry(f"  before, by {line(one.editor)}: [{one.updated_at:%Y-%m-%d}] ", line(one.content))
         for one in reversed(earlier)
     ]
-    said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SOURCES:]
+    said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SHOWN_SOURCES:]
     hint = f"It rests on {', '.join(said)}." if said else f"It was written by {line(memory.editor)}."
     return answer_text(head, entries, access.max_tokens, hint)
 
@@ -77,31 +70,33 @@ def _named(kind: MemoryKind) -> str:
     return kind.value.replace("_", " ")
 
 
-def _standing(memory: DurableMemory) -> str:
-    stands = memory.temperature.value if memory.is_active else memory.status.value
-    why = f" ({shortened(line(memory.status_reason), _MOST_SHOWN)})" if memory.status_reason else ""
-    return f"{stands}{why}, version {memory.version}"
+def _state_of(memory: DurableMemory) -> str:
+    state = memory.temperature.value if memory.is_active else memory.status.value
+    why = f" ({shortened(line(memory.status_reason), _SHOWN_OF_REASON)})" if memory.status_reason else ""
+    return f"{state}{why}, version {memory.version}"
 
 
 def _remember(access: Access, *, text: str, kind: str, title: str | None, is_snapshot: bool) -> str:
     writer, now = writer_of(access), access.clock()
     if not without_recalled(text).strip():
         return "Nothing was added: the text is what memory itself gave, and that is remembered already."
-    made = writer.remember(text, kind, title=title or None, is_point_in_time=True if is_snapshot else None, now=now)
-    memory = access.reader.memories.get(made)
+    memory_id = writer.remember(
+        text, kind, title=title or None, is_point_in_time=True if is_snapshot else None, now=now
+    )
+    memory = access.reader.memories.get(memory_id)
     if memory is not None and memory.version > 1:
         since = access.reader.calendar.day_of(memory.created_at)
-        return f"This was known already, since {since} ({made}); it counts as said again."
-    return f"Remembered on {access.reader.calendar.day_of(now)} ({made}); recall_memory finds it at once."
+        return f"This was known already, since {since} ({memory_id}); it counts as said again."
+    return f"Remembered on {access.reader.calendar.day_of(now)} ({memory_id}); recall_memory finds it at once."
 
 
 def _update(access: Access, *, id: str, text: str | None, reason: str | None) -> str:  # noqa: A002  # its name
     writer, now = writer_of(access), access.clock()
     if text is None or not text.strip():
-        made = writer.confirm(id.strip(), reason=reason or None, now=now)
-        return f"It is noted that this is still so ({made})."
-    made = writer.update(id.strip(), text, reason=reason or None, now=now)
-    return f"Corrected ({made}); what it said before is kept as history."
+        memory_id = writer.confirm(id.strip(), reason=reason or None, now=now)
+        return f"It is noted that this is still so ({memory_id})."
+    memory_id = writer.update(id.strip(), text, reason=reason or None, now=now)
+    return f"Corrected ({memory_id}); what it said before is kept as history."
 
 
 def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A002  # as above
@@ -123,7 +118,7 @@ def _search_archive(access: Access, *, query: str, max_results: int) -> str:
         TextEntry(
             f"[{one.memory.updated_at:%Y-%m-%d}] ",
             line(one.memory.content),
-            f" ({_named(one.memory.kind)}, {_standing(one.memory)}) ({one.memory.id})",
+            f" ({_named(one.memory.kind)}, {_state_of(one.memory)}) ({one.memory.id})",
         )
         for one in found
     ]

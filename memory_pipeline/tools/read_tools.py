@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.reader import Hit
     from memory_pipeline.reader.lineage import Node
 
-#: A century.
-_MOST_DAYS = 36_525
+_MOST_DAYS = 36_525  # a century
 _MOST_RESULTS = 50
 _MOST_QUERY = 2_000
 _MOST_DEPTH = 3
@@ -48,15 +47,13 @@ def uri_of(hit: Hit) -> str:
 def entry_of(hit: Hit, query: str | None = None) -> TextEntry:
     """Return a fact as a line with its date, or a summary as its lines under its period.
 
-    Args:
-        hit: a fact or a summary.
-        query: the search text; a summary that must be cut keeps the lines about it.
+    If a summary must be cut, it keeps the lines about `query`.
     """
     if hit.grain is Grain.WORKING:
         note = f" ({hit.later_note})" if hit.later else ""
         return TextEntry(f"[{hit.date}] ", line(hit.content), f"{note} ({hit.id})")
     before = f"[{hit.date}] {hit.grain} summary of {hit.period} ({hit.id}):\n"
-    return TextEntry(before, lines(hit.content), wanted=frozenset(terms(query or "")))
+    return TextEntry(before, lines(hit.content), search_terms=frozenset(terms(query or "")))
 
 
 def _search(
@@ -87,13 +84,12 @@ def _search(
 
 
 def _wider(grain: Grain, maximum_days_ago: float) -> str:
-    """Return a hint on how to search further back."""
-    ways = []
+    hints = []
     if grain.coarser is not None:
-        ways.append(f"grain {grain.coarser}")
+        hints.append(f"grain {grain.coarser}")
     if maximum_days_ago < _MOST_DAYS:
-        ways.append("a greater maximum_days_ago")
-    return f"; older memory: {', or '.join(ways)}." if ways else "."
+        hints.append("a greater maximum_days_ago")
+    return f"; older memory: {', or '.join(hints)}." if hints else "."
 
 
 def _recall(access: Access, *, question: str, max_tokens: int) -> str:
@@ -104,7 +100,7 @@ def _recall(access: Access, *, question: str, max_tokens: int) -> str:
     if not found:
         return "Nothing of this is remembered, at any grain."
     entries: list[TextEntry] = []
-    kept: list[str] = []
+    durable: list[str] = []
     room = tokens * BYTES_PER_TOKEN - FRAME_BYTES - _HEAD
     for item in found:
         note = f" ({line(item.note)})" if item.note else ""
@@ -114,8 +110,8 @@ def _recall(access: Access, *, question: str, max_tokens: int) -> str:
             break
         entries.append(entry)
         if is_durable(item.id):
-            kept.append(item.id)
-    note_use(access, kept)
+            durable.append(item.id)
+    note_use(access, durable)
     until = access.reader.calendar.day_of(now)
     head = f"The best {len(entries)} memories of all grains until {until} that fit into {tokens:,} tokens:"
     return answer_text(head, entries, tokens)
@@ -140,11 +136,11 @@ def _get(access: Access, *, id: str) -> str:  # noqa: A002  # the argument's nam
     head = f"The {what} of {node.period}, and what it rests on:"
     # The memory's own text has priority over its sources.
     room = access.max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - 200
-    own = TextEntry(f"[{node.at:%Y-%m-%d %H:%M} UTC] ({node.id})\n", lines(node.content))
-    text = own.within(min(own.size, room * 2 // 3 if node.sources else room))
-    kept, is_whole = _nearest(node, room - TextEntry(text, "").size)
-    entries = [TextEntry(text, ""), *(TextEntry(shown, "") for shown in kept)]
-    cut = [] if text == own.within(own.size) else ["its text is cut at …"]
+    entry = TextEntry(f"[{node.at:%Y-%m-%d %H:%M} UTC] ({node.id})\n", lines(node.content))
+    text = entry.within(min(entry.size, room * 2 // 3 if node.sources else room))
+    sources, is_whole = _nearest(node, room - TextEntry(text, "").size)
+    entries = [TextEntry(text, ""), *(TextEntry(shown, "") for shown in sources)]
+    cut = [] if text == entry.within(entry.size) else ["its text is cut at …"]
     cut += [] if is_whole else ["more that it rests on is left out: get_memory with an id below shows it"]
     return answer_text(head, entries, access.max_tokens, f"Cut: {'; '.join(cut)}." if cut else "")
 
@@ -167,17 +163,17 @@ def _nearest(node: Node, room: int) -> tuple[list[str], bool]:
 
 def _in_order(node: Node, path: tuple[int, ...], chosen: set[tuple[int, ...]]) -> Iterator[str]:
     for number, source in enumerate(_sources(node)):
-        if (own := (*path, number)) in chosen:
-            yield _source(source, len(own))
-            yield from _in_order(source, own, chosen)
+        if (child := (*path, number)) in chosen:
+            yield _source(source, len(child))
+            yield from _in_order(source, child, chosen)
 
 
 def _sources(node: Node) -> list[Node]:
     """Return the sources of a memory. A source that only repeats its single source is replaced by that one."""
-    return [_saying(source) for source in node.sources]
+    return [_without_repeats(source) for source in node.sources]
 
 
-def _saying(node: Node) -> Node:
+def _without_repeats(node: Node) -> Node:
     while len(node.sources) == 1 and line(node.content) in line(node.sources[0].content):
         node = node.sources[0]
     return node

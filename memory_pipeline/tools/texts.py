@@ -23,17 +23,12 @@ _OF_LINES = f"  {_CUT} {{}} of {{}} lines"
 
 
 class TextEntry(NamedTuple):
-    """An entry of an answer. Only its text may be cut.
-
-    Attributes:
-        before, text, after: the parts, in order.
-        wanted: search terms; a cut text keeps the lines with most of them.
-    """
+    """An entry of an answer. Only `text` may be cut; it then keeps the lines with most of the `search_terms`."""
 
     before: str
     text: str
     after: str = ""
-    wanted: frozenset[str] = frozenset()
+    search_terms: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -41,29 +36,28 @@ class TextEntry(NamedTuple):
         return sum(map(_bytes, (self.before, self.text, self.after))) + _MARK + 1
 
     def within(self, size: int) -> str:
-        """Return the entry, its text cut to at most `size` bytes in all if `before` and `after` leave room."""
+        """Return the entry with its text cut, to at most `size` bytes in all if `before` and `after` leave room."""
         whole = _bytes(self.text)
         room = size - (self.size - whole)
         text = self.text if room >= whole else self._lines(room) if "\n" in self.text else _cut(self.text, room)
         return f"{self.before}{text}{self.after}"
 
     def _lines(self, room: int) -> str:
-        """Return the lines with most wanted terms that fit, in document order, and a note with the number of lines."""
-        every = self.text.split("\n")
-        shared = [len(self.wanted.intersection(terms(one))) if self.wanted else 0 for one in every]
-        best = sorted(range(len(every)), key=lambda place: (-shared[place], place))
-        room -= len(_OF_LINES.format(len(every), len(every)).encode()) + _MARK
-        kept: list[int] = []
+        all_lines = self.text.split("\n")
+        shared = [len(self.search_terms.intersection(terms(one))) if self.search_terms else 0 for one in all_lines]
+        best = sorted(range(len(all_lines)), key=lambda place: (-shared[place], place))
+        room -= len(_OF_LINES.format(len(all_lines), len(all_lines)).encode()) + _MARK
+        fitting: list[int] = []
         for place in best:
-            room -= len(every[place].encode()) + _MARK + 1
+            room -= len(all_lines[place].encode()) + _MARK + 1
             if room < 0:
                 break
-            kept.append(place)
-        if not kept:
-            first = every[best[0]]
+            fitting.append(place)
+        if not fitting:
+            first = all_lines[best[0]]
             return _cut(first, room + len(first.encode()) + _MARK + 1)
-        shown = "\n".join(every[place] for place in sorted(kept))
-        return f"{shown}\n{_OF_LINES.format(len(kept), len(every))}"
+        shown = "\n".join(all_lines[place] for place in sorted(fitting))
+        return f"{shown}\n{_OF_LINES.format(len(fitting), len(all_lines))}"
 
 
 def _bytes(text: str) -> int:
@@ -86,15 +80,10 @@ def lines(text: str) -> str:
 
 
 def answer_text(head: str, entries: Sequence[TextEntry], max_tokens: int, hint: str = "") -> str:
-    """Return an answer with stored text, marked as data.
+    """Return an answer with stored text, marked as data, within a budget estimated at 4 bytes a token.
 
-    If not everything fits, long texts are cut first, then the last entries are left out. A note reports both.
-
-    Args:
-        head: the first line.
-        entries: entries, most useful first.
-        max_tokens: token budget, at 4 bytes a token.
-        hint: the last line, if any.
+    `head` is the first line, `hint` the last one. `entries` are most useful first. If not everything fits, long texts
+    are cut first, then the last entries are left out. A note reports both.
     """
     room = max_tokens * BYTES_PER_TOKEN - FRAME_BYTES - len(head.encode()) - len(hint.encode()) - 2 - 2 * _MARK
     sizes = [entry.size for entry in entries]

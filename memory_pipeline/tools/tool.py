@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 
 # Models write arguments loosely: numbers in quotes, null for missing values, names in capitals. Unambiguous values are
-# accepted. Others are errors that say what to change.
-
+# accepted; others are errors that name the remedy.
 
 #: Longest arguments of one call, in characters.
 MAX_ARGUMENTS = 200_000
@@ -35,11 +34,8 @@ class Parameter:
     """One argument of a tool.
 
     Attributes:
-        name: name in the schema.
         kind: type in JSON schema.
-        description: description for the model.
         default: value if it is missing.
-        is_required: whether it must be given.
         least, most: bounds of a number, or of a text's length in characters.
         choices: accepted texts; empty if all are accepted.
     """
@@ -72,11 +68,7 @@ class Parameter:
         return described
 
     def read(self, value: object) -> Any:
-        """Validate and convert a value.
-
-        Raises:
-            InputError: the value is invalid.
-        """
+        """Validate and convert a value. Raise InputError if it is invalid."""
         if self.kind == "string":
             return self._text(value)
         if self.kind == "boolean":
@@ -86,8 +78,8 @@ class Parameter:
             return truth
         number = _number(value)
         if number is None or not self.least <= number <= self.most or (self.kind == "integer" and number % 1):
-            what = "a whole number" if self.kind == "integer" else "a number"
-            raise InputError(f"{self.name} {shown(value)} is not accepted; expected {what} {self._range}")
+            expected = "a whole number" if self.kind == "integer" else "a number"
+            raise InputError(f"{self.name} {shown(value)} is not accepted; expected {expected} {self._range}")
         return int(number) if self.kind == "integer" else number
 
     def _text(self, value: object) -> str:
@@ -126,14 +118,9 @@ def schema_of(parameters: Sequence[Parameter], *, strict: bool = False) -> dict[
 
 
 def arguments_of(parameters: Sequence[Parameter], given: object) -> dict[str, Any]:
-    """Return all arguments of a call, validated, with defaults. Null counts as missing.
+    """Return all arguments of a call, validated, with defaults. `given` is a mapping, or JSON of one.
 
-    Args:
-        parameters: parameters of the tool.
-        given: a mapping, or JSON of one.
-
-    Raises:
-        InputError: `given` is not a JSON object, or an argument is unknown, missing or invalid.
+    Null counts as missing. Raise InputError if an argument is unknown, missing or invalid.
     """
     accepted = ", ".join(parameter.name for parameter in parameters)
     arguments = {name: value for name, value in _object(given).items() if value is not None}
@@ -167,7 +154,6 @@ def _object(given: object) -> Mapping[object, object]:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number, also from a text, or None."""
     if isinstance(value, str) and len(value) <= 30:
         try:
             value = float(value)
@@ -187,10 +173,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The memory that tools work on.
+    """The memory that tools access.
 
     Attributes:
-        reader: reads the agent's memory.
         writer: writer of the same agent; None for read-only access.
         now: time of all calls, or a function that returns it; None for the current time.
         max_tokens: token budget of one answer.
@@ -202,7 +187,6 @@ class Access:
     max_tokens: int = DEFAULT_TOKENS
 
     def __post_init__(self) -> None:
-        """Validate `max_tokens`, and that reader and writer are of the same agent."""
         tokens = self.max_tokens
         if isinstance(tokens, bool) or not isinstance(tokens, int) or not LEAST_TOKENS <= tokens <= 1_000_000:
             raise InputError(f"max_tokens {shown(tokens)} is not accepted; expected {LEAST_TOKENS} to 1,000,000")
@@ -225,11 +209,10 @@ class Tool:
     """A tool that a model may call.
 
     Attributes:
-        name: name as a function; None if it is no function.
+        name: name as a function; None if it is only served by MCP.
         served_as: name at an MCP server.
-        title: title for users.
-        description: description for models.
-        parameters: its parameters.
+        title: for users.
+        description: for models.
         run: returns the answer, with stored text marked as data.
         effect: whether a call changes nothing, adds to memory, or removes from it.
     """
@@ -252,33 +235,22 @@ class ToolResult:
 
 
 def writer_of(access: Access) -> MemoryWriter:
-    """Return the writer.
-
-    Raises:
-        InputError: access is read-only.
-    """
+    """Return the writer. Raise InputError if access is read-only."""
     if access.writer is None:
         raise InputError("this memory is read-only")
     return access.writer
 
 
 def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: object) -> ToolResult:
-    """Call a tool. Never raises: errors are returned as text, without internal details.
-
-    Args:
-        access: the memory to work on.
-        tools: tools by the name that the model uses.
-        name: name of the tool, as the model wrote it.
-        arguments: a mapping, or JSON of one.
-    """
+    """Call a tool by the name and arguments that a model wrote. Never raises: errors are returned as text."""
     try:
         tool = tools.get(name) if isinstance(name, str) else None
         if tool is None:
-            return _wrong(f"tool {shown(name)} is unknown; accepted: {_names(tools)}")
+            return _error(f"tool {shown(name)} is unknown; accepted: {_names(tools)}")
         text = tool.run(access, **arguments_of(tool.parameters, arguments))
         return ToolResult(text.encode(errors="replace").decode())
     except InputError as error:
-        return _wrong(str(error))
+        return _error(str(error))
     except Exception:  # noqa: BLE001  # the model always gets a text
         _log.exception("a tool of memory failed: %s", shown(name))
         return ToolResult("Error: internal memory error; continue without it.", True)
@@ -288,5 +260,5 @@ def _names(tools: Iterable[str]) -> str:
     return ", ".join(tools)
 
 
-def _wrong(why: str) -> ToolResult:
+def _error(why: str) -> ToolResult:
     return ToolResult(f"Error: {why.encode(errors='replace').decode()}", True)

@@ -1,4 +1,4 @@
-"""Ingest JSON and JSONL files of conversations. Invalid records are moved to the quarantine with a reason."""
+"""Ingest JSON and JSONL files of conversations."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Ingestion:
 
     @property
     def is_refused(self) -> bool:
-        """Whether records were set aside and none was accepted."""
+        """Whether records were quarantined and none was accepted."""
         return bool(self.rejections) and not (self.messages or self.known or self.recalled)
 
 
@@ -80,21 +80,14 @@ def ingest_file(
     default_scope: Mapping[str, str] | None = None,
     progress: Callable[[Ingestion], None] = lambda _: None,
 ) -> Ingestion:
-    """Append the conversations of a JSON or JSONL file to the journal.
+    """Append the conversations of a JSON or JSONL file (UTF-8) to the journal. Create the lake if it does not exist.
 
     A file named ``*.json`` holds one conversation or a list of them, any other file one conversation per line. Invalid
     records are moved to the journal's quarantine with a reason, and ingestion continues. The accepted messages of a
     conversation are written atomically. Ingesting a file twice adds no duplicates.
 
-    Args:
-        lake: created if it does not exist.
-        path: a file in UTF-8, with or without a byte order mark.
-        admission: the range of accepted times.
-        default_scope: ``workspace_id`` and ``agent_id`` of conversations that name none.
-        progress: called after each batch.
-
-    Raises:
-        InputError: the file cannot be opened.
+    `default_scope` has the ``workspace_id`` and ``agent_id`` of conversations that name none. `progress` is called
+    after each batch. Raise InputError if the file cannot be opened.
     """
     ingest = _Ingest(lake, default_scope or {}, progress)
     for where, record in _records(path):
@@ -107,8 +100,6 @@ def ingest_file(
 
 
 class _Ingest:
-    """Collects accepted messages and writes them in batches."""
-
     def __init__(self, lake: Lake, default_scope: Mapping[str, str], progress: Callable[[Ingestion], None]) -> None:
         self.result = Ingestion()
         self._lake = lake
@@ -120,24 +111,23 @@ class _Ingest:
         self._accepted: list[str] = []
 
     def take(self, where: str, record: object, admission: Admission) -> None:
-        """Take a record from a file, which may be no valid conversation."""
         result = self.result
         conversation = {**self._default_scope, **record} if isinstance(record, Mapping) else record
-        messages, found, recalled = read_messages(conversation, admission)
+        messages, rejections, recalled = read_messages(conversation, admission)
         self._batch += messages
         result.recalled += recalled
         result.conversations += bool(messages)
         _count_ignored(record, result.ignored_keys)
-        if found:
-            self.set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in found)
+        if rejections:
+            self.set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in rejections)
         if self._known_bad and (messages or recalled):
-            self._accepted += self._known_bad & _parts(conversation, found)
+            self._accepted += self._known_bad & _parts(conversation, rejections)
         if len(self._batch) >= _BATCH:
             self.flush()
 
-    def set_aside(self, found: Iterable[Rejection]) -> None:
-        """Move records to the quarantine, and drop those of erased subjects."""
-        offered = list(found)
+    def set_aside(self, candidates: Iterable[Rejection]) -> None:
+        """Move records to the quarantine, except those of erased subjects."""
+        offered = list(candidates)
         forgotten = self._lake.tombstones.forgotten()
         rejections = [one for one in offered if not is_forgotten(forgotten, one.record, self._default_scope)]
         self.result.forgotten += len(offered) - len(rejections)
@@ -148,7 +138,6 @@ class _Ingest:
         self.result.rejected += rejections[: _SHOWN - len(self.result.rejected)]
 
     def flush(self) -> None:
-        """Write the accepted messages."""
         if self._batch:
             batch = self._lake.tombstones.forgotten().filter(self._batch)
             self.result.forgotten += len(self._batch) - len(batch)
@@ -200,8 +189,8 @@ def _parts(conversation: object, rejected: list[Rejection]) -> set[str]:
     """Return the quarantine digests of a conversation and its messages, except of those just rejected."""
     if not isinstance(conversation, Mapping):
         return set()
-    parts = [conversation, *(alone(conversation, message) for message in conversation["messages"])]
-    return set(map(digest, parts)) - {digest(rejection.record) for rejection in rejected}
+    records = [conversation, *(alone(conversation, message) for message in conversation["messages"])]
+    return set(map(digest, records)) - {digest(rejection.record) for rejection in rejected}
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""Write an agent's conversations to the journal, and look up messages that are stored already."""
+"""Write an agent's conversations to the journal, and look up stored messages."""
 
 from __future__ import annotations
 
@@ -29,12 +29,9 @@ if TYPE_CHECKING:
 
 
 def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summarizer) -> dict[str, object]:
-    """Return a message that summarizes `messages`. Its role is system, so that it never becomes memory itself.
+    """Return a message that summarizes `messages` of one agent, at least one, in order, as `summarizer` does for a day.
 
-    Args:
-        messages: messages of one agent, in order; at least one.
-        calendar: sets the time zone in which days begin.
-        summarizer: summarizes them like a day. If it must wait for a budget, rules take over.
+    Its role is system, so that it never becomes memory itself. If the model must wait for a budget, rules summarize.
     """
     last = messages[-1]
     facts = DeterministicExtractor(calendar.timezone).facts_of(messages)
@@ -43,8 +40,8 @@ def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summ
         Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
     )
     assignment = Assignment(last.scope, calendar.period(Grain.DAILY, last.sent_at), material)
-    [made] = summarizer.summarize([assignment])
-    points: tuple[KeyPoint, ...] = (made or ExtractiveSummarizer().condense(assignment)).points
+    [condensed] = summarizer.summarize([assignment])
+    points: tuple[KeyPoint, ...] = (condensed or ExtractiveSummarizer().condense(assignment)).points
     lines = [f"- {calendar.day_of(point.event_at)} {point.sentence}" for point in points]
     head = f"Summary of the {len(messages)} messages before, from memory; nobody has said this:"
     return {"role": "system", "content": "\n".join([head, *lines]), "timestamp": last.sent_at.isoformat()}
@@ -56,19 +53,16 @@ _log = logging.getLogger(__name__)
 class KnownMessages:
     """Looks up stored messages by id, so that an id cannot be used for two texts.
 
-    Args:
-        lake: the lake to search.
-        keeps: cache the messages of pending files, for a writer that asks about the same conversations again and again.
-            Otherwise only a hash per message is cached, to know which files must be read again.
+    With `keeps`, cache the messages of pending files, for a writer that looks up the same conversations repeatedly.
+    Otherwise cache only a hash per message, to know which files must be read again.
     """
 
     def __init__(self, lake: Lake, *, keeps: bool) -> None:
         self._lake = lake
         self._keeps = keeps
         self._files: dict[str, tuple[frozenset[int], Sequence[Message] | None]] = {}
-        self._hours: dict[
-            Scope, tuple[int, dict[str, frozenset[str]]]
-        ] = {}  # of conversations, by version of the index
+        # Version of the index, and the hours of each conversation.
+        self._hours: dict[Scope, tuple[int, dict[str, frozenset[str]]]] = {}
 
     def of(self, messages: Collection[Message]) -> list[Message]:
         """Return the stored messages with the ids of `messages`, pending in the journal or loaded, from any hour.
@@ -76,8 +70,8 @@ class KnownMessages:
         Loaded messages of tools and the system are found only in the hours of `messages`, and in hours with other
         messages of their conversation: the index does not contain them.
         """
-        wanted = {_key(message) for message in messages}
-        found = self._pending(wanted, {message.scope for message in messages})
+        keys = {_key(message) for message in messages}
+        found = self._pending(keys, {message.scope for message in messages})
         if not self._lake.exists:
             return found
         hours = {message.hour for message in messages}
@@ -91,22 +85,22 @@ class KnownMessages:
         for scope, conversations in new.items():
             others = self._hours_of(scope, conversations) - hours
             found += landed_messages(self._lake, others, scope) if others else []
-        return [message for message in found if _key(message) in wanted]
+        return [message for message in found if _key(message) in keys]
 
     def add(self, path: str, messages: Sequence[Message]) -> None:
         """Remember a journal file that was just written."""
         self._files[path] = frozenset(map(_key, messages)), messages if self._keeps else None
 
-    def _pending(self, wanted: set[int], scopes: Iterable[Scope]) -> list[Message]:
+    def _pending(self, wanted_keys: set[int], scopes: Iterable[Scope]) -> list[Message]:
         found = []
         files = {}
         for file in (file for scope in scopes for file in self._lake.journal.pending(scope)):
-            keys, held = self._files.get(file.path, (None, None))
-            if keys is None or (held is None and not keys.isdisjoint(wanted)):
-                held = self._lake.journal.read(file).messages
-                keys = frozenset(map(_key, held))
-            files[file.path] = keys, held if self._keeps else None
-            found += [message for message in held or () if _key(message) in wanted]
+            keys, stored = self._files.get(file.path, (None, None))
+            if keys is None or (stored is None and not keys.isdisjoint(wanted_keys)):
+                stored = self._lake.journal.read(file).messages
+                keys = frozenset(map(_key, stored))
+            files[file.path] = keys, stored if self._keeps else None
+            found += [message for message in stored or () if _key(message) in wanted_keys]
         self._files = files
         return found
 
@@ -145,10 +139,10 @@ def landed_messages(lake: Lake, hours: Iterable[Period], scope: Scope | None = N
     from memory_pipeline.lake.codec.facts import rows_to_messages
     from memory_pipeline.lake.schemas import MESSAGES
 
-    own = None
+    of_scope = None
     if scope is not None:
-        own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
-    return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=own))
+        of_scope = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +183,9 @@ class MemoryWriter(MemoryEventWriter):
             uri: a folder or ``s3://bucket/prefix``.
             workspace_id: 1 to 100 ASCII letters, digits, ``.``, ``_``, ``-``.
             agent_id: in the same format.
-            start: first accepted day; defaults to MEMORY_PIPELINE_START. Without either, the memory begins with its
-                oldest record.
-            timezone: time zone in which days begin, for a new lake; defaults to MEMORY_PIPELINE_TIMEZONE.
+            start: first accepted day, by default MEMORY_PIPELINE_START. Without either, memory begins with its oldest
+                record.
+            timezone: time zone in which days begin, for a new lake; by default MEMORY_PIPELINE_TIMEZONE.
 
         Raises:
             InputError: an id or `start` is invalid.
@@ -209,34 +203,33 @@ class MemoryWriter(MemoryEventWriter):
         Args:
             conversation: see :mod:`memory_pipeline.domain.conversations`; ``workspace_id`` and ``agent_id`` are
                 optional. Messages of OpenAI's or LiteLLM's chat API are accepted, each with a ``timestamp``.
-            now: time of receipt; defaults to the current time.
+            now: time of receipt; by default the current time.
 
         Raises:
-            InputError: a value is invalid, or a message id is already used for another text. Names the field and the
-                value; nothing was written.
+            InputError: a value is invalid, or a message id is already used for another text; nothing was written.
         """
         record = as_mapping(conversation)
         if isinstance(record, Mapping):
-            for name, mine in self._own.items():
+            for name, mine in self._scope_fields.items():
                 if record.get(name, mine) != mine:
                     raise InputError(
                         f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out"
                     )
-            record = {**record, **self._own}
+            record = {**record, **self._scope_fields}
         messages, rejected, recalled = read_messages(record, self._admission(now))
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
-        taken = self._lake.tombstones.forgotten().filter(messages)
-        forgotten = len(messages) - len(taken)
-        if not taken:
+        remembered = self._lake.tombstones.forgotten().filter(messages)
+        forgotten = len(messages) - len(remembered)
+        if not remembered:
             return Receipt((), (), recalled, forgotten)
-        self._lake.ensure(min(message.sent_at for message in taken))
-        new = _without_known(taken, self._known.of(taken))
+        self._lake.ensure(min(message.sent_at for message in remembered))
+        new = _without_known(remembered, self._known.of(remembered))
         files = self._lake.journal.append(new)
         for path in files:
             self._known.add(path, new)
-        return Receipt(tuple(message.id for message in taken), tuple(files), recalled, forgotten)
+        return Receipt(tuple(message.id for message in remembered), tuple(files), recalled, forgotten)
 
     def compact(
         self,
@@ -249,13 +242,13 @@ class MemoryWriter(MemoryEventWriter):
         """Return a conversation with all but its last messages replaced by a summary, to fit a context window.
 
         The conversation is written first, so nothing is lost. The summary is a system message, which never becomes
-        memory. Recalled text is not summarized, but stays in the messages that are kept.
+        memory. Recalled text is not summarized, but remains in the last messages.
 
         Args:
             conversation: as for :meth:`write`.
             keep: number of last messages to keep. A conversation with at most one more is returned unchanged.
-            summarizer: defaults to the model that the lake's configuration names for days.
-            now: time of receipt; defaults to the current time.
+            summarizer: by default the model that the lake's configuration names for days.
+            now: time of receipt; by default the current time.
 
         Raises:
             InputError: as for :meth:`write`, or `keep` is negative.
@@ -269,16 +262,16 @@ class MemoryWriter(MemoryEventWriter):
             return dict(conversation)
         from memory_pipeline.models.factory import configured_models
 
-        kept = records[len(records) - keep :]
-        dropped = {**conversation, **self._own, "messages": records[: len(records) - keep]}
+        last_records = records[len(records) - keep :]
+        dropped = {**conversation, **self._scope_fields, "messages": records[: len(records) - keep]}
         messages = read_messages(dropped, self._admission(now)).messages
         if not messages:  # only recalled text, which can be recalled again
-            return {**conversation, "messages": kept or records}
+            return {**conversation, "messages": last_records or records}
         if summarizer is None:
             configuration, zone = self._lake.configuration(), self._lake.calendar.timezone
             summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
         summary = summary_of(messages, self._lake.calendar, summarizer)
-        return {**conversation, "messages": [summary, *kept]}
+        return {**conversation, "messages": [summary, *last_records]}
 
     @property
     def scope(self) -> Scope:
@@ -294,7 +287,7 @@ class MemoryWriter(MemoryEventWriter):
         return GraphWriter(self._lake, self._scope, self._start, Graph(self._lake, self._scope, self._pending))
 
     @property
-    def _own(self) -> dict[str, str]:
+    def _scope_fields(self) -> dict[str, str]:
         return {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
 
     def _admission(self, now: When | None) -> Admission:
@@ -303,11 +296,7 @@ class MemoryWriter(MemoryEventWriter):
 
 
 def _without_known(messages: list[Message], known: list[Message]) -> list[Message]:
-    """Return the messages that are not stored yet.
-
-    Raises:
-        InputError: a message has the id of a stored one and another text.
-    """
+    """Return the messages that are not stored yet. Raise InputError if one has the id of another text."""
     said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
     for message in known:
         new = said.get((message.conversation_id, message.source_id or ""))

@@ -125,5 +125,5 @@ def test_the_layout_is_rebuilt_in_a_thread(
         time.sleep(0.01)
     parts = held.parts(Grain.WORKING)
     assert parts is not None
-    assert [part.stands for part in parts] == [None]
+    assert [part.live for part in parts] == [None]
     assert said(parts) == ["milk", "oats", "rye", "tea"]

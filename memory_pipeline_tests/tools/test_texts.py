@@ -48,14 +48,14 @@ def test_long_texts_are_cut_before_short_ones() -> None:
 def test_a_cut_summary_keeps_the_wanted_lines() -> None:
     rows = [f"  2024-01-{day:02} Anna: I went to the harbour and it was day {day}." for day in range(1, 29)]
     rows[20] = "  2024-01-21 Anna: The oven is broken again."
-    summary = TextEntry("January:\n", "\n".join(rows), wanted=frozenset({"oven"}))
+    summary = TextEntry("January:\n", "\n".join(rows), search_terms=frozenset({"oven"}))
     text = answer_text("1 of 1:", [summary], 200)
     assert count_tokens(text) <= 200
     assert "The oven is broken again." in text
     assert "day 1." in text, "then the first"
     assert " of 28 lines" in text
     assert text.index("day 1.") < text.index("oven"), "in their order"
-    many = TextEntry("January:\n", "\n".join(rows * 10), wanted=frozenset({"oven"}))
+    many = TextEntry("January:\n", "\n".join(rows * 10), search_terms=frozenset({"oven"}))
     assert "The oven is broken again." in answer_text("1 of 1:", [many], 200), (
         "marks of lines that are left out take nothing"
     )
