@@ -27,13 +27,11 @@ class MemoryDiff:
     """One change to one memory.
 
     Attributes:
-        scope: the agent.
         night: the day.
         verb: MERGE, COOL, ….
         memory_id, title: the changed memory.
-        other_id, other_title: MERGE: the memory that is merged into it; SUPERSEDE: its successor.
-        reason: in words.
-        is_withdrawn: whether the change was made when the day was consolidated before and is undone now.
+        other_id, other_title: for MERGE the memory merged into it; for SUPERSEDE its successor.
+        is_withdrawn: whether an earlier consolidation made this change and this one undoes it.
     """
 
     scope: Scope
@@ -53,13 +51,12 @@ class DayResult:
 
     Attributes:
         night: the day.
-        agents: agents with a cause on this day.
+        agents: number of agents with a cause on this day.
         events: number of events by verb.
-        changed: number of events that are new or were withdrawn.
+        changed: number of new or withdrawn events.
         troubles: failed passes, with the agent and the reason.
-        review: memories that should be reviewed because they are stale, with their agent.
-        hot: entries of the hot indexes of these agents, afterwards.
-        usage: model usage.
+        review: stale memories that need a review, with their agent.
+        hot: number of hot-index entries of these agents afterwards.
     """
 
     night: Period
@@ -79,10 +76,8 @@ class ConsolidationReport:
     Attributes:
         nights: the requested days and later recomputed ones, in order.
         changes: new changes by agent and day, if requested.
-        agents: agents with days to consolidate.
-        written: whether anything was written.
-        hot: hot-index lines of changed agents, the first ones by name.
-        seconds: duration.
+        agents: number of agents with days to consolidate.
+        hot: hot-index lines of some changed agents.
     """
 
     nights: list[DayResult] = field(default_factory=list)
@@ -114,10 +109,11 @@ class ConsolidationReport:
             if night.key >= simulation.first.key
             for event in events
         }
+        new = {event.id for made in simulation.made for event in made.events}
         for night, events in simulation.old.items():
             if night.key >= simulation.first.key:
-                gone = {event.id for event in events} - {event.id for made in simulation.made for event in made.events}
-                self.night(night).changed += len(gone)
+                withdrawn = {event.id for event in events} - new
+                self.night(night).changed += len(withdrawn)
         if explain:
             self.changes += [
                 change(simulation, made.day, event) for made in simulation.made for event in made.events
@@ -131,7 +127,7 @@ class ConsolidationReport:
 def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> MemoryDiff:
     """Return the diff of an event, with the titles of its memories."""
     newest = simulation.memories.newest
-    titles = [newest[own].title if own in newest else None for own in (event.memory_id, event.other_id or "")]
+    titles = [newest[key].title if key in newest else None for key in (event.memory_id, event.other_id or "")]
     return MemoryDiff(
         scope=event.scope,
         night=night,
@@ -146,11 +142,10 @@ def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is
 
 
 def _withdrawn(simulation: AgentSimulation) -> Iterator[MemoryDiff]:
-    """Yield the changes of earlier consolidations that are undone now."""
-    now = {event.id for made in simulation.made for event in made.events}
+    new = {event.id for made in simulation.made for event in made.events}
     for night, events in simulation.old.items():
         if simulation.first is not None and night.key >= simulation.first.key:
-            yield from (change(simulation, night, event, is_withdrawn=True) for event in events if event.id not in now)
+            yield from (change(simulation, night, event, is_withdrawn=True) for event in events if event.id not in new)
 
 
 def _note(run: DayResult, simulation: AgentSimulation, made: Night) -> None:
@@ -158,8 +153,8 @@ def _note(run: DayResult, simulation: AgentSimulation, made: Night) -> None:
     run.agents += 1
     run.events.update(event.verb.value for event in made.events)
     run.changed += sum(event.id not in before for event in made.events)
-    whose = f"{simulation.scope.workspace_id} / {simulation.scope.agent_id}"
+    agent = f"{simulation.scope.workspace_id} / {simulation.scope.agent_id}"
     newest = simulation.memories.newest
-    run.troubles += [f"{whose}: {name}: {why}" for name, why in made.troubles.items()]
+    run.troubles += [f"{agent}: {name}: {why}" for name, why in made.troubles.items()]
     run.hot += simulation.hot[made.day]
-    run.review += [f"{whose}: {newest[own].title} ({own}, {rot:.4f})" for own, rot in made.review.items()]
+    run.review += [f"{agent}: {newest[key].title} ({key}, {rot:.4f})" for key, rot in made.review.items()]
