@@ -138,7 +138,7 @@ class Inventory:
         return {Scope(workspace, agent): through for workspace, agent, through in expired.iter_rows()}
 
     def note_in_ledger(self) -> None:
-        """Record in the ledger how many rows of each partition remain."""
+        """Record in the ledger how many rows remain, so that partial partitions do not count as complete."""
         remaining: dict[tuple[str, str], int] = {}
         for name, asset, _ in self._assets():
             total = self._counted[name].group_by("period").agg(pl.col("rows").sum().alias("total"))
