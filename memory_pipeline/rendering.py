@@ -310,6 +310,5 @@ def status_lines(
 
 
 def _cut(text: str) -> str:
-    """Shorten a text to one line, without control characters."""
     text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

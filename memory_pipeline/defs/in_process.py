@@ -31,7 +31,6 @@ from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 
 _MOMENT = timedelta(microseconds=1)
-#: Metadata summed over the partitions of a grain's table.
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
 #: Tag of a run: the grain, "upkeep" or "marts".
 _MADE = "memory_pipeline/made"

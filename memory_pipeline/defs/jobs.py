@@ -42,7 +42,6 @@ _SCHEMA = dg.TableSchema(
 )
 
 
-#: Deleted files by kind.
 _KINDS = dg.TableSchema(
     [dg.TableColumn("kind", "string"), dg.TableColumn("files", "int"), dg.TableColumn("bytes", "int")]
 )

@@ -31,11 +31,10 @@ from memory_pipeline.steps.results import PartitionResult
 
 #: Maximum number of previews of a run: a long backfill must not fill Dagster's database.
 MOST_PREVIEWS = 50
-#: Maximum characters of a preview.
 MOST_CHARACTERS = 1_500
 
-#: Agents of a preview, facts or points per agent, rows per fact or point, and characters per row: code blocks are not
-#: wrapped, so a row must fit on a page. Together they stay below MOST_CHARACTERS.
+#: Agents per preview, facts or points per agent, rows per fact or point, and characters per row, since code blocks are
+#: not wrapped. Together they stay below MOST_CHARACTERS.
 _AGENTS, _POINTS, _ROWS, _WIDTH = 3, 3, 2, 62
 _COLUMNS = ("workspace_id", "agent_id", "period", "content")
 #: These invisible characters join letters and emoji. All others are removed.
@@ -150,7 +149,6 @@ _OF_INDEX = {
     "digest": "Digest of the row.",
     "vector": "Embedding of the content, of unit length; null if the embedder failed.",
 }
-#: Arrow's names of list items.
 _ITEM = re.compile(r"\b(item|element): ")
 #: The dimension depends on the embedder, which is unknown before a run.
 _SIZE = re.compile(r"fixed_size_list<(.*)>\[\d+\]")

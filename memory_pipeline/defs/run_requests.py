@@ -169,7 +169,6 @@ def _periods(run: dg.DagsterRun, grain: Grain, partitions: Partitions) -> list[P
 
 
 def _error(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Return the root error of an unsuccessful run, from Dagster's log."""
     if run.status is not dg.DagsterRunStatus.FAILURE:
         return "the run or its machine was stopped" if run.status in _UNFINISHED else f"the run was {run.status.value}"
     for kind in (dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE):

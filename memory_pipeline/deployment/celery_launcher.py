@@ -110,7 +110,6 @@ class WatchedCeleryRunLauncher(CeleryRunLauncher):
         )
 
     def _holder(self, task_id: str, worker: str | None) -> str | None:
-        """Return the worker that reports the task, or None."""
         workers = [worker] if worker else None
         answers = self.celery.control.inspect(destination=workers, timeout=self._patience).query_task(task_id)
         return next((name for name, tasks in (answers or {}).items() if task_id in tasks), None)

@@ -218,7 +218,6 @@ def _results(
 
 
 def _postponed(reading: Reading, extractions: Mapping[_Key, Extraction]) -> pa.Table:
-    """Return the old rows of passages that wait for model budget."""
     waiting = {key for key, extraction in extractions.items() if extraction.is_waiting}
     present = {message.id for message in reading.messages}
     is_postponed = [

@@ -370,7 +370,6 @@ def _with_changes(scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before:
 
 
 def _has_lost_operations(operations: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a mask of the operations with expired messages or facts."""
     lost = np.zeros(operations.num_rows, np.bool_)
     for retention_class in RetentionClass:
         if retention_class.grain is Grain.WORKING:

@@ -35,11 +35,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Number of index tables that a run opens to check that they are readable.
+#: Number of index tables that a run opens, different ones each day. Opening one takes a millisecond.
 _OPENED = 500
 #: Number of agents that are restored at a time, to limit memory.
 _RESTORED = 100
-#: The columns that show whether a row has changed.
 _MARKS = ("digest", "embed_model")
 #: Maximum number of attempts if the table keeps changing.
 _ATTEMPTS = 5
@@ -98,10 +97,7 @@ def index_periods(
 
 
 def mend_index(lake: Lake, embedder: Embedder, now: datetime) -> list[tuple[Scope, Grain]]:
-    """Restore index tables that are missing or cannot be opened. Return them.
-
-    Opening a table takes a millisecond, so at most 500 are opened, different ones each day.
-    """
+    """Restore index tables that are missing or cannot be opened. Return them."""
     tables = sorted(lake.index.tables(), key=str)
     if not tables:
         return []

@@ -102,8 +102,7 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
                     waiting += [batch[half:], batch[:half]]
             for period, used in spent.items():
                 usage[period] = usage.get(period, Usage()) + used
-            # Erasure writes its tombstone first and then deletes. This run may have read before the tombstone and
-            # written after the deletion, so it removes such rows itself.
+            # Erasure may have written its tombstone after this run read, and deleted before this run wrote.
             if lake.tombstones.state() != tombstones:
                 _log.info("%s: data was erased during the run, recomputing %s", grain, _span(batch))
                 affected |= _agents_of(lake, grain, batch)
@@ -135,8 +134,7 @@ def _materialize_batch(
     """Materialize a batch. Return its results, the model usage per period, and whether the ledger was written.
 
     The ledger is not written if its entries of the batch differ from `seen`. Agents in `also` had rows in the batch and
-    may have none now. Tables by period are computed share by share and committed together; tables by agent are written
-    group by group.
+    may have none now.
     """
     journal: JournalBatch | None = None
     if grain is Grain.WORKING:
@@ -172,7 +170,6 @@ def _materialize_batch(
 
 
 def _one_by_one(shares: Sequence[Share]) -> Iterator[Share]:
-    """Yield shares. If there are several, release memory after each."""
     for share in shares:
         yield share
         if len(shares) > 1:
@@ -183,7 +180,6 @@ def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
     keys = [period.key for period in batch]
     if grain is Grain.WORKING:
         tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS)]
-        # These tables are partitioned by agent.
         tables.append(lake.tables.read(MEMORY_EVENTS, columns=_AGENT, where=pc.field("period").isin(keys)))
     else:
         tables = [lake.tables.read(SUMMARIES, keys, columns=_AGENT, grain=grain.value)]
@@ -238,9 +234,9 @@ _COLUMNS = ("workspace_id", "agent_id", "period", "id")
 
 
 def with_inactive_agents(lake: Lake, results: Sequence[PartitionResult]) -> list[PartitionResult]:
-    """Count the memory events of inactive agents in the results of hours. Call it before the ledger is written.
+    """Count the memory events of inactive agents in the results of hours. Call this before writing the ledger.
 
-    Reads only hours with a ledger entry that differs from what the step found. Only these can have inactive agents.
+    Only hours with a ledger entry that differs from the events that the step read can have inactive agents.
     """
     parts = {part.period: part for part in results if part.asset == MEMORIES_ASSET}
     entries = lake.ledger.entries(MEMORIES_ASSET, list(parts))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Number of digests that are decoded at a time.
 _AT_ONCE = 10_000
-#: The JSON format of lists in :func:`~memory_pipeline.domain.identity.digest`.
+#: As in :func:`~memory_pipeline.domain.identity.digest`.
 _DUMP = {"ensure_ascii": False, "separators": (",", ":")}
 
 
@@ -130,10 +130,9 @@ class RunResult:
     """The result of a run of one grain.
 
     Attributes:
-        periods: the requested periods.
         changed: number of partitions written, of tables and index.
         rows: number of facts or summaries in the periods.
-        calls, tokens_in, tokens_out, cost_usd: model usage; calls of unknown price cost 0.
+        cost_usd: cost of the model calls; 0 for calls of unknown price.
         fallbacks: rows made by rules because a model failed.
         unfinished: rows that wait for a model; the next run retries.
         refused: rejected parts of model answers.
@@ -157,7 +156,6 @@ class Expired:
     """The expired rows of one workspace and retention class.
 
     Attributes:
-        expiry: the boundary and its reason.
         rows: number of messages and facts, summaries, or graph operations.
         partitions: number of periods.
         first: the first period that loses rows.

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
-#: The kinds of facts in each retention class of working memory.
 _KINDS = {
     RetentionClass.CONVERSATIONS: frozenset([FactKind.TURN]),
     RetentionClass.PREFERENCES: frozenset([FactKind.PREFERENCE, FactKind.INSTRUCTION]),
@@ -63,7 +62,7 @@ class Inventory:
     def __init__(self, lake: Lake, held: Mapping[Grain, Period], now: datetime) -> None:
         self._lake = lake
         configuration = lake.configuration()
-        # The workspaces are known only after reading, so read up to the last boundary of any configured one.
+        # The workspaces are known only after reading, so read up to the last boundary of all.
         latest: dict[RetentionClass, str] = {}
         for expiry in plan_expiry(configuration.retentions(), {}, held, lake.calendar, now):
             latest[expiry.kept] = max(latest.get(expiry.kept, ""), expiry.through.key)
@@ -213,7 +212,7 @@ def expire(
     """Delete the rows that have expired as of `now` under the lake's configuration.
 
     Safe to repeat, to interrupt and to run concurrently. Replaced files stay for `grace`, for other programs that read
-    the tables; readers of this package need none.
+    the tables.
 
     Raises:
         ConfigurationError: the lake's configuration is invalid.
@@ -294,7 +293,6 @@ def _drop_answers(lake: Lake, inventory: Inventory) -> None:
 
 
 def _expire_operations(lake: Lake, inventory: Inventory, marks: ExpirationMarks) -> None:
-    """Delete expired graph operations, and refold the rest."""
     owners = {scope: through for scope, name, through in marks if name == RetentionClass.GRAPH} | inventory.owners()
     if not owners:
         return

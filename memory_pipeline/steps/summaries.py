@@ -1,7 +1,6 @@
-"""Summarize periods: read the sources, keep summaries that are current, and recompute the others.
+"""Summarize periods: read the sources, keep current summaries, and recompute the others.
 
-A summary with expired sources cannot be recomputed. It is kept until late data arrives; then its points and the new
-data are summarized together.
+A summary with expired sources is kept until late data arrives. Then its points are summarized with the new data.
 """
 
 from __future__ import annotations
@@ -133,10 +132,7 @@ def read_sources(
 
 
 def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, share: Share) -> None:
-    """Raise if facts cite messages that are missing but have not expired.
-
-    Facts of hours with unreadable messages pass: they may be the only copy.
-    """
+    """Raise if facts cite missing messages that have not expired. Unreadable messages are not missing."""
     hours = set(facts["period"].unique().to_pylist())
     messages = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], where=share.where)
     cited = pc.list_flatten(facts["message_ids"])
@@ -204,7 +200,6 @@ def _has_expired_sources(old: Summary, rows: pa.Table, marks: ExpirationMarks) -
 
 
 def _expired_through(old: Summary, marks: ExpirationMarks) -> str | None:
-    """Return the last expired period of the finer grain, or None if nothing has expired."""
     finer = old.period.grain.finer
     assert finer is not None  # noqa: S101 - hours have no summaries
     keys = [
@@ -392,7 +387,6 @@ def _input_digest(shares: Iterable[Mapping[Period, RowDigests | str]]) -> str:
 def _summaries(
     calendar: Calendar, dues: Sequence[Due], condensations: Sequence[Condensation | None]
 ) -> Iterator[Summary]:
-    """Yield the new summaries. Yield the old one where the new one is postponed."""
     code_version = version("memory-pipeline")
     for due, condensation in zip(dues, condensations, strict=True):
         if condensation is not None and not _waits(due, condensation):
@@ -402,10 +396,7 @@ def _summaries(
 
 
 def _waits(due: Due, condensation: Condensation | None) -> bool:
-    """Return whether to postpone a summary: the budget is spent, or a fallback would replace a model's summary.
-
-    A continued summary cannot be improved later, since its sources have expired.
-    """
+    """Return whether to postpone a summary: the budget is spent, or a fallback would replace a model's permanently."""
     if condensation is None:
         return True
     return due.continues and condensation.fallback is not None and due.old is not None and due.old.fallback is None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RECALLED_NAME = mark("").partition(" ")[0].removeprefix("<")
 #: Maximum number of partitions in a message.
 _NAMED = 3
-_REMEDIES = {
+_REASONS = {
     "unique_ids": "the same id was given to different rows",
     "fed_back_recall": "the content repeats memory that was recalled into a prompt",
     "empty_summaries": "the summary of existing sources is empty",
@@ -50,17 +50,17 @@ def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
     Raises:
         QualityError: some rows are invalid; the message names the checks, partitions and remedy.
     """
-    found = faults(rows, old)
-    if not found:
+    issues = faults(rows, old)
+    if not issues:
         return
-    named = "; ".join(
-        f"{grain} {fault.period} fails {fault.check} ({len(fault.ids):,} rows, such as {fault.ids[0]})"
-        for fault in found[:_NAMED]
+    shown = "; ".join(
+        f"{grain} {issue.period} fails {issue.check} ({len(issue.ids):,} rows, such as {issue.ids[0]})"
+        for issue in issues[:_NAMED]
     )
-    more = f"; and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    reasons = "; ".join(dict.fromkeys(_REMEDIES[fault.check] for fault in found))
+    more = f"; and {len(issues) - _NAMED:,} more" if len(issues) > _NAMED else ""
+    reasons = "; ".join(dict.fromkeys(_REASONS[issue.check] for issue in issues))
     raise QualityError(
-        f"{named}{more}. Nothing was written, existing rows are unchanged; {reasons}: correct the model or its prompt "
+        f"{shown}{more}. Nothing was written, existing rows are unchanged; {reasons}: correct the model or its prompt "
         "in config/workspaces.yaml, and run again"
     )
 
@@ -111,7 +111,6 @@ def _duplicate(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _in_other_partition(rows: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows with an id that names another partition."""
     named = pc.replace_substring_regex(rows["id"], r"^[^:]*:(.*):[^:]*$", r"\1")
     return np.asarray(pc.not_equal(named, rows["period"]).to_numpy(zero_copy_only=False), np.bool_)
 

@@ -129,7 +129,6 @@ def upkeep_assets(
 
 
 def _refuse_open(days: Sequence[Period], calendar: Calendar) -> None:
-    """Raise if a day has not ended."""
     now = datetime.now(UTC)
     for day in days:
         if (ends := calendar.bounds(day)[1]) > now:
@@ -140,7 +139,6 @@ def _refuse_open(days: Sequence[Period], calendar: Calendar) -> None:
 
 
 def _tags(asset: str, entry: LedgerEntry, before: int) -> dict[str, str]:
-    """Return the tags from which Dagster decides whether a day of consolidation is stale."""
     source, version_read = (
         (MEMORIES_ASSET, entry.input_digest) if asset == UPKEEP_ASSET else (UPKEEP_ASSET, entry.output_digest)
     )

@@ -170,7 +170,6 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
 
 
 def _metadata(result: PartitionResult, preview: str | None) -> dict[str, Any]:
-    """Return the metadata of a partition. The UI plots numbers over partitions."""
     metadata: dict[str, Any] = {} if preview is None else {"preview": dg.MetadataValue.md(preview)}
     metadata |= {"rows": result.rows, "agents": result.agents}
     if result.period.grain is Grain.WORKING:

@@ -29,8 +29,8 @@ from memory_pipeline.steps.consolidation.days import (
     day_of,
     night_inputs,
     parse_day,
-    read_kept,
-    write_kept,
+    read_checkpoints,
+    write_checkpoints,
 )
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate
@@ -96,7 +96,7 @@ def consolidate(
     for batch in run.batches(scopes):
         _consolidate_batch(run, batch)
     if not dry_run:
-        _enter(run, inputs, is_whole=scopes is None)
+        _record_days(run, inputs, is_whole=scopes is None)
         run.unchanged.write(lake)
     report.nights.sort(key=lambda each: each.night.key)
     report.seconds = time.perf_counter() - started
@@ -143,8 +143,6 @@ def _agent_key(files: Iterable[str], checkpoint: ConsolidationCheckpoint | None)
 
 
 class _Run:
-    """The inputs and caches of one run."""
-
     def __init__(
         self,
         lake: Lake,
@@ -159,7 +157,7 @@ class _Run:
         self.lake, self.models, self.requested, self.entries, self.report = lake, models, requested, entries, report
         self.dry_run, self.explain = dry_run, explain
         self.files = lake.tables.states(MEMORY_EVENTS)
-        self.checkpoints = read_kept(lake.tables)
+        self.checkpoints = read_checkpoints(lake.tables)
         self.unchanged = _UnchangedAgents(lake)
         earlier = [*self.entries, *(each.through.key for each in self.checkpoints.values())]
         self.until = max([requested[-1], *map(parse_day, earlier)], key=_key)
@@ -228,20 +226,19 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         touched = [simulation for simulation in simulations if simulation.first is not None]
         refold_memories(lake, run.models.embedder, [simulation.scope for simulation in touched])
         results = {simulation.scope: simulation.result() for simulation in simulations}
-        write_kept(
+        write_checkpoints(
             lake.tables,
             [simulation.scope for simulation in touched],
             [each for simulation in touched if (each := results[simulation.scope]) is not None],
         )
-        # Erasure writes its tombstone first and then deletes. This run may have read before the tombstone and written
-        # after the deletion, so it removes such rows itself.
+        # Erasure may have written its tombstone after this run read, and deleted before this run wrote.
         if lake.tombstones.state() == tombstones:
             for simulation in simulations:
                 owner = owner_of(simulation.scope)
                 run.unchanged.put(run.files.get(owner, ()), results[simulation.scope], simulation.later)
             break
         _log.info("consolidation: data was erased during the run, repeating %s agents", f"{len(scopes):,}")
-        run.files, run.checkpoints = lake.tables.states(MEMORY_EVENTS), read_kept(lake.tables)
+        run.files, run.checkpoints = lake.tables.states(MEMORY_EVENTS), read_checkpoints(lake.tables)
         is_repeated = True
     if is_repeated:
         for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP):
@@ -266,16 +263,14 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
 
 
 def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
-    """Simulate the days of agents. Commit their events, unless it is a dry run."""
     lake = run.lake
     owners = [owner_of(scope) for scope in scopes]
     simulations: list[AgentSimulation] = []
     last: tuple[object, pa.Table] | None = None
 
     def simulated(old: pa.Table) -> pa.Table:
-        # Read inside the attempt: of two concurrent runs, the last to commit has read the events of both. A retry with
-        # the same events reuses the result.
-        nonlocal last
+        # Read inside the attempt: of two concurrent runs, the last to commit has read the events of both.
+        nonlocal last  # reused if a retry reads the same events
         read = (lake.tables.state(MEMORY_EVENTS, owners), old["id"].to_pylist())
         if last is None or last[0] != read:
             last = (read, attempted(old))
@@ -341,10 +336,9 @@ def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str,
     return dict(zip(rows["content"].to_pylist(), numbers.reshape(rows.num_rows, -1), strict=True))
 
 
-def _enter(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
-    """Enter the requested days in the ledger, and later days that changed."""
+def _record_days(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
     first, lake = run.requested[0].key, run.lake
-    checkpoints = read_kept(lake.tables)
+    checkpoints = read_checkpoints(lake.tables)
     owners = [owner for owner, each in checkpoints.items() if each.through.key >= first]
     rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=("owner", "night", "id"), where=pc.field("night") >= first)
     ids: dict[str, list[str]] = defaultdict(list)

@@ -191,13 +191,13 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
     return tuple(f"{span} {digest_of_all(of_span)}" for span, of_span in sorted(ids.items()))
 
 
-def read_kept(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
+def read_checkpoints(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
     """Return the checkpoints by owner. Agents with a damaged one count as never consolidated."""
     rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(UPKEEP, workspaces).to_pylist())
     return {owner_of(each.scope): each for each in rows}
 
 
-def write_kept(tables: Tables, scopes: Iterable[Scope], checkpoints: Iterable[ConsolidationCheckpoint]) -> bool:
+def write_checkpoints(tables: Tables, scopes: Iterable[Scope], checkpoints: Iterable[ConsolidationCheckpoint]) -> bool:
     """Replace the checkpoints of `scopes` in one commit. Return whether anything changed."""
     owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
     new = pa.Table.from_pylist([each.to_row() for each in checkpoints], schema=UPKEEP.schema)

@@ -29,7 +29,6 @@ class MemoryDiff:
     Attributes:
         night: the day.
         verb: MERGE, COOL, ….
-        memory_id, title: the changed memory.
         other_id, other_title: for MERGE the memory merged into it; for SUPERSEDE its successor.
         is_withdrawn: whether an earlier consolidation made this change and this one undoes it.
     """

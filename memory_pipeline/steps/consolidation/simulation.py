@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MOMENT = timedelta(microseconds=1)
 #: Maximum length of an error message in a checkpoint.
 _MOST_TROUBLE = 300
-#: The name, among failed passes, of memories that could not be compared.
+#: Name of the failed pass for memories without a vector.
 NO_VECTORS = "vectors"
 
 
@@ -62,10 +62,10 @@ class AgentSimulation:
         happened: base events by day.
         old: existing consolidation events by day.
         checkpoint: of earlier consolidation.
-        requested: the requested days, in order.
+        requested: in order.
         until: the last day ever requested.
         first: the first day to simulate; None if everything is current.
-        memories: the state after the last simulated day.
+        memories: after the last simulated day.
         made: the simulated days, in order.
         hot: number of hot-index entries after each simulated day.
     """
@@ -178,7 +178,6 @@ class AgentSimulation:
         return first if first_day is None else min(first, first_day, key=_key)
 
     def _start(self, first: Period) -> None:
-        """Restore the state at the beginning of the first day."""
         begins = self.calendar.bounds(first)[0]
         days = sorted(self.happened, key=_key)
         past = [event for day in days if day.key < first.key for event in self.happened[day]]

@@ -112,9 +112,9 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
 
 
 def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
-    """Return the pending hours with journal files, each with a short digest of its files. Reads no records.
+    """Return the pending hours from `start` to `now`, each with a short digest of its journal files.
 
-    Omits hours before `start` and hours that begin after `now`. With `scopes`, only files of these agents count.
+    With `scopes`, only files of these agents count.
     """
     first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
     files: dict[Period, list[str]] = defaultdict(list)
@@ -128,10 +128,9 @@ def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Sco
 
 
 def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: datetime) -> list[Period]:
-    """Return the closed periods that overlap [since, until); of hours, those with material.
+    """Return the closed periods that overlap [since, until); for hours, those with material.
 
-    Weeks, months, quarters and years count by the days that roll up into them, so one day selects its whole chain of
-    parents.
+    Coarser periods overlap by the days that roll up into them, so one day selects all its ancestors.
     """
     if grain is Grain.WORKING:
         hours = {Period(grain, key) for key in lake.ledger.entries(table_asset(grain))}
@@ -168,7 +167,6 @@ def _closes_at(calendar: Calendar, period: Period) -> datetime:
 
 
 def _is_complete(table: LedgerEntry, index: LedgerEntry | None) -> bool:
-    """Return whether the index is in sync with the table and no row waits for a model."""
     return _is_in_sync(table, index) and not table.unfinished
 
 

@@ -82,10 +82,7 @@ class Hours:
     attempts: Attempts = field(default_factory=Attempts)
 
     def ask(self, states: Mapping[Period, str], busy: Collection[Period], now: datetime) -> list[Request]:
-        """Return the requests to start now.
-
-        `states` maps each pending hour to a digest of its files. Other runs are processing `busy` hours.
-        """
+        """Return the requests to start now. `states` has a digest of the files of each pending hour."""
         self.attempts.forget(Grain.WORKING, states)
         running = self.attempts.under_way(Grain.WORKING) | set(busy)
         return self.attempts.ask(Grain.WORKING, states.keys() - running, now, states)
@@ -108,7 +105,6 @@ class MartSchedule:
         last_checked: when they last became due.
         is_due: whether to build them if they are stale.
         asked: id and time of the open request.
-        failure: failures since the last success.
     """
 
     last_checked: datetime | None = None
@@ -200,10 +196,7 @@ class RollUps:
         busy: Mapping[Grain, Collection[Period]],
         now: datetime,
     ) -> list[Request]:
-        """Return the requests to start now, finest grain first.
-
-        `hours` with journal files are requested by :class:`Hours`. Other runs are processing `busy` periods.
-        """
+        """Return the requests to start now, finest grain first. :class:`Hours` requests `hours` with journal files."""
         self._list_unfinished(statuses, now)
         for grain, status in statuses.items():
             self.attempts.forget(grain, status.pending)
@@ -233,7 +226,6 @@ class RollUps:
         return requests
 
     def _list_unfinished(self, statuses: Mapping[Grain, GrainStatus], now: datetime) -> None:
-        """List unfinished periods for a retry, every :data:`HEAL_EVERY`."""
         if not any(status.unfinished for status in statuses.values()):
             self.last_retry, self.to_heal = None, {}
         elif self.last_retry is None:
@@ -245,7 +237,6 @@ class RollUps:
     def _waiting_days(
         self, calendar: Calendar, pending: Collection[Period], running: Collection[Period], now: datetime
     ) -> set[Period]:
-        """Return the days that wait for pending or running hours."""
         days = {day for hour in pending if (day := calendar.parent(hour))}
         # A day that is open or has just closed may always have pending hours.
         self.waits = {day: max(self.waits.get(day, now), settled_at(calendar, day)) for day in days}
