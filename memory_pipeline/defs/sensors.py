@@ -107,7 +107,8 @@ def journal_sensor(
         job=dg.define_asset_job(
             _JOB,
             selection=dg.AssetSelection.assets(*grains[Grain.WORKING].keys).without_checks(),
-            description="Loads messages from the journal, and extracts and indexes their facts.",
+            description="Loads messages from the journal and computes facts, graph, durable memories and the search "
+            "index.",
         ),
         minimum_interval_seconds=10,
         default_status=dg.DefaultSensorStatus.RUNNING,

@@ -23,8 +23,8 @@ from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import PartitionResult
 
 _DESCRIPTIONS = {
-    MESSAGES_ASSET: "Messages from the journal, without duplicates. Hours without messages stay missing; this is "
-    "normal.",
+    MESSAGES_ASSET: "Messages from the journal, one row per message, without duplicates. Hours without messages stay "
+    "missing in Dagster; this is normal.",
     "working_facts": "The turns of each conversation, word for word, and the facts extracted from them.",
     GRAPH_ASSET: "The knowledge graph of each agent: subject, predicate, object and the time when it is true. Computed "
     "from all graph operations. The row count of a partition is the number of operations in that hour.",
@@ -75,7 +75,9 @@ def grain_assets(
 
     @dg.multi_asset(
         name=f"make_{grain}",
-        description=f"Computes the {grain} tables and their search index.",
+        description=f"Computes {grain} summaries and their search index."
+        if grain.finer
+        else "Loads messages and computes facts, graph, durable memories and the search index.",
         specs=list(_specs(grain)),
         partitions_def=partitions.definitions[grain],
         backfill_policy=policy,

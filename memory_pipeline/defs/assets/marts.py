@@ -84,7 +84,7 @@ def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda 
 def _spec(model: Model, timezone: str) -> dg.AssetSpec:
     marts, tables = reads_of(model.name)
     parts = (
-        f"Incremental: only each {model.incremental} with changed partitions is rebuilt." if model.incremental else ""
+        f"Incremental: a {model.incremental} is rebuilt only if its partitions changed." if model.incremental else ""
     )
     paragraphs = [model.description, f"**A row is** {model.row}", parts, f"Time zone of days: {timezone}."]
     columns = [dg.TableColumn(column.name, column.type, column.description) for column in columns_of(model.name)]

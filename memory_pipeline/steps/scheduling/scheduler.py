@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.scheduling.request_log import RequestOutcomes
 
 
-# Summaries are requested soon after their period has closed, and after late data at the next gate: every hour for days,
-# the start of a day for weeks, the start of a week for months and coarser grains. All changes between two gates cause
-# one recomputation.
+# Summaries are requested soon after their period has closed, and after late data at the next *gate*, a recurring time:
+# each hour for days, the start of a day for weeks, the start of a week for months and coarser grains. All changes
+# between two gates cause one recomputation.
+
+
 #: Time for late messages to arrive after a period has closed, before it is summarized.
 SETTLING = timedelta(minutes=5)
 
