@@ -27,11 +27,11 @@ from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayR
 OP = "keep_memories"
 
 _UPKEEP = (
-    "Daily consolidation of durable memories: merges duplicates, resolves contradictions, promotes confirmed memories, "
-    "and cools and archives stale ones. Each change is an event with a reason.\n\n*Metadata of a partition:* `events` "
-    "of all agents; `agents` that the run processed; `merged`, `superseded`, `cooled`, `archived`, `promoted`, `kept`: "
-    "number of their memories; `review`: stale memories that need a review; `troubles`: failed passes, which change "
-    "nothing and are retried."
+    "Daily consolidation of durable memories: merges duplicates, resolves contradictions, promotes repeated "
+    "observations to facts, and cools and archives stale memories. Each change is an event with a reason.\n\n"
+    "*Metadata of a partition:* `events` of all agents; `agents` that the run processed; `merged`, `superseded`, "
+    "`cooled`, `archived`, `promoted`, `kept`: number of their memories; `review`: stale memories that need a review; "
+    "`troubles`: failed passes, which change nothing and are retried."
 )
 _HOT = (
     "Hot index of each agent: its most important durable memories, one line each, for every system prompt. The number "

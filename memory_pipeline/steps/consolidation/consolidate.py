@@ -245,7 +245,7 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
             lake.tables.purge(spec)
     for simulation in simulations:
         run.report.note(simulation, explain=run.explain)
-    days = {each.day for simulation in simulations for each in simulation.made}
+    days = {each.day for simulation in simulations for each in simulation.simulated}
     if run.models.store and not run.dry_run:
         for period, usage in run.models.store.settle(days).items():
             if period in days:
@@ -254,7 +254,7 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         first, last = min(days, key=_key), max(days, key=_key)
         _log.info(
             "consolidation: %s agents, %s days, %s to %s, in %.1f s",
-            f"{sum(bool(simulation.made) for simulation in simulations):,}",
+            f"{sum(bool(simulation.simulated) for simulation in simulations):,}",
             len(days),
             first,
             last,
@@ -289,8 +289,8 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
             if time.perf_counter() - reported > _PROGRESS_EVERY:
                 reported = time.perf_counter()
                 _log.info("consolidation: day %s of %s agents (%s)", result.day, f"{len(touched):,}", simulation.scope)
-        ends = {each.at: each.day for simulation in touched.values() for each in simulation.made}
-        events = [event for simulation in touched.values() for each in simulation.made for event in each.events]
+        ends = {each.at: each.day for simulation in touched.values() for each in simulation.simulated}
+        events = [event for simulation in touched.values() for each in simulation.simulated for event in each.events]
         is_kept = [
             owner not in touched or key < str(touched[owner].first)
             for owner, key in zip(old["owner"].to_pylist(), old["night"].to_pylist(), strict=True)

@@ -100,26 +100,23 @@ class ConsolidationReport:
         if simulation.first is None:
             return
         self.agents += 1
-        for made in simulation.made:
-            _note(self.night(made.day), simulation, made)
+        for night in simulation.simulated:
+            _note(self.night(night.day), simulation, night)
         before = {
-            event.id
-            for night, events in simulation.old.items()
-            if night.key >= simulation.first.key
-            for event in events
+            event.id for day, events in simulation.old.items() if day.key >= simulation.first.key for event in events
         }
-        new = {event.id for made in simulation.made for event in made.events}
-        for night, events in simulation.old.items():
-            if night.key >= simulation.first.key:
+        new = {event.id for night in simulation.simulated for event in night.events}
+        for day, events in simulation.old.items():
+            if day.key >= simulation.first.key:
                 withdrawn = {event.id for event in events} - new
-                self.night(night).changed += len(withdrawn)
+                self.night(day).changed += len(withdrawn)
         if explain:
             self.changes += [
-                change(simulation, made.day, event) for made in simulation.made for event in made.events
+                change(simulation, night.day, event) for night in simulation.simulated for event in night.events
                 if event.id not in before
             ]  # fmt: skip
             self.changes += _withdrawn(simulation)
-        if simulation.made and len(self.hot) < _MOST_SHOWN:
+        if simulation.simulated and len(self.hot) < _MOST_SHOWN:
             self.hot[simulation.scope] = hot_lines(simulation.memories.newest.values())
 
 
@@ -141,19 +138,19 @@ def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is
 
 
 def _withdrawn(simulation: AgentSimulation) -> Iterator[MemoryDiff]:
-    new = {event.id for made in simulation.made for event in made.events}
+    new = {event.id for night in simulation.simulated for event in night.events}
     for night, events in simulation.old.items():
         if simulation.first is not None and night.key >= simulation.first.key:
             yield from (change(simulation, night, event, is_withdrawn=True) for event in events if event.id not in new)
 
 
-def _note(run: DayResult, simulation: AgentSimulation, made: Night) -> None:
-    before = {event.id for event in simulation.old.get(made.day, ())}
+def _note(run: DayResult, simulation: AgentSimulation, night: Night) -> None:
+    before = {event.id for event in simulation.old.get(night.day, ())}
     run.agents += 1
-    run.events.update(event.verb.value for event in made.events)
-    run.changed += sum(event.id not in before for event in made.events)
+    run.events.update(event.verb.value for event in night.events)
+    run.changed += sum(event.id not in before for event in night.events)
     agent = f"{simulation.scope.workspace_id} / {simulation.scope.agent_id}"
     newest = simulation.memories.newest
-    run.troubles += [f"{agent}: {name}: {why}" for name, why in made.troubles.items()]
-    run.hot += simulation.hot[made.day]
-    run.review += [f"{agent}: {newest[key].title} ({key}, {rot:.4f})" for key, rot in made.review.items()]
+    run.troubles += [f"{agent}: {name}: {why}" for name, why in night.troubles.items()]
+    run.hot += simulation.hot[night.day]
+    run.review += [f"{agent}: {newest[key].title} ({key}, {rot:.4f})" for key, rot in night.review.items()]

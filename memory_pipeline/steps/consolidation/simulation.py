@@ -66,7 +66,7 @@ class AgentSimulation:
         until: the last day ever requested.
         first: the first day to simulate; None if everything is current.
         memories: after the last simulated day.
-        made: the simulated days, in order.
+        simulated: the simulated days, in order.
         hot: number of hot-index entries after each simulated day.
     """
 
@@ -80,7 +80,7 @@ class AgentSimulation:
     until: Period
     first: Period | None = None
     memories: Memories = field(default_factory=Memories)
-    made: list[Night] = field(default_factory=list)
+    simulated: list[Night] = field(default_factory=list)
     hot: dict[Period, int] = field(default_factory=dict)
     _days: list[Period] = field(default_factory=list)
     _chain: Period | None = None
@@ -128,7 +128,7 @@ class AgentSimulation:
         if has_cause or done.events or done.troubles:
             self._through = night
         self._chain = night.next() if done.troubles else self._next_cause(night.next(), bounds[1])
-        self.made.append(done)
+        self.simulated.append(done)
         self.hot[night] = sum(memory.temperature is Temperature.HOT for memory in self.memories.newest.values())
         return done
 
@@ -143,7 +143,7 @@ class AgentSimulation:
             return None
         before = () if self.checkpoint is None else self.checkpoint.troubles
         troubles = [text for text in before if text.partition(" ")[0] < self.first.key]
-        troubles += [f"{made.day} {name}: {why}" for made in self.made for name, why in made.troubles.items()]
+        troubles += [f"{night.day} {name}: {why}" for night in self.simulated for name, why in night.troubles.items()]
         ids = {day: [event.id for event in events] for day, events in self.happened.items()}
         return ConsolidationCheckpoint(
             self.scope, self._through, self._chain, spans(ids, self._through), self.rules.method, tuple(troubles)
