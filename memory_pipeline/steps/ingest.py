@@ -111,10 +111,11 @@ def filter_journal(
     A message of an expired hour is accepted until its day expires, since the day is recomputed with it. Later messages
     are dropped and counted.
     """
+    requested = set(hours)
     contents = {
         file: lake.journal.read(file, pending)
         for file in (lake.journal.pending() if files is None else files)
-        if (pending := set(hours).intersection(file.pending_hours))
+        if (pending := requested.intersection(file.pending_hours))
     }
     marks, forgotten = ExpirationMarks.of(lake.tables), lake.tombstones.forgotten()
     filtered = FilteredJournal({}, Counter(), Counter())
@@ -169,8 +170,8 @@ def load_messages(
 ) -> list[PartitionResult]:
     """Load the messages of journal files into the ``messages`` partitions of `hours`. Return one result per hour.
 
-    Of messages with the same id, the one received first is kept, whatever the order of loading; those with different
-    content are set aside with the reason. Forgotten messages are removed. Acknowledges nothing.
+    If several messages have one id, the one received first is kept, whatever the order of loading. Those with different
+    content are set aside with the reason. Forgotten messages are removed. Nothing is acknowledged.
     """
     results: dict[Share, list[PartitionResult]] = {}
 
