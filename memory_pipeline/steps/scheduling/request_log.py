@@ -169,7 +169,7 @@ class Attempts:
                 ]
                 for period in set(request.periods) - set(left):
                     known.pop(period, None)
-                self._fail(request, left, now, "the run ended well and left it pending", has_failed=False)
+                self._fail(request, left, now, "the run succeeded but left it pending", has_failed=False)
         self.asked = still_open
         return done, transitions
 
