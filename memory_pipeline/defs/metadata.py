@@ -44,11 +44,9 @@ _JOINERS = "\u200c\u200d"
 def with_previews(
     lake: Lake, periods: Sequence[Period], results: Iterable[PartitionResult]
 ) -> Iterator[tuple[PartitionResult, str | None]]:
-    """Yield each result with its preview, or None.
+    """Yield each result with its preview, or None. Only changed tables among the newest `periods` have one.
 
-    Facts and summaries have a preview if they changed and are among the newest of `periods`, all requested ones.
-    Content is read once per batch, since :func:`~memory_pipeline.steps.materialize.materialize` yields the partitions
-    of an asset together.
+    Content is read once per batch: results of an asset follow each other.
     """
     newest = set(sorted(periods, key=lambda period: period.key)[-MOST_PREVIEWS:])
     tables: list[PartitionResult] = []
@@ -103,10 +101,7 @@ def _texts(grain: Grain, rows: pa.Table) -> list[str]:
 
 
 def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) -> str:
-    """Return a preview of at most :data:`MOST_CHARACTERS` characters.
-
-    `agents` are the untrusted texts of each agent to show. `total` is the number of all agents of the partition.
-    """
+    """Return a preview of the untrusted texts of `agents`, of at most :data:`MOST_CHARACTERS` characters."""
     title = "Most important facts" if grain is Grain.WORKING else "First points of the summaries"
     count = f"{len(agents)} of {total} agents" if total > len(agents) else f"{total} agent{'s' * (total != 1)}"
     parts = [f"{title} of {count}:"]

@@ -1,8 +1,4 @@
-"""The journal sensor requests runs of hours. The roll-up sensor requests runs of summaries and marts.
-
-Both find pending partitions in the lake (:mod:`memory_pipeline.steps.scheduling`). Their cursors hold only requests,
-failures and delays.
-"""
+"""The journal sensor requests runs of hours. The roll-up sensor requests runs of summaries and marts."""
 
 from __future__ import annotations
 

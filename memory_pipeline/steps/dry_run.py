@@ -115,9 +115,9 @@ def dry_run(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
 ) -> Iterator[tuple[Grain, list[Period]]]:
-    """Simulate a run with `models` that count requests and return placeholders. Yield the periods of each grain.
+    """Simulate a run of the pending periods, or those in `between`. Yield the periods of each grain.
 
-    Covers the pending periods, or all periods in `between`. Each grain sees the simulated results of the finer one.
+    `models` count requests and return placeholders. Each grain sees the simulated results of the finer one.
     """
     for grain in Grain:
         if between is None:

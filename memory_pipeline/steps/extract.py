@@ -52,7 +52,7 @@ class Reading:
     """The messages and facts of some hours, and which passages to extract.
 
     Attributes:
-        messages: all messages of the hours, by time.
+        messages: by time.
         passages: conversation hours with a memorable message, each with the digest that its facts will have.
         kept: current rows: neither the messages nor the extraction method has changed.
         carried: rows that cannot be extracted again, since their messages have expired.
@@ -139,9 +139,9 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
 
 
 def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str]) -> NDArray[np.bool_]:
-    """Return a mask of the facts that cannot be extracted again, since their messages have expired.
+    """Return a mask of the facts that cannot be extracted again: they have expired messages outside `messages`.
 
-    `facts` needs the columns workspace_id, agent_id, period and message_ids. `messages` are the existing ids.
+    `facts` needs the columns workspace_id, agent_id, period and message_ids.
     """
     lost = marks.mask(facts, RetentionClass.CONVERSATIONS)
     for row in np.flatnonzero(lost):
@@ -152,10 +152,7 @@ def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str])
 def extract_facts(
     lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shares: Sequence[Share] = WHOLE
 ) -> list[PartitionResult]:
-    """Recompute the ``facts`` partitions of `hours` from their messages. Return one result per hour.
-
-    Only new and stale passages are extracted, and only texts without a vector are embedded.
-    """
+    """Recompute the ``facts`` partitions of `hours`: extract new and stale passages. Return one result per hour."""
     results: dict[Share, list[PartitionResult]] = {}
 
     def extracted(share: Share, old: pa.Table) -> pa.Table:

@@ -274,10 +274,7 @@ _COLUMNS = (
 def fold_graph(
     lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), share: Share = EVERYBODY
 ) -> list[PartitionResult]:
-    """Update the graph with the facts of `hours` and with `edits` from the journal. Return one result per hour.
-
-    Agents in `also` had rows in these hours and may have none now.
-    """
+    """Update the graph as :func:`fold_memories` updates memories, with `edits` from the journal."""
     keys = [hour.key for hour in hours]
     edited: defaultdict[Scope, list[Operation]] = defaultdict(list)
     for edit in edits:
@@ -431,10 +428,7 @@ def _results_of_hours(
     unfinished: Mapping[str, int] | None = None,
     before: Mapping[Period, pa.Table] | None = None,
 ) -> list[PartitionResult]:
-    """Return one result per hour for graph operations or memory events, which are partitioned by agent.
-
-    `inputs` are facts. `outputs` need the columns ``id`` and ``owner``. `unfinished` counts rows by the hour's key.
-    """
+    """Return one result per hour. `inputs` are facts; `outputs` are graph operations or memory events."""
     return [
         PartitionResult(
             asset=asset,

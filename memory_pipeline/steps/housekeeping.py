@@ -32,7 +32,6 @@ class Cleaned:
 
     Attributes:
         compacted: number of compacted Lance tables.
-        bytes_written: by compaction.
         old_versions: deleted files of old versions, by kind; see :mod:`memory_pipeline.lake.orphans`.
         left_behind: deleted files of killed processes, by kind.
     """

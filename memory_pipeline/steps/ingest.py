@@ -89,13 +89,12 @@ _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 @dataclass(frozen=True, slots=True)
 class FilteredJournal:
-    """The entries of pending files that may become memory.
+    """The accepted entries of pending files, and the number of rejected ones per hour.
 
     Attributes:
-        contents: by file; empty for a file without such entries.
-        expired: number of messages and edits per hour that arrived after their day had expired. Memory events never
-            expire.
-        forgotten: number of entries per hour that were forgotten before they were loaded.
+        contents: by file; empty for a file without accepted entries.
+        expired: messages and edits that arrived after their day had expired. Memory events never expire.
+        forgotten: entries that were forgotten before they were loaded.
     """
 
     contents: dict[JournalFile, Contents]
@@ -108,8 +107,7 @@ def filter_journal(
 ) -> FilteredJournal:
     """Read `hours` of pending files, or of `files` only, without forgotten and expired entries.
 
-    A message of an expired hour is accepted until its day expires, since the day is recomputed with it. Later messages
-    are dropped and counted.
+    A message of an expired hour is accepted until its day expires, since the day is recomputed with it.
     """
     requested = set(hours)
     contents = {
@@ -231,9 +229,7 @@ def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]
 
 
 class JournalBatch:
-    """The pending journal files of some hours, read share by share.
-
-    With one share the contents stay in memory, with several only their ids.
+    """The pending journal files of some hours, read share by share. Several shares are not kept in memory.
 
     Attributes:
         held: by file that was read, the ids that must be stored before it is acknowledged.

@@ -79,7 +79,6 @@ class Damage:
 
     Attributes:
         kind: "file" or "log" of a table, "partition" missing from the log, "index" or "mart".
-        name: of the table, the index table or the mart.
         path: relative to the root.
         key: the partition, or the grain of an index table.
         rows: number of rows it held, 0 if unknown.
@@ -120,10 +119,7 @@ def find_damage(lake: Lake) -> list[Damage]:
 
 
 def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> list[Damage]:
-    """Rebuild damaged parts as far as possible. Return the remaining damage.
-
-    Safe to interrupt and to repeat. Periods that are pending afterwards are left to the next run.
-    """
+    """Rebuild damaged parts as far as possible. Return the remaining damage. Safe to interrupt and to repeat."""
     left = list(found)
     for _ in range(_PASSES):
         if all(damage.loss for damage in left):

@@ -1,8 +1,8 @@
 """Retention: plan which rows have expired, mark them, delete them and vacuum their files.
 
-Nothing expires before its parent was computed from it (:func:`held_back`). Marks are written before rows are deleted,
-so that rows deleted by an interrupted run do not count as pending. The index is changed before its table, since a
-repeated run reads the table to find the rest. Each table takes one or two commits, whatever the number of agents.
+Nothing expires before its parent was computed from it (:func:`held_back`). Marks are written first, so that rows
+deleted by an interrupted run do not count as pending. The index is changed before its table, since a repeated run reads
+the table to find the rest.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Agents are processed in batches, with one commit per table: consolidation events (``upkeep_events``), memories
 (``memories``) and checkpoints (``upkeep``). The ledger is written last, so the next run continues an interrupted one.
-``state/upkeep.json`` caches the agents without changes, which are skipped.
 """
 
 from __future__ import annotations
@@ -104,11 +103,7 @@ def consolidate(
 
 
 class _UnchangedAgents:
-    """A cache of agents that need no consolidation.
-
-    Maps a digest of an agent's files and checkpoint to the first later day that already has events, or "". The agent is
-    due again when that day is requested.
-    """
+    """A cache of agents that are current until a later day with events, by a digest of their files and checkpoint."""
 
     def __init__(self, lake: Lake) -> None:
         data = lake.storage.read(_CACHE_PATH)

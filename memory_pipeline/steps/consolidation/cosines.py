@@ -78,8 +78,7 @@ class CosineMatrix:
     ) -> list[tuple[str, str, float]]:
         """Return pairs with a cosine of at least `least`; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
 
-        Two memories that are both in `changed` and `others` form one pair. Each of `changed` has at most
-        :data:`NEAREST` neighbours. Memories without a vector have none.
+        Each of `changed` has at most :data:`NEAREST` neighbours; memories without a vector have none.
         """
         self.prepare(((memory.content, scope) for memory in (*changed, *others)), day)
         rows, left = self._matrix(changed)

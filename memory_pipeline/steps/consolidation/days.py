@@ -1,8 +1,7 @@
 """The days that are due for consolidation, and the checkpoint of each agent.
 
-The consolidation of a day (``night`` in names) reads the events up to its end. It is pending when the day has closed
-and was never consolidated, got late events, or had a failed pass. The ledger has an entry for every day from the first
-memory event on, even without work.
+The consolidation of a day (``night`` in names) reads the events up to its end. A closed day is pending if it was never
+consolidated, got late events, or had a failed pass. The ledger has an entry for every day from the first event on.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ class ConsolidationStatus:
 
     Attributes:
         made: consolidated days, in order.
-        pending: closed days that are new, have late events or a failed pass.
         missing: days of `pending` that were never consolidated.
         troubled: days of `pending` with a failed pass.
         events: total number of consolidation events.

@@ -73,7 +73,7 @@ class ConsolidationReport:
     """The result of consolidation, or of its dry run.
 
     Attributes:
-        nights: the requested days and later recomputed ones, in order.
+        nights: the requested and later recomputed days, in order.
         changes: new changes by agent and day, if requested.
         agents: number of agents with days to consolidate.
         hot: hot-index lines of some changed agents.

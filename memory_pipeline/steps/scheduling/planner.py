@@ -1,8 +1,8 @@
 """Find pending partitions from the journal, the ledger and the tables' logs, without reading rows.
 
 Hours are pending while they have journal files. A summary is stale when its period has closed and the digest of its
-sources differs from the one in the ledger. So work left by a crash or caused by late data is found without Dagster's
-state. A partition that is only in the table or only in the ledger is pending too: one of them is damaged.
+sources differs from the one in the ledger. Damaged partitions, in the table or the ledger only, are pending too. So
+work left by a crash or late data is found without Dagster's state.
 """
 
 from __future__ import annotations
@@ -112,10 +112,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
 
 
 def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
-    """Return the pending hours from `start` to `now`, each with a short digest of its journal files.
-
-    With `scopes`, only files of these agents count.
-    """
+    """Return the pending hours from `start` to `now`, of `scopes` only if given, with a digest of their files."""
     first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
     files: dict[Period, list[str]] = defaultdict(list)
     for file in lake.journal.pending():

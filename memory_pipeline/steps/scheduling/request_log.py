@@ -59,7 +59,6 @@ class Failure:
     Attributes:
         attempts: number of consecutive runs that did not complete it.
         since, last: when the first and the last failure were seen.
-        error: the last error message.
         has_failed: False if the runs succeeded but left the partition pending, for example because the budget is spent.
     """
 
@@ -98,8 +97,7 @@ class Request:
     """Partitions of one grain, requested from one run.
 
     Attributes:
-        id: unique; the run has it as a tag.
-        periods: the partitions, in order.
+        id: also a tag of the run.
         attempt: 1 plus the number of consecutive failed runs.
         states: digest of each period's sources, or empty.
     """
@@ -313,10 +311,7 @@ def _parts(periods: Sequence[Period], most: int) -> list[list[Period]]:
 
 
 def _pieces(periods: Sequence[Period], attempts: int, most: int) -> list[list[Period]]:
-    """Split failed periods into more requests after each attempt. Regroup failing periods each time.
-
-    This separates good periods from bad ones without starting one run per period in an outage.
-    """
+    """Split failed periods into more requests after each attempt, to isolate bad ones. Regroup failing ones."""
     number = min(_PIECES * attempts, _MOST_PIECES)
     if attempts >= FAILING_AFTER:
         periods = sorted(periods, key=lambda period: digest(attempts, period.key))

@@ -101,13 +101,7 @@ class Hours:
 
 @dataclass
 class MartSchedule:
-    """Requests the marts once a day, after the summaries.
-
-    Attributes:
-        last_checked: when they last became due.
-        is_due: whether to build them if they are stale.
-        asked: id and time of the open request.
-    """
+    """Requests the marts once a day, after the summaries. `asked` is the id and time of the open request."""
 
     last_checked: datetime | None = None
     is_due: bool = False
@@ -257,8 +251,7 @@ class RollUps:
     ) -> tuple[list[Request], set[Period]]:
         """Return the requests of a grain, and its periods that are about to change or are running.
 
-        `stale` periods have closed. `waiting` periods have rows that wait for a model. `below` are periods of this
-        grain with finer periods that are about to change.
+        `waiting` periods have rows that wait for a model; `below` have finer periods that are about to change.
         """
         last_checked = self.last_checked.get(grain)
         due = self.due.get(grain, set()) & (stale | below | running)
