@@ -35,10 +35,7 @@ def build_definitions(
 ) -> dg.Definitions:
     """Return the definitions of a deployment.
 
-    Args:
-        settings: by default those of the environment.
-        models: by default those that the lake's configuration names at each run.
-        clock: returns the current time in UTC, for sensors and schedules.
+    By default `settings` are read from the environment, and each run reads its models from the lake's configuration.
 
     Raises:
         ConfigurationError: a setting is invalid or contradicts the lake.
@@ -74,7 +71,7 @@ def build_definitions(
             roll_up_sensor(grains, marts, partitions, start, clock, per_run),
         ],
         resources={"memory": LakeResource(root=settings.root, timezone=calendar.timezone)},
-        # A run has one step: a process for it would only cost its start.
+        # A run has one step, so a second process would only cost time.
         executor=dg.in_process_executor,
     )
 

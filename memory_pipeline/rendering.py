@@ -54,43 +54,39 @@ def plain(text: str) -> str:
 def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | None = 5, first: int = 1) -> Iterator[str]:
     """Yield each search result: its date and text, then its source, score and id.
 
-    Args:
-        hits: search results, in order.
-        query: the search text; a shortened summary shows the lines that share most words with it.
-        lines: maximum number of lines of a summary; None shows all.
-        first: number of the first result.
+    A summary is shortened to the `lines` that share most words with `query`. Results are numbered from `first`.
     """
     for number, hit in enumerate(hits, start=first):
         if hit.grain == "durable":
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
-            what = f"durable memory of kind {hit.kind}"
+            source = f"durable memory of kind {hit.kind}"
         elif hit.grain is Grain.WORKING:
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
-            what = f"{hit.kind} of {hit.conversation_id}{f', {hit.later_note}' if hit.later else ''}"
+            source = f"{hit.kind} of {hit.conversation_id}{f', {hit.later_note}' if hit.later else ''}"
         else:
             text = hit.content.splitlines()
             shown = _best(text, query, len(text) if lines is None else lines)
             yield f"{number:2}. [{hit.date}] {hit.grain} summary of {hit.period}, {len(shown)} of {len(text)} lines:"
             yield from (f"      {_cut(line)}" for line in shown)
-            what = f"from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
+            source = f"from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
         score = f", score {hit.score:.2f}" if query else ""
-        yield f"    {what}{score}, id {hit.id}"
+        yield f"    {source}{score}, id {hit.id}"
         if hit.parts is not None:
             parts = sorted(hit.parts.items(), key=lambda part: -abs(part[1]))
             yield "    " + ", ".join(f"{name} {value:+.2f}" for name, value in parts if round(value, 2))
 
 
 def _best(text: list[str], query: str | None, count: int) -> list[str]:
-    """Return the lines that share most words with the query, in document order; the first lines if none do."""
-    wanted = set(terms(query or ""))
-    shared = [len(wanted & set(terms(line))) for line in text]
+    """Return the lines that share most words with the query, or the first lines, in document order."""
+    words = set(terms(query or ""))
+    shared = [len(words & set(terms(line))) for line in text]
     places = [place for place in range(len(text)) if shared[place] or not any(shared)]
     best = sorted(places, key=lambda place: (-shared[place], place))[:count]
     return [text[place] for place in sorted(best)]
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield a table, a line per row. Long cells are cut."""
+    """Yield a table, one line per row. Long cells are cut."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, (name, *(row[at] for row in cells)))) for at, name in enumerate(columns)]
     for row in ([*columns], ["-" * width for width in widths], *cells):
@@ -105,7 +101,7 @@ def _cell(value: object) -> str:
 
 
 def run_line(done: RunResult, seconds: float) -> str:
-    """Return the result of a run of one grain, with its use of models."""
+    """Return the result of a run of one grain, with its model usage."""
     counts = f"{len(done.periods):>6,} periods processed, {done.changed:>6,} partitions changed"
     text = f"{done.grain:<10} {counts}  ({seconds:.1f} s)"
     if done.calls:
@@ -140,10 +136,10 @@ def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
     """Yield the expired rows of each workspace and retention class, what is held back, and the total."""
-    going = [each for each in done.expired if each.rows]
-    if going:
+    expired = [each for each in done.expired if each.rows]
+    if expired:
         yield "workspace             memory          kept until   through             rows   periods   agents"
-    for each in going:
+    for each in expired:
         expiry = each.expiry
         yield (
             f"{expiry.workspace_id:<20}  {expiry.kept:<14}  {expiry.cutoff:%Y-%m-%d}   {expiry.through.key:<14} "
@@ -154,7 +150,7 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
             f"{held.kept} memory from {held.held_back_by} on is held back: it or its parent is pending "
             "(see `memory-pipeline status`, then `memory-pipeline run`)"
         )
-    if not going:
+    if not expired:
         yield "nothing has expired"
     elif dry_run:
         yield f"{done.rows:,} rows would be deleted"
@@ -163,16 +159,16 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
 
 
 def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
-    """Yield the deleted files of each kind, and the compacted index tables. Kinds without files are left out."""
-    gone = "would be deleted" if dry_run else "deleted"
-    for what, kinds in (
+    """Yield the deleted files of each kind that has any, and the number of compacted index tables."""
+    deleted = "would be deleted" if dry_run else "deleted"
+    for group, kinds in (
         ("old versions", cleaned.old_versions),
         ("left by killed processes", cleaned.left_behind),
     ):
         for kind, each in kinds.items():
             if each.files:
                 size = f", {each.bytes:,} bytes" if each.bytes else ""
-                yield f"{what}: {kind}: {each.files:,} files{size} {gone}"
+                yield f"{group}: {kind}: {each.files:,} files{size} {deleted}"
     if cleaned.compacted:
         yield f"{cleaned.compacted:,} index tables compacted, {cleaned.bytes_written:,} bytes written"
 
@@ -194,7 +190,7 @@ def upkeep_line(done: ConsolidationReport) -> str:
 
 
 def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
-    """Yield the changes of each agent and day with their reasons, failed passes, and the total."""
+    """Yield the changes of each agent and day with their reasons, the failed passes, and the total."""
     changes = sorted(done.changes, key=lambda each: (each.scope.workspace_id, each.scope.agent_id, each.night.key))
     before = None
     for each in changes:
@@ -239,7 +235,7 @@ def unloaded_lines(hours: Collection[Period], calendar: Calendar, now: datetime)
         yield f"their day can be consolidated from {ends:%Y-%m-%d %H:%M} UTC on"
 
 
-#: Words for each change of consolidation: of one memory, and in the total.
+#: Words for each verb of consolidation: for one memory, and in the total.
 _VERBS = {
     "PROMOTE": ("promote", "promoted to facts"),
     "MERGE": ("merge", "merged"),
@@ -271,7 +267,7 @@ def _quoted(title: str | None) -> str:
 def status_lines(
     statuses: Sequence[GrainStatus], quarantined: Sequence[str], nights: ConsolidationStatus | None = None
 ) -> Iterator[str]:
-    """Yield a table of each grain's periods, then what needs attention."""
+    """Yield a table of each grain's periods, then the problems."""
     yield "grain       periods      rows  first          last            pending  missing  open"
     for status in statuses:
         first, last = (str(status.made[0]), str(status.made[-1])) if status.made else ("-", "-")
@@ -314,6 +310,5 @@ def status_lines(
 
 
 def _cut(text: str) -> str:
-    """Shorten a text to one line, without control characters."""
     text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

@@ -1,7 +1,6 @@
 """Run the assets in this process, without a daemon, for `memory-pipeline run` and `make demo`.
 
-The journal and the ledger say what is pending (:mod:`memory_pipeline.steps.scheduling.planner`). Grains run from fine
-to coarse, so that each sees the output of the finer one.
+Grains run from fine to coarse, so that each sees the output of the finer one.
 """
 
 from __future__ import annotations
@@ -32,11 +31,10 @@ from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 
 _MOMENT = timedelta(microseconds=1)
-#: Metadata summed over the partitions of a grain's table.
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
-#: Tag of a run: what it computes. The job's name does not say it.
+#: Tag of a run: the grain, "upkeep" or "marts".
 _MADE = "memory_pipeline/made"
-#: Errors are raised and are in Dagster's event log, so they are not printed as well.
+#: Do not print errors: they are raised, and are in Dagster's event log.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -47,15 +45,14 @@ def run_all(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
 ) -> Iterator[Grain | RunResult | ConsolidationReport]:
-    """Process what is pending as of `now`, or every closed period that overlaps `between`.
+    """Process the periods that are pending as of `now`, or all closed periods that overlap `between`.
 
     Yields each grain before it runs and its result afterwards, then the report of consolidation if a day was pending.
     Uses the Dagster instance of ``DAGSTER_HOME`` if that is set, so that ``dagster dev`` shows the runs, else an
     ephemeral one.
 
-    A damaged or invalid partition is skipped together with the coarser ones above it; all others and the marts still
-    run, and the first such error is raised at the end. Other errors are raised at once. Finished partitions stay, and
-    the next run continues from there.
+    Damaged or invalid partitions are skipped with the coarser ones above them. All others and the marts still run, and
+    the first such error is raised at the end. Other errors are raised at once. Finished partitions stay.
 
     Raises:
         QualityError: rows of some partitions are invalid.
@@ -63,8 +60,8 @@ def run_all(
     """
     partitions = Partitions(lake.start, lake.calendar)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
-    failed: list[Exception] = []
-    not_made: set[Period] = set()
+    errors: list[Exception] = []
+    failed_periods: set[Period] = set()
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
         mend_index(lake, models.embedder, now)
         for grain in Grain:
@@ -73,35 +70,35 @@ def run_all(
                 periods = grain_status(lake, grain, lake.start, now).pending
             else:
                 periods = periods_in(lake, grain, *between, now)
-            above = {lake.calendar.ancestor(period, grain) for period in not_made}
+            above = {lake.calendar.ancestor(period, grain) for period in failed_periods}
             periods = [period for period in periods if period not in above]
-            done = RunResult(grain, periods, 0, 0)
+            result = RunResult(grain, periods, 0, 0)
             if periods:
                 raised: list[Exception] = []
                 assets = grain_assets(grain, models, partitions, lake.calendar, on_error=raised.append)
                 config = {"ops": {f"make_{grain}": {"config": {"periods": [period.key for period in periods]}}}}
-                made = _materializations(_run(grain.value, [assets], resource, instance, config, raised))
-                not_made |= {Period(grain, key) for error in raised for key in _keys_of(error)}
-                failed += raised
-                changed = sum(bool(_value(event, "changed")) for event in made)
-                table = [event for event in made if event.asset_key == dg.AssetKey(table_asset(grain))]
+                events = _materializations(_run(grain.value, [assets], resource, instance, config, raised))
+                failed_periods |= {Period(grain, key) for error in raised for key in _keys_of(error)}
+                errors += raised
+                changed = sum(bool(_value(event, "changed")) for event in events)
+                table = [event for event in events if event.asset_key == dg.AssetKey(table_asset(grain))]
                 sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
-                done = RunResult(grain, periods, changed, **sums)
-            yield done
+                result = RunResult(grain, periods, changed, **sums)
+            yield result
         if between is None:
-            nights = pending_nights(lake, lake.start, now)
+            days = pending_nights(lake, lake.start, now)
         else:
             first, last = (lake.calendar.day_of(moment) for moment in (between[0], between[1] - _MOMENT))
-            nights = nights_between(lake, first, last, now)
-        if nights:
-            yield keep_nights(lake, settings, models, nights, partitions, resource, instance)
+            days = nights_between(lake, first, last, now)
+        if days:
+            yield keep_nights(lake, settings, models, days, partitions, resource, instance)
         if stale_marts(lake):
             raised = []
             marts = mart_assets(lake.calendar.timezone, on_error=raised.append)
             _run("marts", marts, resource, instance, {}, raised)
-            failed += raised
-    if failed:
-        raise failed[0]
+            errors += raised
+    if errors:
+        raise errors[0]
 
 
 def _keys_of(error: Exception) -> Collection[str]:
@@ -117,7 +114,7 @@ def keep_nights(
     resource: LakeResource,
     instance: dg.DagsterInstance,
 ) -> ConsolidationReport:
-    """Consolidate days that have ended. Dagster is used, with two events per day, only if it stores the run."""
+    """Consolidate days that have ended. Use Dagster only if it stores the run: it writes two events per day."""
     if not settings.has_dagster_home:
         return consolidate(lake, models, nights, lake.start)
     reports: list[ConsolidationReport] = []
@@ -135,7 +132,7 @@ def _run(
     config: dict[str, Any],
     raised: Sequence[Exception] | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Run assets. Errors of single partitions stay in `raised` for the caller; all others are raised."""
+    """Run assets. Raise all errors but those of single partitions, which are in `raised`."""
     result = dg.materialize(
         assets,
         resources={"memory": resource},

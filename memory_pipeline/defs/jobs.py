@@ -1,7 +1,6 @@
 """Jobs and schedules: retention, housekeeping, consolidation and checks.
 
-Dagster cannot wipe single partitions. So rows are deleted in the lake, which marks them as expired, and deletions are
-reported as observations: a materialization would claim that data was written.
+Dagster cannot wipe single partitions, so rows are deleted in the lake and reported as observations.
 """
 
 # No `from __future__ import annotations` in this module: Dagster resolves the annotations of resources at run time.
@@ -12,6 +11,7 @@ from itertools import groupby
 from typing import Any, Final
 
 import dagster as dg
+from pydantic import Field
 
 from memory_pipeline.checks import Check, CheckContext, Finding, all_checks, run_checks
 from memory_pipeline.defs.assets.consolidation import OP
@@ -28,9 +28,9 @@ from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import journal_hours
 from memory_pipeline.steps.scheduling.request_log import blocks
 
-#: Before the daily marts, which then no longer contain the deleted rows.
+#: Before the daily marts, so that they exclude the deleted rows.
 _RETENTION_SCHEDULE = "40 3 * * *"
-#: Maximum number of partitions per asset with an observation, the newest; each is an event in Dagster's storage.
+#: Maximum number of observations per asset, of the newest partitions; each is an event in Dagster's storage.
 _MOST_OBSERVED = 200
 
 
@@ -42,34 +42,27 @@ _SCHEMA = dg.TableSchema(
 )
 
 
-#: Deleted files by kind.
 _KINDS = dg.TableSchema(
     [dg.TableColumn("kind", "string"), dg.TableColumn("files", "int"), dg.TableColumn("bytes", "int")]
 )
 
 
 class RetentionConfig(dg.Config):
-    """Options of the op that deletes expired memory.
+    """Options of the op that deletes expired memory."""
 
-    Attributes:
-        dry_run: only report what would be deleted.
-        grace_minutes: how long replaced files stay, for other programs that may read them.
-    """
-
-    dry_run: bool = False
-    grace_minutes: int = 0
+    dry_run: bool = Field(default=False, description="Only report the rows to delete.")
+    grace_minutes: int = Field(
+        default=0, description="Minutes for which replaced files stay, for other programs that may read them."
+    )
 
 
 class VacuumConfig(dg.Config):
-    """Options of the op that deletes unused files.
+    """Options of the op that deletes unused files."""
 
-    Attributes:
-        dry_run: only report what would be deleted; compact nothing.
-        older_than_minutes: minimum time since a file was replaced.
-    """
-
-    dry_run: bool = False
-    older_than_minutes: int = AGE // timedelta(minutes=1)
+    dry_run: bool = Field(default=False, description="Only report the files to delete; compact nothing.")
+    older_than_minutes: int = Field(
+        default=AGE // timedelta(minutes=1), description="Minimum minutes since a file was replaced."
+    )
 
 
 def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
@@ -77,25 +70,25 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
 
     @dg.op(
         name="expire",
-        description="Deletes memory that is past `retention` in config/workspaces.yaml.",
+        description="Deletes memory that has expired under `retention` in config/workspaces.yaml.",
         pool=AGENTS_POOL,  # it rewrites hours and graphs
     )
     def expire_op(context: dg.OpExecutionContext, config: RetentionConfig, memory: LakeResource) -> None:
         grace = timedelta(minutes=config.grace_minutes)
         lake = memory.lake
-        done = expire(lake, start, datetime.now(UTC), dry_run=config.dry_run, grace=grace)
+        result = expire(lake, start, datetime.now(UTC), dry_run=config.dry_run, grace=grace)
         context.add_output_metadata(
             {
-                "rows": done.rows,
-                "files": done.files,
-                "bytes": done.bytes,
-                "seconds": round(done.seconds, 3),
+                "rows": result.rows,
+                "files": result.files,
+                "bytes": result.bytes,
+                "seconds": round(result.seconds, 3),
                 "dry_run": config.dry_run,
-                "expired": dg.MetadataValue.table(_records(done), _SCHEMA),
+                "expired": dg.MetadataValue.table(_records(result), _SCHEMA),
             }
         )
         if not config.dry_run:
-            for observation in _observations(done, partitions):
+            for observation in _observations(result, partitions):
                 context.log_event(observation)
 
     @dg.op(
@@ -106,7 +99,7 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
     def vacuum_op(context: dg.OpExecutionContext, config: VacuumConfig, memory: LakeResource) -> None:
         age = timedelta(minutes=config.older_than_minutes)
         cleaned = clean_files(memory.lake, datetime.now(UTC), age=age, dry_run=config.dry_run)
-        gone = {**cleaned.old_versions, **cleaned.left_behind}
+        deleted = {**cleaned.old_versions, **cleaned.left_behind}
         context.add_output_metadata(
             {
                 "files": cleaned.gone.files,
@@ -116,7 +109,7 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
                 "seconds": round(cleaned.seconds, 3),
                 "dry_run": config.dry_run,
                 "kinds": dg.MetadataValue.table(
-                    [dg.TableRecord({"kind": kind, **asdict(each)}) for kind, each in gone.items()], _KINDS
+                    [dg.TableRecord({"kind": kind, **asdict(each)}) for kind, each in deleted.items()], _KINDS
                 ),
             }
         )
@@ -124,8 +117,8 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
     @dg.job(
         name="expire_memory",
         description=(
-            "Deletes memory that is past its workspace's retention and that its parent no longer needs. Also deletes "
-            "unused files, with or without retention."
+            "Deletes memory that has expired, once the coarser summaries are computed from it, and files that are no "
+            "longer used."
         ),
         executor_def=dg.in_process_executor,
     )
@@ -137,14 +130,15 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
 
 
 def retention_schedule(job: dg.JobDefinition, timezone: str) -> dg.ScheduleDefinition:
-    """Return the nightly schedule of :func:`retention_job`."""
+    """Return the daily schedule of :func:`retention_job`."""
     return dg.ScheduleDefinition(
         name="expire_memory_nightly",
         job=job,
         cron_schedule=_RETENTION_SCHEDULE,
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Every night. Without `retention` in the configuration, only old files are deleted.",
+        description="Daily at 03:40: deletes expired memory and unused files. Without `retention` in "
+        "config/workspaces.yaml, no memory expires.",
     )
 
 
@@ -184,20 +178,12 @@ def upkeep_schedule(
     timezone: str,
     clock: Callable[[], datetime] = utc_now,
 ) -> dg.ScheduleDefinition:
-    """Return the nightly schedule of consolidation, which requests pending days: new, with late data, or failed.
-
-    Args:
-        assets: the assets of consolidation.
-        partitions: translates periods to partition keys.
-        start: the first day of the memory.
-        timezone: time zone in which days begin.
-        clock: returns the current time in UTC.
-    """
+    """Return the daily schedule of consolidation, which requests pending days: new, with late data, or failed."""
     job = dg.define_asset_job(
         "keep_memories_nightly",
         selection=dg.AssetSelection.assets(*assets.keys).without_checks(),
         description="Consolidates durable memories: merges duplicates, resolves contradictions, archives stale ones, "
-        "and chooses the hot index.",
+        "and chooses the hot indexes.",
     )
 
     @dg.schedule(
@@ -206,32 +192,32 @@ def upkeep_schedule(
         cron_schedule=_CONSOLIDATION_SCHEDULE,
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Every night: requests the pending days of consolidation.",
+        description="Daily at 00:40: consolidates the pending days.",
     )
     def nightly(memory: LakeResource) -> dg.RunRequest | dg.SkipReason:
         now, lake = clock(), memory.lake
-        nights = pending_nights(lake, start, now)
-        if not nights:
+        days = pending_nights(lake, start, now)
+        if not days:
             unloaded = len(journal_hours(lake, start, now))
             waits = f"; {unloaded:,} hours wait for the journal sensor, their days follow"
             return dg.SkipReason(f"no day is pending{waits if unloaded else ''}")
-        key = f"upkeep {nights[-1]} {digest([night.key for night in nights], now.isoformat())[:8]}"
-        if len(list(blocks(nights))) == 1:
-            tags = {RANGE_START: partitions.key(nights[0]), RANGE_END: partitions.key(nights[-1])}
+        key = f"upkeep {days[-1]} {digest([day.key for day in days], now.isoformat())[:8]}"
+        if len(list(blocks(days))) == 1:
+            tags = {RANGE_START: partitions.key(days[0]), RANGE_END: partitions.key(days[-1])}
             return dg.RunRequest(run_key=key, tags=tags)
-        config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
+        config = {"ops": {OP: {"config": {"periods": [day.key for day in days]}}}}
         # As in run_requests.py: Dagster needs a partition even if the run config lists the periods.
-        return dg.RunRequest(run_key=key, run_config=config, tags={PARTITION: partitions.key(nights[-1])})
+        return dg.RunRequest(run_key=key, run_config=config, tags={PARTITION: partitions.key(days[-1])})
 
     return nightly
 
 
-# Asset checks run from the UI, by a schedule, and with marts. A check reads all partitions of an asset, so runs of
-# partitions leave checks out; steps/validation.py validates their rows before they are written.
+# A check reads all partitions of an asset, so runs of partitions leave checks out; steps/validation.py validates their
+# rows before they are written.
 #
 # The checks of hours are on a separate asset without partitions, ``working_memory``. When an asset is backfilled,
-# Dagster plans its checks too, even if the run leaves them out, and stores a row for each check and partition before
-# the run starts. For a year of hours these were 228,000 rows, 480 MB and 50 CPU seconds on SQLite.
+# Dagster stores a row for each of its checks and partitions before the run starts, even if the run leaves checks out.
+# For a year of hours these were 228,000 rows, 480 MB and 50 CPU seconds on SQLite.
 
 
 #: After retention, and after the summaries of the day, week and month.
@@ -246,7 +232,8 @@ def working_memory(hourly: Collection[dg.AssetKey]) -> dg.AssetSpec:
         WORKING_MEMORY,
         deps=hourly,
         group_name="1_working",
-        description="All hours together, with the checks of messages, facts, graph, durable memories and index.",
+        description="All hours together, with the checks of messages, facts, graph, durable memories and index. It is "
+        "never materialized.",
         owners=["team:memory"],
         kinds={"deltalake", "lancedb"},
     )
@@ -273,12 +260,12 @@ def checks_schedule(timezone: str) -> dg.ScheduleDefinition:
         job=dg.define_asset_job(
             "check_memory",
             selection=dg.AssetSelection.all_asset_checks(),
-            description="Runs all checks of memory. The run fails if a check of severity error fails.",
+            description="Runs all asset checks. The run fails if a check of severity error fails.",
         ),
         cron_schedule=_AT_FIVE,
         execution_timezone=timezone,
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description="Runs all checks, each day at 05:00.",
+        description="Daily at 05:00: runs all asset checks.",
     )
 
 
@@ -300,13 +287,12 @@ def _checks_of(asset: dg.AssetKey, checks: dict[dg.AssetCheckKey, Check]) -> dg.
         description=f"Checks of {name}.",
         can_subset=True,
     )
-    def look_at(context: dg.AssetCheckExecutionContext, memory: LakeResource) -> Iterator[dg.AssetCheckResult]:
-        look = CheckContext(memory.lake, datetime.now(UTC))
-        chosen = {check: key for key, check in checks.items() if key in context.selected_asset_check_keys}
-        for finding in run_checks(look, list(chosen)):
-            yield _result(chosen[finding.check], finding)
+    def run_selected(context: dg.AssetCheckExecutionContext, memory: LakeResource) -> Iterator[dg.AssetCheckResult]:
+        selected = {check: key for key, check in checks.items() if key in context.selected_asset_check_keys}
+        for finding in run_checks(CheckContext(memory.lake, datetime.now(UTC)), list(selected)):
+            yield _result(selected[finding.check], finding)
 
-    return look_at
+    return run_selected
 
 
 def _result(key: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:

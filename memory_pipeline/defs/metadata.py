@@ -1,10 +1,10 @@
 """Metadata of assets: columns, lineage, and previews of content.
 
-Previews are in Dagster's event log, which retention and erasure do not reach: erased or expired content can still be
-read in old events. ``previews: false`` in the configuration keeps a workspace's content out of Dagster.
+Previews are in Dagster's event log, which retention and erasure do not change: old events may show erased or expired
+content. ``previews: false`` in the configuration keeps a workspace's content out of Dagster.
 
-Content is untrusted: it must not steer the page or fetch anything. So it is shown in indented code blocks, in which
-Markdown has no markup and which no line can end.
+Content is untrusted and must not format the page or fetch anything. So it is shown in indented code blocks, which have
+no markup and which no line can end.
 """
 
 from __future__ import annotations
@@ -29,43 +29,35 @@ from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.steps.group import by_period, by_scope
 from memory_pipeline.steps.results import PartitionResult
 
-#: Maximum number of previews of a run, of the newest partitions: a long backfill must not fill Dagster's database.
+#: Maximum number of previews of a run: a long backfill must not fill Dagster's database.
 MOST_PREVIEWS = 50
-#: Maximum characters of a preview.
 MOST_CHARACTERS = 1_500
 
-#: Agents of a preview, facts or points per agent, rows per fact or point, and characters per row: code blocks are not
-#: wrapped, so a row must fit on a page. Together they stay below MOST_CHARACTERS.
+#: Agents per preview, facts or points per agent, rows per fact or point, and characters per row, since code blocks are
+#: not wrapped. Together they stay below MOST_CHARACTERS.
 _AGENTS, _POINTS, _ROWS, _WIDTH = 3, 3, 2, 62
 _COLUMNS = ("workspace_id", "agent_id", "period", "content")
-#: They join letters and emoji. All other invisible characters are removed.
+#: These invisible characters join letters and emoji. All others are removed.
 _JOINERS = "\u200c\u200d"
 
 
 def with_previews(
-    lake: Lake, periods: Sequence[Period], made: Iterable[PartitionResult]
+    lake: Lake, periods: Sequence[Period], results: Iterable[PartitionResult]
 ) -> Iterator[tuple[PartitionResult, str | None]]:
-    """Yield each result with its preview, or None.
+    """Yield each result with its preview, or None. Only changed tables among the newest `periods` have one.
 
-    Facts and summaries have a preview if they changed and are among the newest requested periods. Content is read once
-    per batch: :func:`~memory_pipeline.steps.materialize.materialize` yields the partitions of an asset one after the
-    other.
-
-    Args:
-        lake: the lake that was written.
-        periods: all requested periods of the run.
-        made: results as they are yielded.
+    Content is read once per batch: results of an asset follow each other.
     """
     newest = set(sorted(periods, key=lambda period: period.key)[-MOST_PREVIEWS:])
-    held: list[PartitionResult] = []
-    for part in made:
-        if part.asset == table_asset(part.period.grain):
-            held.append(part)
+    tables: list[PartitionResult] = []
+    for result in results:
+        if result.asset == table_asset(result.period.grain):
+            tables.append(result)
             continue
-        yield from _previewed(lake, held, newest)
-        held = []
-        yield part, None
-    yield from _previewed(lake, held, newest)
+        yield from _previewed(lake, tables, newest)
+        tables = []
+        yield result, None
+    yield from _previewed(lake, tables, newest)
 
 
 def _previewed(
@@ -78,7 +70,7 @@ def _previewed(
 
 
 def previews_of(lake: Lake, periods: Sequence[Period]) -> Mapping[Period, str]:
-    """Return previews of periods of one grain, in one read. Periods without content that may be shown are left out."""
+    """Return previews of periods of one grain, in one read. Periods without content to show are omitted."""
     grain = periods[0].grain
     keys = [period.key for period in periods]
     if grain is Grain.WORKING:
@@ -90,13 +82,13 @@ def previews_of(lake: Lake, periods: Sequence[Period]) -> Mapping[Period, str]:
     configuration = lake.configuration()
     allowed = [name for name in pc.unique(rows["workspace_id"]).to_pylist() if configuration.previews(name)]
     rows = rows.filter(pc.is_in(rows["workspace_id"], pa.array(allowed, pa.string())))
-    found = {}
+    previews = {}
     for period, part in by_period(rows, list(periods)).items():
         agents = by_scope(part)
         shown = sorted(agents, key=lambda scope: (scope.workspace_id, scope.agent_id))[:_AGENTS]
         if shown:
-            found[period] = markdown(grain, {scope: _texts(grain, agents[scope]) for scope in shown}, len(agents))
-    return found
+            previews[period] = markdown(grain, {scope: _texts(grain, agents[scope]) for scope in shown}, len(agents))
+    return previews
 
 
 def _texts(grain: Grain, rows: pa.Table) -> list[str]:
@@ -109,16 +101,10 @@ def _texts(grain: Grain, rows: pa.Table) -> list[str]:
 
 
 def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) -> str:
-    """Return a preview, of at most :data:`MOST_CHARACTERS`.
-
-    Args:
-        grain: grain of the partition.
-        agents: untrusted texts of each agent that is shown.
-        total: number of agents of the partition, shown or not.
-    """
-    what = "Most important facts" if grain is Grain.WORKING else "First points of the summaries"
-    of_whom = f"{len(agents)} of {total} agents" if total > len(agents) else f"{total} agent{'s' * (total != 1)}"
-    parts = [f"{what} of {of_whom}:"]
+    """Return a preview of the untrusted texts of `agents`, of at most :data:`MOST_CHARACTERS` characters."""
+    title = "Most important facts" if grain is Grain.WORKING else "First points of the summaries"
+    count = f"{len(agents)} of {total} agents" if total > len(agents) else f"{total} agent{'s' * (total != 1)}"
+    parts = [f"{title} of {count}:"]
     for scope, texts in agents.items():
         name = f"{scope.workspace_id} / {scope.agent_id}"
         rows = [
@@ -130,9 +116,9 @@ def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) ->
 
 
 def _rows(text: str) -> list[str]:
-    """Wrap the beginning of a text. Invisible characters, which could reverse or hide parts of it, are removed."""
-    some = text[: 4 * _ROWS * _WIDTH]
-    printable = " ".join("".join(c if c.isprintable() or c in _JOINERS else " " for c in some).split())
+    """Wrap the beginning of a text. Remove invisible characters, which could reverse or hide parts of it."""
+    beginning = text[: 4 * _ROWS * _WIDTH]
+    printable = " ".join("".join(c if c.isprintable() or c in _JOINERS else " " for c in beginning).split())
     return textwrap.wrap(
         printable,
         _WIDTH,
@@ -158,9 +144,8 @@ _OF_INDEX = {
     "digest": "Digest of the row.",
     "vector": "Embedding of the content, of unit length; null if the embedder failed.",
 }
-#: Arrow's names of list items.
 _ITEM = re.compile(r"\b(item|element): ")
-#: The dimension depends on the embedder, which is not known before a run.
+#: The dimension depends on the embedder, which is unknown before a run.
 _SIZE = re.compile(r"fixed_size_list<(.*)>\[\d+\]")
 
 
@@ -170,7 +155,7 @@ def table_columns(spec: TableSpec) -> Mapping[str, dg.TableSchema]:
 
 
 def index_columns() -> Mapping[str, dg.TableSchema]:
-    """Return the column schema of index tables, as asset metadata. It is the same for all grains."""
+    """Return the column schema of all index tables, as asset metadata."""
     comments = {field.name: field.metadata[b"comment"].decode() for spec in (SUMMARIES, FACTS) for field in spec.schema}
     comments |= _OF_INDEX
     return _metadata(
@@ -197,10 +182,8 @@ def _type(kind: pa.DataType) -> str:
     return _ITEM.sub("", _SIZE.sub(r"list<\1>", str(kind)))
 
 
-# Tags with the data versions of a partition and its sources, from which Dagster decides whether it is stale.
-#
-# Without them, Dagster reports every day as stale because of hours without messages: hours that were never materialized
-# look like new input. With them, a partition is stale once a source is materialized with other content.
+# From tags with the data versions of a partition and its sources, Dagster decides whether it is stale. Without them it
+# reports every day as stale: hours without messages, which were never materialized, look like new input.
 
 
 def source_of(asset: str, grain: Grain) -> str | None:
@@ -222,22 +205,22 @@ class Provenance:
         self._asset = ""
         self._seen = self._before
 
-    def tags(self, made: PartitionResult) -> Mapping[str, str]:
+    def tags(self, result: PartitionResult) -> Mapping[str, str]:
         """Return the tags of a partition. The events of its sources must have been logged before."""
-        source = source_of(made.asset, made.period.grain)
-        tags = {"dagster/data_version": made.output_digest, "dagster/code_version": self._version}
+        source = source_of(result.asset, result.period.grain)
+        tags = {"dagster/data_version": result.output_digest, "dagster/code_version": self._version}
         if source is not None:
-            tags[f"dagster/input_data_version/{source}"] = made.input_digest
-            tags[f"dagster/input_event_pointer/{source}"] = str(self._newest_seen(made))
+            tags[f"dagster/input_data_version/{source}"] = result.input_digest
+            tags[f"dagster/input_event_pointer/{source}"] = str(self._newest_seen(result))
         return tags
 
-    def _newest_seen(self, made: PartitionResult) -> int:
-        """Return the newest event that the run could have seen about the partition's source."""
-        grain = made.period.grain
-        if grain is not Grain.WORKING and made.asset == table_asset(grain):
-            return self._before  # other runs write finer grains, perhaps at the same time
-        if made.asset != self._asset:  # read once per batch, since the partitions of an asset follow each other
-            self._asset, self._seen = made.asset, self._newest_event()
+    def _newest_seen(self, result: PartitionResult) -> int:
+        """Return the newest event about the partition's source that the run may have seen."""
+        grain = result.period.grain
+        if grain is not Grain.WORKING and result.asset == table_asset(grain):
+            return self._before  # a concurrent run may write the finer grain
+        if result.asset != self._asset:  # read once per batch, since the partitions of an asset follow each other
+            self._asset, self._seen = result.asset, self._newest_event()
         return self._seen
 
     def _newest_event(self) -> int:

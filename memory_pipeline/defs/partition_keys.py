@@ -1,8 +1,8 @@
-"""The only translation between periods and Dagster's partition keys.
+"""Translate between periods and Dagster's partition keys.
 
 Dagster parses keys with strptime, so a week is its Monday (``2024-W03-1``) and a quarter its first month (``2024-01``).
-If days begin in another zone than UTC, an hour's key is the local time with its offset (``2024-10-27T02:00+0200``),
-because Dagster maps only between definitions of one zone.
+If days do not begin in UTC, an hour's key is the local time with its offset (``2024-10-27T02:00+0200``), because
+Dagster maps only between definitions of one zone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FORMATS = {
 
 
 class Partitions:
-    """The partitions definitions of a deployment, and the translation of keys.
+    """The partitions definitions of a deployment.
 
     Args:
         start: the first day; a 1 January that is a Monday, so that all grains begin on it.
-        calendar: sets the time zone in which days begin.
+        calendar: sets the time zone of days.
     """
 
     def __init__(self, start: date, calendar: Calendar) -> None:

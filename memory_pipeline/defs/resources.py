@@ -15,7 +15,7 @@ from memory_pipeline.models.factory import Models, configured_models
 
 
 class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generic only in its own value
-    """The lake at an address. A process shares one object, to reuse its open handles."""
+    """The lake at `root`. A process shares one object, to reuse its open handles."""
 
     root: str
     timezone: str | None = None
@@ -29,19 +29,16 @@ class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]  # generi
         return self._lake
 
     def models(self) -> Models:
-        """Return the models of the lake's current configuration. A change of it needs no restart."""
+        """Return the models of the lake's current configuration, so that a change needs no restart."""
         lake = self.lake
         return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
 
 
-# Dagster's pools. A pool protects the tables that its ops write.
-#
-# Without pools, concurrent runs are still correct: a commit that conflicts is checked and retried. Pools avoid these
-# retries, and let runs wait in the queue instead of as processes. Reasons, and which limits can be raised:
-# docs/decisions/0017-pools-and-writers.md.
+# Without pools, concurrent runs are still correct: a conflicting commit is retried. Pools avoid these retries, and runs
+# wait in the queue instead of as processes. Limits that can be raised: docs/decisions/0017-pools-and-writers.md.
 
 
-#: For hours, and for consolidation and retention, which write the same tables.
+#: For hours, consolidation and retention, which write the same tables.
 AGENTS_POOL: Final = f"memory_{Grain.WORKING}"
 MARTS_POOL: Final = "memory_marts"
 
@@ -51,7 +48,7 @@ def pool_of(grain: Grain) -> str:
     return f"memory_{grain}"
 
 
-#: All pools, and the tables that each protects.
+#: The tables that the ops of each pool write.
 POOLS: Final[Mapping[str, str]] = {
     AGENTS_POOL: "messages, facts, graph, durable memories, and the index of hours",
     **{pool_of(grain): f"{grain} summaries and their index" for grain in Grain if grain is not Grain.WORKING},

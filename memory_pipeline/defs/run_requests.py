@@ -1,7 +1,4 @@
-"""Translate the scheduler's requests into Dagster runs, and runs into outcomes.
-
-Tags of a run name its request and attempt, so that sensors find the run and its outcome.
-"""
+"""Translate the scheduler's requests into Dagster runs, and runs into outcomes. Tags of a run name its request."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from memory_pipeline.steps.scheduling.request_log import (
 REQUEST_TAG, ATTEMPT_TAG = "memory_pipeline/request", "memory_pipeline/attempt"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 PARTITION = "dagster/partition"
-#: Time limit of a run. Without it, a run whose machine died would block its pool forever. Finished partitions stay.
+#: Time limit of a run. Without it, a run on a dead machine would block its pool forever.
 _LONGEST_RUN = timedelta(hours=2)
 _TAGS = {"dagster/max_runtime": str(int(_LONGEST_RUN.total_seconds()))}
 _UNFINISHED = frozenset(
@@ -46,18 +43,17 @@ _MOST_ERROR, _MOST_OBSERVED = 300, 20
 
 
 def run_request(request: Request, partitions: Partitions, job: str) -> dg.RunRequest:
-    """Return the run request for a range of partitions, or, for scattered periods, with a list in the run config.
+    """Return the run request for a range of partitions, or for scattered periods with a list in the run config.
 
-    While a run with a list is under way, Dagster shows it under its last partition at most. Its materializations appear
-    under each partition.
+    Dagster shows an unfinished run with a list under its last partition only.
     """
     tags = tags_of(request.id, request.attempt)
     if request.is_range:
         first, last = request.periods[0], request.periods[-1]
         tags |= {RANGE_START: partitions.key(first), RANGE_END: partitions.key(last)}
         return dg.RunRequest(run_key=request.id, job_name=job, tags=tags)
-    listed = [period.key for period in request.periods]
-    config = {"ops": {f"make_{request.grain}": {"config": {"periods": listed}}}}
+    keys = [period.key for period in request.periods]
+    config = {"ops": {f"make_{request.grain}": {"config": {"periods": keys}}}}
     if request.grain.finer is not None:
         # Dagster looks up the versions of a step's sources by the run's partitions, and raises if the run has none.
         tags |= {PARTITION: partitions.key(request.periods[-1])}
@@ -70,22 +66,22 @@ def tags_of(name: str, attempt: int) -> dict[str, str]:
 
 
 def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datetime) -> RequestOutcomes:
-    """Return the outcomes of requests, from their latest runs. Requests without a run are left out."""
+    """Return the outcomes of requests, from their latest runs. Requests without a run are omitted."""
     if not names:
         return {}
-    found: dict[str, tuple[RequestOutcome, str]] = {}
+    outcomes: dict[str, tuple[RequestOutcome, str]] = {}
     for record in instance.get_run_records(dg.RunsFilter(tags={REQUEST_TAG: list(names)})):  # newest first
         run = record.dagster_run
         name = run.tags[REQUEST_TAG]
         if _is_under_way(record, now):
-            found[name] = (RequestOutcome.UNDER_WAY, "")
-        elif name in found:
+            outcomes[name] = (RequestOutcome.UNDER_WAY, "")
+        elif name in outcomes:
             continue  # a later manual run decides
         elif run.status is dg.DagsterRunStatus.SUCCESS:
-            found[name] = (RequestOutcome.DONE, "")
+            outcomes[name] = (RequestOutcome.DONE, "")
         else:
-            found[name] = (RequestOutcome.FAILED, _error(instance, run))
-    return found
+            outcomes[name] = (RequestOutcome.FAILED, _error(instance, run))
+    return outcomes
 
 
 def under_way(
@@ -93,7 +89,7 @@ def under_way(
 ) -> dict[Grain, set[Period]]:
     """Return the periods of all unfinished runs, including manual ones."""
     grain_of = {key: grain for grain, assets in grains.items() for key in assets.keys}
-    making: dict[Grain, set[Period]] = defaultdict(set)
+    periods: dict[Grain, set[Period]] = defaultdict(set)
     for record in instance.get_run_records(dg.RunsFilter(statuses=sorted(_UNFINISHED, key=str))):
         run = record.dagster_run
         if _is_under_way(record, now):
@@ -101,12 +97,12 @@ def under_way(
             named = {grain for grain in Grain if run.job_name.endswith(f"_{grain}")}
             for grain in selected or named:
                 with suppress(InputError, ValueError):  # partitions typed into the launch dialog may be invalid
-                    making[grain].update(_periods(run, grain, partitions))
-    return making
+                    periods[grain].update(_periods(run, grain, partitions))
+    return periods
 
 
 def observations(changes: Iterable[FailureTransition], partitions: Partitions) -> Iterator[dg.AssetObservation]:
-    """Yield observations for the asset's page about partitions that began to fail or recovered."""
+    """Yield observations about partitions that began to fail or recovered."""
     for change in changes:
         failure = change.failure
         metadata: dict[str, Any] = {"state": "failing" if failure else "recovered", "partitions": len(change.periods)}
@@ -141,7 +137,7 @@ def failing_lines(failing: Mapping[Grain, Mapping[Period, Failure]]) -> list[str
 
 
 def failure_text(failure: Failure | None) -> str:
-    """Describe a failure; None means that the partitions recovered."""
+    """Describe a failure, or a recovery if it is None."""
     if failure is None:
         return "recovered after failures"
     return (
@@ -164,8 +160,8 @@ def _is_under_way(record: dg.RunRecord, now: datetime) -> bool:
 
 def _periods(run: dg.DagsterRun, grain: Grain, partitions: Partitions) -> list[Period]:
     config: Any = run.run_config
-    if listed := config.get("ops", {}).get(f"make_{grain}", {}).get("config", {}).get("periods", []):
-        return [Period.parse(grain, text) for text in listed]
+    if keys := config.get("ops", {}).get(f"make_{grain}", {}).get("config", {}).get("periods", []):
+        return [Period.parse(grain, key) for key in keys]
     if RANGE_START in run.tags:
         first, last = (partitions.period(grain, run.tags[tag]) for tag in (RANGE_START, RANGE_END))
         return list(first.through(last))
@@ -173,7 +169,6 @@ def _periods(run: dg.DagsterRun, grain: Grain, partitions: Partitions) -> list[P
 
 
 def _error(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
-    """Return the root error of a run that did not succeed, from Dagster's log."""
     if run.status is not dg.DagsterRunStatus.FAILURE:
         return "the run or its machine was stopped" if run.status in _UNFINISHED else f"the run was {run.status.value}"
     for kind in (dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE):

@@ -1,8 +1,4 @@
-"""The journal sensor requests runs of hours, the roll-up sensor runs of summaries and marts.
-
-Consecutive hours become ranges, scattered hours a list. Hours of an unfinished run are not requested again. Failed
-partitions are retried without limit, with growing waits, and reported as failing after the fifth failure.
-"""
+"""The journal sensor requests runs of hours. The roll-up sensor requests runs of summaries and marts."""
 
 from __future__ import annotations
 
@@ -33,8 +29,7 @@ from memory_pipeline.steps.scheduling.planner import grain_status, journal_hours
 from memory_pipeline.steps.scheduling.request_log import MOST_PERIODS
 from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps
 
-#: Part of the cursor's digest. A cursor of another version, or one edited by hand, is ignored: the sensor restarts from
-#: what the lake says is pending.
+#: Part of the cursor's digest. Cursors of other versions, or edited by hand, are ignored.
 _VERSION = 1
 
 
@@ -53,7 +48,7 @@ _Memory = TypeVar("_Memory", bound=Remembered)
 
 
 def read_cursor(context: dg.SensorEvaluationContext, kind: type[_Memory]) -> _Memory:
-    """Return the state in a sensor's cursor; an empty state if there is no cursor or it cannot be read."""
+    """Return the state in a sensor's cursor, or an empty one if there is none or it cannot be read."""
     return kind() if (record := record_of(context)) is None else _read(context, kind, record)
 
 
@@ -101,23 +96,19 @@ def journal_sensor(
     clock: Callable[[], datetime] = utc_now,
     partitions_per_run: int | None = None,
 ) -> dg.SensorDefinition:
-    """Return the sensor that requests the hours with pending journal files.
-
-    Args:
-        grains: the assets of each grain.
-        partitions: translates periods to partition keys.
-        start: the first day of the memory; earlier hours are not requested.
-        clock: returns the current time in UTC.
-        partitions_per_run: maximum number of partitions of a run; by default
-            :data:`~memory_pipeline.steps.scheduling.request_log.MOST_PERIODS`.
-    """
+    """Return the sensor that requests the hours with pending journal files. Hours before `start` are not requested."""
 
     @dg.sensor(
         name=JOURNAL_SENSOR,
-        job=dg.define_asset_job(_JOB, selection=dg.AssetSelection.assets(*grains[Grain.WORKING].keys).without_checks()),
+        job=dg.define_asset_job(
+            _JOB,
+            selection=dg.AssetSelection.assets(*grains[Grain.WORKING].keys).without_checks(),
+            description="Loads messages from the journal and computes facts, graph, durable memories and the search "
+            "index.",
+        ),
         minimum_interval_seconds=10,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Requests runs of the hours that have pending journal files.",
+        description="Starts runs for the hours with pending journal files.",
     )
     def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult:
         now = clock()
@@ -140,8 +131,8 @@ def journal_sensor(
             context.log.warning(line)
         reason = None
         if not requests:
-            making = len(hours.attempts.under_way(Grain.WORKING) | busy.get(Grain.WORKING, set()))
-            reason = _reason(len(states), making, lines)
+            running = len(hours.attempts.under_way(Grain.WORKING) | busy.get(Grain.WORKING, set()))
+            reason = _reason(len(states), running, lines)
         return dg.SensorResult(
             run_requests=[run_request(request, partitions, _JOB) for request in requests],
             skip_reason=reason,
@@ -152,22 +143,17 @@ def journal_sensor(
     return sensor
 
 
-def _reason(pending: int, making: int, lines: list[str]) -> str:
-    """Return the skip reason: `pending` hours have files, and runs process `making` hours."""
+def _reason(pending: int, running: int, lines: list[str]) -> str:
     if not pending:
         return "\n".join(["no journal file is pending", *lines])
-    counts = f"{pending} hours are pending, {making} of them in unfinished runs; failed hours are retried after a wait"
+    counts = f"{pending} hours are pending, {running} of them in unfinished runs; failed hours are retried after a wait"
     return "\n".join([counts, *lines])
 
 
-# The roll-up sensor requests what the ledger says is pending (memory_pipeline.steps.scheduling.planner) once it is due
-# (memory_pipeline.steps.scheduling.scheduler). Why not Dagster's automation conditions:
-# docs/decisions/0012-the-ledger-asks-for-roll-ups.md.
-
-
+# Why not Dagster's automation conditions: docs/decisions/0012-the-ledger-asks-for-roll-ups.md.
 ROLL_UP_SENSOR = "roll_up_sensor"
 _MARTS_JOB = "renew_marts"
-#: Further keys of the cursor: digest of the inputs of the last tick, and the time until which equal inputs are skipped.
+#: Further keys of the cursor: digest of the last tick's inputs, and the time until which equal inputs are skipped.
 _SEEN, _UNTIL = "seen", "until"
 
 
@@ -179,37 +165,28 @@ def roll_up_sensor(
     clock: Callable[[], datetime] = utc_now,
     partitions_per_run: int | None = None,
 ) -> dg.SensorDefinition:
-    """Return the sensor that requests summaries, partitions that wait for a model, and marts.
-
-    Args:
-        grains: the assets of each grain.
-        marts: the assets of the marts, named after their models.
-        partitions: translates periods to partition keys.
-        start: the first day of the memory.
-        clock: returns the current time in UTC.
-        partitions_per_run: maximum number of partitions of a run; by default
-            :data:`~memory_pipeline.steps.scheduling.request_log.MOST_PERIODS`.
-    """
+    """Return the sensor that requests summaries, partitions that wait for a model, and marts."""
     jobs = {grain: _job(grain, assets) for grain, assets in grains.items()}
-    of_marts = dg.define_asset_job(
+    marts_job = dg.define_asset_job(
         _MARTS_JOB,
         selection=dg.AssetSelection.assets(*(key for assets in marts for key in assets.keys)).without_checks(),
+        description="Builds stale marts.",
     )
 
     @dg.sensor(
         name=ROLL_UP_SENSOR,
-        jobs=[*jobs.values(), of_marts],
+        jobs=[*jobs.values(), marts_job],
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Requests runs of closed periods that are missing or stale, of partitions that wait for a model, "
-        "and once a day of the marts.",
+        description="Starts runs for closed periods with missing or stale summaries, for partitions that wait for a "
+        "model, and once a day for the marts.",
     )
     def sensor(context: dg.SensorEvaluationContext, memory: LakeResource) -> dg.SensorResult:
         now, lake = clock(), memory.lake
         rolls = read_cursor(context, RollUps)
         rolls.attempts.most = partitions_per_run or MOST_PERIODS
-        names = [request.id for request in rolls.attempts.asked] + ([rolls.marts.asked[0]] if rolls.marts.asked else [])
-        outcomes = outcomes_of(context.instance, names, now)
+        ids = [request.id for request in rolls.attempts.asked] + ([rolls.marts.asked[0]] if rolls.marts.asked else [])
+        outcomes = outcomes_of(context.instance, ids, now)
         busy = under_way(context.instance, partitions, grains, now)
         hours = journal_hours(lake, start, now)
         seen = _digest(lake, hours, outcomes, busy)
@@ -222,9 +199,9 @@ def roll_up_sensor(
         rolls.made(done)
         rolls.marts.settle(outcomes, now)
         statuses = {grain: grain_status(lake, grain, start, now) for grain in Grain}
-        asked = rolls.ask(lake.calendar, statuses, hours, busy, now)
-        requests = [run_request(request, partitions, jobs[request.grain].name) for request in asked]
-        requests += _marts(lake, rolls, now)
+        requested = rolls.ask(lake.calendar, statuses, hours, busy, now)
+        requests = [run_request(request, partitions, jobs[request.grain].name) for request in requested]
+        requests += _mart_requests(lake, rolls, now)
         lines = _failing(rolls)
         for line in lines:
             context.log.warning(line)
@@ -232,7 +209,7 @@ def roll_up_sensor(
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=None if requests else "\n".join([_skip_reason(rolls), *lines]),
-            # `seen` is of the time before these runs, so it is not stored if there are any.
+            # New runs change the inputs, so their digest is stored only if there are none.
             cursor=written_cursor({**rolls.to_record(), _SEEN: "" if requests else seen, _UNTIL: until}),
             asset_events=list(observations(changes, partitions)),
         )
@@ -242,11 +219,17 @@ def roll_up_sensor(
 
 def _job(grain: Grain, assets: dg.AssetsDefinition) -> dg.UnresolvedAssetJobDefinition:
     name = f"finish_{grain}" if grain is Grain.WORKING else f"roll_up_{grain}"
-    return dg.define_asset_job(name, selection=dg.AssetSelection.assets(*assets.keys).without_checks())
+    description = (
+        "Completes hours that were interrupted or wait for a model."
+        if grain is Grain.WORKING
+        else f"Computes and indexes {grain} summaries."
+    )
+    selection = dg.AssetSelection.assets(*assets.keys).without_checks()
+    return dg.define_asset_job(name, selection=selection, description=description)
 
 
-def _marts(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
-    """Return a request for the stale marts, once a day, when no summary is due or under way."""
+def _mart_requests(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
+    """Return a request for the stale marts, once a day, when all summaries are final."""
     if not (lake.exists and rolls.is_level and rolls.marts.are_due(now)):
         return []
     try:
@@ -261,7 +244,6 @@ def _marts(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
 
 
 def _digest(lake: Lake, *seen: object) -> str:
-    """Return a digest of the sensor's inputs. Reads no rows."""
     return digest(lake.tables.version(LEDGER), *map(_plain, seen))
 
 

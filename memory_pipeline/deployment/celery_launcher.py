@@ -1,7 +1,7 @@
 """Launch runs as Celery tasks, and fail a run if its worker is gone.
 
-Celery records the start and the end of a task. If a worker or its machine is killed, the task stays started, and
-Dagster's own launcher waits for the run forever. This launcher asks the workers. In ``dagster.yaml``::
+If a worker or its machine is killed, Celery still records the task as started, and Dagster's own launcher waits for the
+run forever. This launcher asks the workers. In ``dagster.yaml``::
 
     run_launcher:
       module: memory_pipeline.deployment.celery_launcher
@@ -13,8 +13,8 @@ Dagster's own launcher waits for the run forever. This launcher asks the workers
       enabled: true
       poll_interval_seconds: 15
 
-Run monitoring checks each started run. After `missed_answers` checks in a row in which no worker holds the task, the
-run fails; run retries or the sensors then request it again.
+Run monitoring checks each started run. After `missed_answers` consecutive checks in which no worker holds the task, the
+run fails. Run retries or the sensors then request it again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from memory_pipeline.errors import ConfigurationError, shown
 if TYPE_CHECKING:
     from dagster import DagsterRun
 
-#: A busy worker answers within milliseconds, since tasks run in child processes. A machine that swaps or a broker that
-#: restarts can delay one or two answers.
+#: A busy worker answers within milliseconds, since tasks run in child processes. Swapping or a restart of the broker
+#: can delay one or two answers.
 _MISSED_ANSWERS, _ANSWER_SECONDS = 3, 2.0
 
 
@@ -43,7 +43,7 @@ class WatchedCeleryRunLauncher(CeleryRunLauncher):
     Workers need ``--pool prefork`` (Celery's default): with ``solo`` they do not answer while they work.
 
     Args:
-        missed_answers: consecutive checks without a worker that holds the task, after which a run fails.
+        missed_answers: number of consecutive checks without a worker, after which a run fails.
         answer_seconds: how long to wait for the workers' answers.
         others: options of :class:`CeleryRunLauncher`: broker, backend, include, config_source, default_queue.
 
@@ -110,13 +110,12 @@ class WatchedCeleryRunLauncher(CeleryRunLauncher):
         )
 
     def _holder(self, task_id: str, worker: str | None) -> str | None:
-        """Return the worker that says it holds the task, or None."""
-        asked = [worker] if worker else None
-        answers = self.celery.control.inspect(destination=asked, timeout=self._patience).query_task(task_id)
-        return next((name for name, held in (answers or {}).items() if task_id in held), None)
+        workers = [worker] if worker else None
+        answers = self.celery.control.inspect(destination=workers, timeout=self._patience).query_task(task_id)
+        return next((name for name, tasks in (answers or {}).items() if task_id in tasks), None)
 
 
 def _worker_of(task: dict[str, Any]) -> str | None:
-    """Return the worker that started a task, or None if it is unknown or the task has ended."""
+    """Return the worker of a running task, or None if it is unknown or the task has ended."""
     result = task.get("result")
     return result.get("hostname") if isinstance(result, dict) else None

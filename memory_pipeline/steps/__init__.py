@@ -1,5 +1,4 @@
-"""The pipeline as plain functions over a lake. Dagster is not imported here; :mod:`memory_pipeline.defs` calls these.
+"""The pipeline as plain functions over a lake, without Dagster. Start with :mod:`~memory_pipeline.steps.materialize`.
 
-Each step replaces whole partitions and skips those that are current. Start with
-:mod:`~memory_pipeline.steps.materialize`, which defines the order of the steps.
+Each step replaces whole partitions and skips current ones.
 """

@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 
 class DryRunLake(Lake):
-    """A lake whose tables and journal discard writes.
-
-    Its index is the real one, so a dry run must skip steps that write the index.
-    """
+    """A lake that discards writes to tables and journal. Its index is the real one: do not write it."""
 
     def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
         super().__init__(uri, timezone, start)
@@ -118,9 +115,9 @@ def dry_run(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
 ) -> Iterator[tuple[Grain, list[Period]]]:
-    """Simulate a run with `models` that count requests and return placeholders. Yield the periods of each grain.
+    """Simulate a run of the pending periods, or those in `between`. Yield the periods of each grain.
 
-    Each grain sees the simulated results of the finer one. Covers the pending periods, or all periods in `between`.
+    `models` count requests and return placeholders. Each grain sees the simulated results of the finer one.
     """
     for grain in Grain:
         if between is None:
@@ -128,22 +125,22 @@ def dry_run(
         else:
             periods = periods_in(lake, grain, *between, now)
         for batch in batches_of(weights_of(lake, grain, periods), grain, periods):
-            made = _make(lake, models, grain, batch)
+            results = _run_steps(lake, models, grain, batch)
             indexed = [
                 replace(part, asset=index_asset(grain), input_digest=part.output_digest)
-                for part in made
+                for part in results
                 if part.asset == table_asset(grain)
             ]
-            lake.ledger.record(part.entry for part in [*made, *indexed])
+            lake.ledger.record(part.entry for part in [*results, *indexed])
         yield grain, periods
 
 
-def _make(lake: DryRunLake, models: Models, grain: Grain, batch: list[Period]) -> list[PartitionResult]:
+def _run_steps(lake: DryRunLake, models: Models, grain: Grain, batch: list[Period]) -> list[PartitionResult]:
     if grain is not Grain.WORKING:
         return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
-    admitted = filter_journal(lake, set(batch))
-    landed = load_messages(lake, batch, lambda _: admitted)
-    extracted = extract_facts(lake, models.extractor, models.embedder, batch)
+    journal = filter_journal(lake, set(batch))
+    messages = load_messages(lake, batch, lambda _: journal)
+    facts = extract_facts(lake, models.extractor, models.embedder, batch)
     # The graph needs no model; durable memories need the embedder.
-    events = [event for held in admitted.contents.values() for event in held.events]
-    return [*landed, *extracted, *fold_memories(lake, models.embedder, batch, events)]
+    events = [event for contents in journal.contents.values() for event in contents.events]
+    return [*messages, *facts, *fold_memories(lake, models.embedder, batch, events)]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.steps.shares import Share
 
-#: How far back earlier operations of an agent are read to show a model what the agent knows.
+#: How far back an agent's operations are read to show a model what the agent knows.
 LOOK_BACK = timedelta(days=31)
 
 _Key = tuple[str, str, str, str]
@@ -52,10 +52,10 @@ class Reading:
     """The messages and facts of some hours, and which passages to extract.
 
     Attributes:
-        messages: all messages of the hours, in the order in which they were said.
+        messages: by time.
         passages: conversation hours with a memorable message, each with the digest that its facts will have.
-        kept: current rows of facts: neither the messages nor the extraction method has changed.
-        carried: rows that are kept because their messages have expired, so they cannot be extracted again.
+        kept: current rows: neither the messages nor the extraction method has changed.
+        carried: rows that cannot be extracted again, since their messages have expired.
         old: all existing rows.
     """
 
@@ -75,10 +75,7 @@ class Reading:
 def read_hours(
     lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table, share: Share = EVERYBODY
 ) -> Reading:
-    """Read the messages of `hours` and find the rows of `old` that are still current.
-
-    A passage that fell back on rules is never current, so the model is asked again.
-    """
+    """Read the messages of `hours` and find the current rows of `old`. Passages that fell back on rules are stale."""
     rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], where=share.where)
     messages = sorted(rows_to_messages(rows), key=_order)
     marks = ExpirationMarks.of(lake.tables)
@@ -89,13 +86,13 @@ def read_hours(
 def _refuse_lost(
     lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: ExpirationMarks
 ) -> None:
-    """Raise if messages are missing without having expired: recomputing would delete the facts that came from them."""
-    there = {message.hour.key for message in messages}
+    """Raise if messages are missing but have not expired: recomputing would delete the facts from them."""
+    present = {message.hour.key for message in messages}
     expired = marks.latest([RetentionClass.CONVERSATIONS])
-    without = {key for key in old["period"].unique().to_pylist() if key > expired} - there
-    if not without:
+    missing = {key for key in old["period"].unique().to_pylist() if key > expired} - present
+    if not missing:
         return
-    entries = lake.ledger.entries(MESSAGES_ASSET, [hour for hour in hours if hour.key in without])
+    entries = lake.ledger.entries(MESSAGES_ASSET, [hour for hour in hours if hour.key in missing])
     forgotten = {key for tombstone in lake.tombstones.all() for key in tombstone.hours}
     lost = sorted(key for key, entry in entries.items() if entry.rows > entry.expired and key not in forgotten)
     if lost:
@@ -107,10 +104,10 @@ def _refuse_lost(
 
 
 def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks: ExpirationMarks) -> Reading:
-    said: dict[_Key, list[Message]] = defaultdict(list)
+    grouped: dict[_Key, list[Message]] = defaultdict(list)
     for message in messages:
         scope = message.scope
-        said[scope.workspace_id, scope.agent_id, message.hour.key, message.conversation_id].append(message)
+        grouped[scope.workspace_id, scope.agent_id, message.hour.key, message.conversation_id].append(message)
     passages = [
         ConversationHour(
             scope=group[0].scope,
@@ -119,10 +116,10 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
             messages=tuple(group),
             digest=digest(extractor.method(group[0].scope), *map(message_digest, group)),
         )
-        for group in said.values()
+        for group in grouped.values()
         if any(message.role.is_memorable for message in group)
     ]
-    wanted = {(_key(passage), passage.digest) for passage in passages}
+    current = {(_key(passage), passage.digest) for passage in passages}
     ids = {_key(passage): {message.id for message in passage.messages} for passage in passages}
     # If one row of a passage is wrong or cites other messages, the whole passage is extracted again.
     unsound = {
@@ -130,20 +127,21 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
         for key, is_sound, sources in zip(_keys(old), are_sound(old), old["message_ids"].to_pylist(), strict=True)
         if not is_sound or not ids.get(key, set()).issuperset(sources)
     }
-    stands = [
-        fallback is None and (key, source_digest) in wanted and key not in unsound
+    is_current = [
+        fallback is None and (key, source_digest) in current and key not in unsound
         for key, fallback, source_digest in zip(
             _keys(old), old["fallback"].to_pylist(), old["source_digest"].to_pylist(), strict=True
         )
     ]
-    carried = has_lost(old, marks, {message.id for message in messages}) & ~np.array(stands, np.bool_)
-    return Reading(messages, passages, old.filter(pa.array(stands, pa.bool_())), old.filter(pa.array(carried)), old)
+    is_carried = has_lost(old, marks, {message.id for message in messages}) & ~np.array(is_current, np.bool_)
+    kept, carried = old.filter(pa.array(is_current, pa.bool_())), old.filter(pa.array(is_carried))
+    return Reading(messages, passages, kept, carried, old)
 
 
 def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str]) -> NDArray[np.bool_]:
-    """Return a mask of the facts whose messages have expired, so that they cannot be extracted again.
+    """Return a mask of the facts that cannot be extracted again: they have expired messages outside `messages`.
 
-    `facts` needs the columns workspace_id, agent_id, period and message_ids; `messages` are the existing ids.
+    `facts` needs the columns workspace_id, agent_id, period and message_ids.
     """
     lost = marks.mask(facts, RetentionClass.CONVERSATIONS)
     for row in np.flatnonzero(lost):
@@ -154,28 +152,24 @@ def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str])
 def extract_facts(
     lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shares: Sequence[Share] = WHOLE
 ) -> list[PartitionResult]:
-    """Recompute the ``facts`` partitions of `hours` from their messages. Return one result per hour.
-
-    Only passages that are new, have changed or fell back on rules are extracted. Only texts without a vector are
-    embedded.
-    """
-    made: dict[Share, list[PartitionResult]] = {}
+    """Recompute the ``facts`` partitions of `hours`: extract new and stale passages. Return one result per hour."""
+    results: dict[Share, list[PartitionResult]] = {}
 
     def extracted(share: Share, old: pa.Table) -> pa.Table:
         # Read inside the attempt: after a concurrent commit of facts the attempt starts over with newer messages.
         reading = read_hours(lake, extractor, hours, old, share)
-        asked = reading.changed
-        extractions = extractor.extract(asked, lambda: _recall(lake, reading, hours)) if asked else []
-        found = {_key(passage): extraction for passage, extraction in zip(asked, extractions, strict=True)}
+        changed = reading.changed
+        extractions = extractor.extract(changed, lambda: _recall(lake, reading, hours)) if changed else []
+        by_key = {_key(passage): extraction for passage, extraction in zip(changed, extractions, strict=True)}
         facts = [
             replace(fact, source_digest=passage.digest)
-            for passage, extraction in zip(asked, extractions, strict=True)
+            for passage, extraction in zip(changed, extractions, strict=True)
             for fact in extraction.facts
         ]
-        rows = pa.concat_tables([reading.kept, reading.carried, _left(reading, found), facts_to_rows(facts)])
+        rows = pa.concat_tables([reading.kept, reading.carried, _postponed(reading, by_key), facts_to_rows(facts)])
         validate_rows(Grain.WORKING, rows, old)
         rows = with_vectors(rows, old, hours, embedder)
-        made[share] = _made(hours, rows, reading.messages, found)
+        results[share] = _results(hours, rows, reading.messages, by_key)
         return rows
 
     keys = [hour.key for hour in hours]
@@ -185,68 +179,67 @@ def extract_facts(
     sizes = lake.tables.sizes(FACTS)
     return [
         replace(whole, changed=whole.period.key in changed, bytes=sizes.get(whole.period.key, 0))
-        for whole in together([made[share] for share in shares])
+        for whole in together([results[share] for share in shares])
     ]
 
 
-def _made(
-    hours: list[Period], rows: pa.Table, messages: Sequence[Message], found: Mapping[_Key, Extraction]
+def _results(
+    hours: list[Period], rows: pa.Table, messages: Sequence[Message], extractions: Mapping[_Key, Extraction]
 ) -> list[PartitionResult]:
     inputs: dict[Period, list[str]] = {hour: [] for hour in hours}
     for message in messages:
         inputs[message.hour].append(message_digest(message))
     refused: dict[str, int] = defaultdict(int)
     waiting: dict[str, int] = defaultdict(int)
-    for key, extraction in found.items():
+    for key, extraction in extractions.items():
         refused[key[2]] += extraction.refused
         waiting[key[2]] += extraction.is_waiting
     return [
         PartitionResult(
             asset=table_asset(hour.grain),
             period=hour,
-            input_digest=said.combined,
-            output_digest=marks.combined,
-            rows=own.num_rows,
-            agents=agents_in(own),
-            messages=len(said),
-            fallbacks=own.num_rows - own["fallback"].null_count,
-            unfinished=unfinished_rows(own) + waiting[hour.key],
+            input_digest=input_digests.combined,
+            output_digest=output_digests.combined,
+            rows=facts.num_rows,
+            agents=agents_in(facts),
+            messages=len(input_digests),
+            fallbacks=facts.num_rows - facts["fallback"].null_count,
+            unfinished=unfinished_rows(facts) + waiting[hour.key],
             refused=refused[hour.key],
-            inputs=said,
-            outputs=marks,
+            inputs=input_digests,
+            outputs=output_digests,
         )
-        for hour, own in by_period(rows, hours).items()
-        for said, marks in [(RowDigests(inputs[hour]), marks_of(own))]
+        for hour, facts in by_period(rows, hours).items()
+        for input_digests, output_digests in [(RowDigests(inputs[hour]), marks_of(facts))]
     ]
 
 
-def _left(reading: Reading, found: Mapping[_Key, Extraction]) -> pa.Table:
-    """Return the old rows of passages that wait for model budget."""
-    waiting = {key for key, extraction in found.items() if extraction.is_waiting}
-    said = {message.id for message in reading.messages}
-    is_left = [
-        key in waiting and said.issuperset(sources)
+def _postponed(reading: Reading, extractions: Mapping[_Key, Extraction]) -> pa.Table:
+    waiting = {key for key, extraction in extractions.items() if extraction.is_waiting}
+    present = {message.id for message in reading.messages}
+    is_postponed = [
+        key in waiting and present.issuperset(sources)
         for key, sources in zip(_keys(reading.old), reading.old["message_ids"].to_pylist(), strict=True)
     ]
-    left = reading.old.filter(pa.array(is_left, pa.bool_()))
-    return left.filter(pc.invert(pc.is_in(left["id"], reading.carried["id"].combine_chunks())))
+    rows = reading.old.filter(pa.array(is_postponed, pa.bool_()))
+    return rows.filter(pc.invert(pc.is_in(rows["id"], reading.carried["id"].combine_chunks())))
 
 
 def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope, list[Operation]]:
-    """Return the operations of the agents of changed passages: those of the weeks before, and those of current rows."""
+    """Return recent operations of the agents of changed passages."""
     agents = {passage.scope for passage in reading.changed}
     changed = sorted({passage.hour for passage in reading.changed}, key=lambda hour: hour.key)
     since = lake.calendar.hour(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
-    # In hours being recomputed only the kept rows count. In all other hours the table counts.
-    asked = {hour.key for hour in hours}
-    before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in asked]
+    # Read other hours from the table, and recomputed hours from the rows that are kept.
+    recomputed = {hour.key for hour in hours}
+    before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in recomputed]
     columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations"]
     where = pc.field("agent_id").isin(sorted({scope.agent_id for scope in agents}))
     earlier = lake.tables.read(FACTS, before, columns=columns, where=where)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
     by_name = {(scope.workspace_id, scope.agent_id): scope for scope in agents}
-    made = [part.select(columns) for part in (reading.kept, reading.carried)]
-    for row in pa.concat_tables([earlier, *made]).filter(_has_operations).to_pylist():
+    kept = [part.select(columns) for part in (reading.kept, reading.carried)]
+    for row in pa.concat_tables([earlier, *kept]).filter(_has_operations).to_pylist():
         scope = by_name.get((row["workspace_id"], row["agent_id"]))
         if scope is not None:
             operations[scope] += row_operations(row)
@@ -258,8 +251,14 @@ _has_operations = pc.list_value_length(pc.field("operations")) > 0
 
 def _order(message: Message) -> tuple[object, ...]:
     scope = message.scope
-    said = (message.sent_at, scope.workspace_id, scope.agent_id, message.conversation_id)
-    return (*said, message.turn, message.id)
+    return (
+        message.sent_at,
+        scope.workspace_id,
+        scope.agent_id,
+        message.conversation_id,
+        message.turn,
+        message.id,
+    )
 
 
 def _key(passage: ConversationHour) -> _Key:

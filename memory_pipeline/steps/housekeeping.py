@@ -1,8 +1,7 @@
-"""Housekeeping of the lake's files: compact small files and delete files that are no longer referenced.
+"""Housekeeping of the lake's files: compact small files and delete unreferenced ones.
 
-It needs no configuration and deletes no rows; :mod:`~memory_pipeline.steps.retention` and
-:mod:`memory_pipeline.erasure` do. Each partition of a Delta table is one file already, so only Lance tables with many
-files are compacted.
+It deletes no rows; :mod:`~memory_pipeline.steps.retention` and :mod:`memory_pipeline.erasure` do. Each partition of a
+Delta table is one file, so only Lance tables are compacted.
 """
 
 from __future__ import annotations
@@ -32,11 +31,9 @@ class Cleaned:
     """The result of housekeeping.
 
     Attributes:
-        compacted: Lance tables whose small files were merged.
-        bytes_written: by compaction.
-        old_versions: replaced files that were old enough to delete, by kind; see :mod:`memory_pipeline.lake.orphans`.
-        left_behind: files of killed processes, by kind.
-        seconds: duration.
+        compacted: number of compacted Lance tables.
+        old_versions: deleted files of old versions, by kind; see :mod:`memory_pipeline.lake.orphans`.
+        left_behind: deleted files of killed processes, by kind.
     """
 
     compacted: int
@@ -54,8 +51,8 @@ class Cleaned:
 def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: bool = False) -> Cleaned:
     """Compact small files, and delete files of old versions and of killed processes.
 
-    Safe to repeat, to interrupt and to run beside writers, readers and other calls. Only files that were replaced at
-    least `age` ago are deleted, so that no reader or writer uses them any more. A dry run counts them.
+    Safe to repeat, to interrupt and to run concurrently. Only files that were replaced at least `age` ago are deleted,
+    since readers and writers may still use newer ones. A dry run counts them.
 
     Raises:
         InputError: `age` is negative.

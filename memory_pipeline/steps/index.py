@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Number of index tables that a run opens to check that they can be read.
+#: Number of index tables that a run opens, different ones each day. Opening one takes a millisecond.
 _OPENED = 500
-#: Number of agents whose rows are held in memory at once to restore their index tables.
+#: Number of agents that are restored at a time, to limit memory.
 _RESTORED = 100
-#: The columns that show whether a row has changed.
 _MARKS = ("digest", "embed_model")
-#: How often the index is written again because the table changed meanwhile.
+#: Maximum number of attempts if the table keeps changing.
 _ATTEMPTS = 5
 
 
@@ -55,23 +54,22 @@ def index_periods(
 ) -> list[PartitionResult]:
     """Sync a grain's index with its table. Return one result per period.
 
-    Only agents whose rows differ are written, with one commit each. Agents in `also` had rows in these periods and may
-    have none now. A concurrent run may replace rows while they are indexed, and its newer index might be overwritten,
-    so the table is read again afterwards.
+    Only agents with changed rows are written, with one commit each. Agents in `also` had rows in these periods and may
+    have none now. The table is read again afterwards, because a concurrent run may have replaced rows.
 
     Raises:
         CommitConflictError: the rows kept changing; the journal files are not acknowledged.
     """
     written: set[str] = set()
-    seen = set(also)
+    affected = set(also)
     for _ in range(_ATTEMPTS):
         rows = _read(lake, grain, periods, share)
-        projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
+        to_index = facts_to_index if grain is Grain.WORKING else summaries_to_index
         of_agents = by_scope(rows)
-        # Write agents whose rows vanished since the last attempt, too.
-        seen |= of_agents.keys()
-        parts = {scope: of_agents.get(scope, rows.slice(0, 0)) for scope in seen}
-        agents = {scope: projected(part, dimension) for scope, part in parts.items()}
+        # Include agents that lost their rows since the last attempt.
+        affected |= of_agents.keys()
+        parts = {scope: of_agents.get(scope, rows.slice(0, 0)) for scope in affected}
+        agents = {scope: to_index(part, dimension) for scope, part in parts.items()}
         try:
             written |= lake.index.replace(grain, periods, agents)
         except DamagedError:
@@ -86,7 +84,7 @@ def index_periods(
             asset=index_asset(grain),
             period=period,
             input_digest=marks.combined,
-            output_digest=marks.combined,  # a projection holds the same rows as its table
+            output_digest=marks.combined,  # the index has the same rows as its table
             rows=part.num_rows,
             agents=agents_in(part),
             changed=period.key in written,
@@ -99,17 +97,13 @@ def index_periods(
 
 
 def mend_index(lake: Lake, embedder: Embedder, now: datetime) -> list[tuple[Scope, Grain]]:
-    """Restore index tables that are missing or cannot be opened. Return them.
-
-    Missing tables are found by name. Opening a table takes a millisecond, so of many tables every n-th is opened, and
-    another n-th each day.
-    """
+    """Restore index tables that are missing or cannot be opened. Return them."""
     tables = sorted(lake.index.tables(), key=str)
     if not tables:
         return []
     lake.index.adopt(embedder)
-    every = -(-len(tables) // _OPENED)
-    opened = set(tables[now.toordinal() % every :: every])
+    step = -(-len(tables) // _OPENED)
+    opened = set(tables[now.toordinal() % step :: step])
     present = lake.index.present()
 
     def is_damaged(scope: Scope, grain: Grain) -> bool:
@@ -123,10 +117,7 @@ def mend_index(lake: Lake, embedder: Embedder, now: datetime) -> list[tuple[Scop
 
 
 def restore_tables(lake: Lake, tables: Iterable[tuple[Scope, Grain]], dimension: int) -> None:
-    """Rebuild the index tables of agents from all of their rows.
-
-    Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
-    """
+    """Rebuild index tables from the rows. Rows with vectors by another embedder are omitted until recomputed."""
     by_grain: dict[Grain, list[Scope]] = {}
     for scope, grain in tables:
         _log.warning("index: the %s table of %s/%s is missing or damaged; rebuilding it", grain, *astuple(scope))
@@ -134,14 +125,14 @@ def restore_tables(lake: Lake, tables: Iterable[tuple[Scope, Grain]], dimension:
     comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
     for grain, scopes in by_grain.items():
         spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
-        projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
+        to_index = facts_to_index if grain is Grain.WORKING else summaries_to_index
         for start in range(0, len(scopes), _RESTORED):
             batch = scopes[start : start + _RESTORED]
-            own = pc.field("agent_id").isin(sorted({scope.agent_id for scope in batch}))
-            rows = lake.tables.read_sound(spec, where=own & comparable, **fixed)
+            of_agents = pc.field("agent_id").isin(sorted({scope.agent_id for scope in batch}))
+            rows = lake.tables.read_sound(spec, where=of_agents & comparable, **fixed)
             of_scope = by_scope(rows)
             for scope in batch:
-                lake.index.restore(scope, grain, projected(of_scope.get(scope, rows.slice(0, 0)), dimension))
+                lake.index.restore(scope, grain, to_index(of_scope.get(scope, rows.slice(0, 0)), dimension))
 
 
 def _read(
@@ -153,28 +144,25 @@ def _read(
     return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=grain.value)
 
 
-# Vectors.
-
-
 def with_vectors(rows: pa.Table, old: pa.Table, periods: list[Period], embedder: Embedder) -> pa.Table:
     """Add a vector to each row of ``facts`` or ``summaries``, keeping the order.
 
-    Embeds all agents in one batch, and only texts that have no vector by this embedder in `rows` or in `old`, the
-    present rows. If embedding fails, the row's vector and embed_model are null.
+    Texts with a vector by this embedder in `rows` or `old` are not embedded again; all others are embedded in one
+    batch. If embedding fails, the row's vector and embed_model are null.
     """
     known = _known(old, embedder) | _known(rows, embedder)
     contents = rows["content"].to_pylist()
     missing = {content: place for place, content in reversed(list(enumerate(contents))) if content not in known}
     if missing:
         by_key = {period.key: period for period in periods}
-        asked = rows.take(pa.array(sorted(missing.values())))
+        to_embed = rows.take(pa.array(sorted(missing.values())))
         uses = [
             Use(Scope(workspace_id, agent_id), by_key[period])
             for workspace_id, agent_id, period in zip(
-                *(asked[name].to_pylist() for name in ("workspace_id", "agent_id", "period")), strict=True
+                *(to_embed[name].to_pylist() for name in ("workspace_id", "agent_id", "period")), strict=True
             )
         ]
-        texts = asked["content"].to_pylist()
+        texts = to_embed["content"].to_pylist()
         vectors = embedder.embed(texts, uses)
         known |= {text: vector for text, vector in zip(texts, vectors, strict=True) if not np.isnan(vector[0])}
     found = [known.get(content) for content in contents]
@@ -198,6 +186,6 @@ def _known(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]
     places = [place for place, model in enumerate(models) if model == embedder.name]
     if not places:
         return {}
-    made = rows.select(["content", "vector"]).take(pa.array(places)).combine_chunks()
-    vectors = made["vector"].chunk(0).flatten().to_numpy(zero_copy_only=False).reshape(len(places), -1)
-    return dict(zip(made["content"].to_pylist(), vectors, strict=True))
+    embedded = rows.select(["content", "vector"]).take(pa.array(places)).combine_chunks()
+    vectors = embedded["vector"].chunk(0).flatten().to_numpy(zero_copy_only=False).reshape(len(places), -1)
+    return dict(zip(embedded["content"].to_pylist(), vectors, strict=True))

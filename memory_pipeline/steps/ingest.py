@@ -35,14 +35,7 @@ if TYPE_CHECKING:
 
 
 class JournalFileIds(NamedTuple):
-    """The ids of a journal file's entries, in the hours of a run and without filtered ones.
-
-    Attributes:
-        messages: all messages.
-        memorable: messages that must get a fact.
-        edits: of the graph.
-        events: of durable memories.
-    """
+    """The ids of a journal file's accepted entries, in the hours of a run. `memorable` messages must get a fact."""
 
     messages: tuple[str, ...]
     memorable: tuple[str, ...]
@@ -65,30 +58,28 @@ def acknowledge(
 ) -> None:
     """Acknowledge hours of loaded journal files that are completely stored. Ignore files of agents outside `share`.
 
-    A message is stored if it is a row of ``messages`` and, if memorable, a fact cites it. An edit is stored if it is
-    among the graph's operations, and a memory event if it is in ``memory_events``. Call this after indexing the facts
-    and folding edits and events. Unreadable lines were set aside when their file was loaded. Files that arrived later
-    wait for the next run.
+    A message is stored if it is in ``messages`` and, if memorable, a fact cites it. Edits must be graph operations, and
+    memory events must be in ``memory_events``. Call this after indexing the facts and folding edits and events.
     """
-    own = {file: held for file, held in files.items() if file.scope in share}
-    if not own:
+    of_share = {file: ids for file, ids in files.items() if file.scope in share}
+    if not of_share:
         return
-    keys = {hour.key for hour in {hour for file in own for hour in file.pending_hours}.intersection(hours)}
-    landed = set(lake.tables.read(MESSAGES, keys, columns=["id"], where=share.where)["id"].to_pylist())
+    keys = {hour.key for hour in {hour for file in of_share for hour in file.pending_hours}.intersection(hours)}
+    stored = set(lake.tables.read(MESSAGES, keys, columns=["id"], where=share.where)["id"].to_pylist())
     sources = lake.tables.read(FACTS, keys, columns=["message_ids"], where=share.where)["message_ids"]
-    remembered = {identifier for ids in sources.to_pylist() for identifier in ids}
-    editors = {owner_of(file.scope) for file, held in own.items() if held.edits}
-    edits = lake.tables.read(GRAPH_OPERATIONS, editors, columns=["evidence_id"]) if editors else None
+    cited = {message_id for message_ids in sources.to_pylist() for message_id in message_ids}
+    with_edits = {owner_of(file.scope) for file, ids in of_share.items() if ids.edits}
+    edits = lake.tables.read(GRAPH_OPERATIONS, with_edits, columns=["evidence_id"]) if with_edits else None
     folded = set() if edits is None else set(edits["evidence_id"].to_pylist())
-    keepers = {owner_of(file.scope) for file, held in own.items() if held.events}
-    events = lake.tables.read(MEMORY_EVENTS, keepers, columns=["id"]) if keepers else None
+    with_events = {owner_of(file.scope) for file, ids in of_share.items() if ids.events}
+    events = lake.tables.read(MEMORY_EVENTS, with_events, columns=["id"]) if with_events else None
     folded |= set() if events is None else set(events["id"].to_pylist())
     done = [
         file
-        for file, held in own.items()
-        if folded.issuperset([*held.edits, *held.events])
-        and landed.issuperset(held.messages)
-        and remembered.issuperset(held.memorable)
+        for file, ids in of_share.items()
+        if folded.issuperset([*ids.edits, *ids.events])
+        and stored.issuperset(ids.messages)
+        and cited.issuperset(ids.memorable)
     ]
     lake.journal.acknowledge(done, hours)
 
@@ -98,13 +89,12 @@ _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 @dataclass(frozen=True, slots=True)
 class FilteredJournal:
-    """The entries of pending files that may become memory.
+    """The accepted entries of pending files, and the number of rejected ones per hour.
 
     Attributes:
-        contents: by file; empty for a file without such entries.
-        expired: number of messages and edits per hour that came after their agent's day had expired. Memory events do
-            not expire.
-        forgotten: number of entries per hour that were forgotten before they were loaded.
+        contents: by file; empty for a file without accepted entries.
+        expired: messages and edits that arrived after their day had expired. Memory events never expire.
+        forgotten: entries that were forgotten before they were loaded.
     """
 
     contents: dict[JournalFile, Contents]
@@ -117,48 +107,47 @@ def filter_journal(
 ) -> FilteredJournal:
     """Read `hours` of pending files, or of `files` only, without forgotten and expired entries.
 
-    A message of an expired hour is accepted until its day expires, since the day is recomputed with it. Later messages
-    are dropped and counted.
+    A message of an expired hour is accepted until its day expires, since the day is recomputed with it.
     """
-    wanted = set(hours)
+    requested = set(hours)
     contents = {
-        file: lake.journal.read(file, own)
+        file: lake.journal.read(file, pending)
         for file in (lake.journal.pending() if files is None else files)
-        if (own := wanted.intersection(file.pending_hours))
+        if (pending := requested.intersection(file.pending_hours))
     }
     marks, forgotten = ExpirationMarks.of(lake.tables), lake.tombstones.forgotten()
     filtered = FilteredJournal({}, Counter(), Counter())
 
-    def taken_of(records: Iterable[_Record]) -> list[_Record]:
-        found = []
+    def accepted(records: Iterable[_Record]) -> list[_Record]:
+        result = []
         for record in records:
-            taken = forgotten.taken(record)
-            if taken is None:
+            redacted = forgotten.taken(record)
+            if redacted is None:
                 filtered.forgotten[record.hour] += 1
-            elif _has_expired(lake, marks, taken):
+            elif _has_expired(lake, marks, redacted):
                 filtered.expired[record.hour] += 1
             else:
-                found.append(taken)
-        return found
+                result.append(redacted)
+        return result
 
-    for file, held in contents.items():
+    for file, entries in contents.items():
         begins = lake.calendar.bounds(file.hours[0])[0]
         owner = {"workspace_id": file.scope.workspace_id, "agent_id": file.scope.agent_id}
         rejected = [
             one
-            for one in held.rejected
+            for one in entries.rejected
             if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])
             and not is_forgotten(forgotten, one.record, owner, begins)
         ]
         filtered.contents[file] = (
             Contents(
-                taken_of(held.messages),
-                taken_of(held.edits),
+                accepted(entries.messages),
+                accepted(entries.edits),
                 rejected,
-                taken_of(held.events),
+                accepted(entries.events),
             )
             if marks or forgotten
-            else held
+            else entries
         )
     return filtered
 
@@ -169,9 +158,9 @@ def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | Me
     if isinstance(record, Edit):
         return record.hour.key <= (marks.through(record.scope, RetentionClass.GRAPH) or "")
     day = lake.calendar.ancestor(record.hour, Grain.DAILY)
-    # Messages may be configured to outlive their daily summary. Then they are accepted as an archive.
-    own = marks.through(record.scope, RetentionClass.CONVERSATIONS)
-    return day.key <= (marks.through(record.scope, RetentionClass.DAILY) or "") and record.hour.key <= (own or "")
+    # Messages may be configured to outlive their daily summary.
+    messages = marks.through(record.scope, RetentionClass.CONVERSATIONS)
+    return day.key <= (marks.through(record.scope, RetentionClass.DAILY) or "") and record.hour.key <= (messages or "")
 
 
 def load_messages(
@@ -179,34 +168,33 @@ def load_messages(
 ) -> list[PartitionResult]:
     """Load the messages of journal files into the ``messages`` partitions of `hours`. Return one result per hour.
 
-    Existing messages are not duplicated. If several have one id, the one received first is kept, whatever the order of
-    loading; different content under the same id is set aside with its reason. Forgotten messages are removed. Nothing
-    is acknowledged here.
+    If several messages have one id, the one received first is kept, whatever the order of loading. Those with different
+    content are set aside with the reason. Forgotten messages are removed. Nothing is acknowledged.
     """
-    made: dict[Share, list[PartitionResult]] = {}
+    results: dict[Share, list[PartitionResult]] = {}
 
     def merged(share: Share, old: pa.Table) -> pa.Table:
         incoming: list[Message] = []
-        taken = filtered(share)
-        for held in taken.contents.values():
-            lake.journal.set_aside(held.rejected)
-            incoming += held.messages
-        kept, contradictions = _merge([*lake.tombstones.forgotten().filter(rows_to_messages(old)), *incoming])
-        # Set aside before the commit, which may drop the row of one of them. Repeating it is harmless.
+        of_share = filtered(share)
+        for entries in of_share.contents.values():
+            lake.journal.set_aside(entries.rejected)
+            incoming += entries.messages
+        messages, contradictions = _merge([*lake.tombstones.forgotten().filter(rows_to_messages(old)), *incoming])
+        # Before the commit, which may drop the row of one of them. Repeating it is harmless.
         lake.journal.set_aside(contradictions)
-        rows = messages_to_rows(kept)
-        made[share] = _made(hours, rows, taken)
+        rows = messages_to_rows(messages)
+        results[share] = _results(hours, rows, of_share)
         return rows
 
     changed = replace_in_shares(lake, MESSAGES, [hour.key for hour in hours], shares, merged)
     sizes = lake.tables.sizes(MESSAGES)
     return [
         replace(whole, changed=whole.period.key in changed, bytes=sizes.get(whole.period.key, 0))
-        for whole in together([made[share] for share in shares])
+        for whole in together([results[share] for share in shares])
     ]
 
 
-def _made(hours: list[Period], rows: pa.Table, filtered: FilteredJournal) -> list[PartitionResult]:
+def _results(hours: list[Period], rows: pa.Table, filtered: FilteredJournal) -> list[PartitionResult]:
     by_hour: dict[Period, list[Message]] = {hour: [] for hour in hours}
     for message in rows_to_messages(rows):
         by_hour[message.hour].append(message)
@@ -230,20 +218,18 @@ def _made(hours: list[Period], rows: pa.Table, filtered: FilteredJournal) -> lis
 
 def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]:
     """Keep one message per id. Return the others with different content as rejections."""
-    kept: dict[str, Message] = {}
+    by_id: dict[str, Message] = {}
     contradictions = []
     for message in sorted(messages, key=lambda m: (m.received_at, m.turn, json.dumps(m.to_record(), sort_keys=True))):
-        first = kept.setdefault(message.id, message)
+        first = by_id.setdefault(message.id, message)
         if not first.says_the_same_as(message):
             where = f"conversation {message.conversation_id}"
             contradictions.append(Rejection(same_id_other_content(message, first), where, message.to_record()))
-    return list(kept.values()), contradictions
+    return list(by_id.values()), contradictions
 
 
 class JournalBatch:
-    """The pending journal files of some hours, read share by share.
-
-    With one share the contents stay in memory, with several only their ids.
+    """The pending journal files of some hours, read share by share. Several shares are not kept in memory.
 
     Attributes:
         held: by file that was read, the ids that must be stored before it is acknowledged.
@@ -269,14 +255,14 @@ class JournalBatch:
     def done_by(self, share: Share) -> tuple[list[Edit], list[MemoryEvent]]:
         """Return the edits and memory events of a share's agents, after all messages are loaded.
 
-        A file that a concurrent run has acknowledged returns nothing: that run has folded it.
+        Files that a concurrent run has acknowledged are skipped: that run has folded them.
         """
         filtered = self._whole
         if filtered is None:
-            files = [file for file, held in self.held.items() if file.scope in share and (held.edits or held.events)]
+            files = [file for file, ids in self.held.items() if file.scope in share and (ids.edits or ids.events)]
             filtered = filter_journal(self._lake, self._hours, files)
-        own = [contents for file, contents in filtered.contents.items() if share is EVERYBODY or file.scope in share]
-        return [edit for held in own for edit in held.edits], [event for held in own for event in held.events]
+        entries = [each for file, each in filtered.contents.items() if share is EVERYBODY or file.scope in share]
+        return [edit for each in entries for edit in each.edits], [event for each in entries for event in each.events]
 
     def _read(self, files: Iterable[JournalFile] | None) -> FilteredJournal:
         filtered = filter_journal(self._lake, self._hours, files)

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The assets that a run enters into the ledger.
 _ASSETS = {
     grain: (
         *((MESSAGES_ASSET, GRAPH_ASSET, MEMORIES_ASSET) if grain is Grain.WORKING else ()),
@@ -56,7 +55,7 @@ _ASSETS = {
     )
     for grain in Grain
 }
-#: How often a batch is recomputed because a concurrent run wrote it. After that the results are entered anyway.
+#: How often a batch is recomputed because a concurrent run wrote it. Then its results are entered anyway.
 _ATTEMPTS = 5
 _AGENT = ("workspace_id", "agent_id")
 
@@ -73,11 +72,11 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
         DamagedError: some partitions or their sources cannot be read; all others are complete.
     """
     lake.index.adopt(models.embedder)
-    asked = sorted(set(periods), key=lambda period: period.key)
-    weights = weights_of(lake, grain, asked)
-    waiting = [*batches_of(weights, grain, asked)][::-1]
-    refused: list[QualityError | DamagedError] = []
-    not_made: list[str] = []
+    requested = sorted(set(periods), key=lambda period: period.key)
+    weights = weights_of(lake, grain, requested)
+    waiting = [*batches_of(weights, grain, requested)][::-1]
+    errors: list[QualityError | DamagedError] = []
+    failed: list[str] = []
     while waiting:
         batch = waiting.pop()
         started = time.perf_counter()
@@ -91,20 +90,19 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
             is_entered = True
             try:
                 shares = shares_of(lake, weights, grain, batch)
-                made, spent, is_entered = _made(lake, models, grain, batch, affected, shares, seen)
+                results, spent, is_entered = _materialize_batch(lake, models, grain, batch, affected, shares, seen)
             except (QualityError, DamagedError) as error:
                 # Halve the batch until the faulty partition is alone, so that all others succeed.
-                made, spent = [], {}
+                results, spent = [], {}
                 if len(batch) == 1:
-                    refused.append(error)
-                    not_made.append(batch[0].key)
+                    errors.append(error)
+                    failed.append(batch[0].key)
                 else:
                     half = len(batch) // 2
                     waiting += [batch[half:], batch[:half]]
-            for period, own in spent.items():
-                usage[period] = usage.get(period, Usage()) + own
-            # Erasure writes its tombstone first and then deletes. This run may have read before the tombstone and
-            # written after the deletion, so it removes such rows itself.
+            for period, used in spent.items():
+                usage[period] = usage.get(period, Usage()) + used
+            # Erasure may have written its tombstone after this run read, and deleted before this run wrote.
             if lake.tombstones.state() != tombstones:
                 _log.info("%s: data was erased during the run, recomputing %s", grain, _span(batch))
                 affected |= _agents_of(lake, grain, batch)
@@ -116,15 +114,15 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
             _purge(lake, grain, affected)
         seconds = time.perf_counter() - started
         _log.info("%s: materialized %s in %.1f s", grain, _span(batch), seconds)
-        for part in made:
-            own = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
-            yield replace(part, seconds=seconds / len(batch), usage=own)
-    if refused:
-        others = f" ({len(refused) - 1:,} more partitions failed)" if len(refused) > 1 else ""
-        raise type(refused[0])(f"{refused[0]}{others}", not_made) from refused[0]
+        for part in results:
+            used = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
+            yield replace(part, seconds=seconds / len(batch), usage=used)
+    if errors:
+        others = f" ({len(errors) - 1:,} more partitions failed)" if len(errors) > 1 else ""
+        raise type(errors[0])(f"{errors[0]}{others}", failed) from errors[0]
 
 
-def _made(
+def _materialize_batch(
     lake: Lake,
     models: Models,
     grain: Grain,
@@ -135,24 +133,23 @@ def _made(
 ) -> tuple[list[PartitionResult], dict[Period, Usage], bool]:
     """Materialize a batch. Return its results, the model usage per period, and whether the ledger was written.
 
-    The ledger is not written if its entries of the batch are no longer those of `seen`. Agents in `also` had rows in
-    the batch and may have none now. Tables by period are computed one of `shares` after the other and committed
-    together; tables of single agents are written some agents at a time.
+    The ledger is not written if its entries of the batch differ from `seen`. Agents in `also` had rows in the batch and
+    may have none now.
     """
-    intake: JournalBatch | None = None
+    journal: JournalBatch | None = None
     if grain is Grain.WORKING:
-        intake = JournalBatch(lake, batch, shares)
-        made = load_messages(lake, batch, intake.of, shares)
-        made += extract_facts(lake, models.extractor, models.embedder, batch, shares)
-        groups = groups_of(lake, grain, batch, {*also, *(file.scope for file in intake.held)})
-        own: list[list[PartitionResult]] = []
+        journal = JournalBatch(lake, batch, shares)
+        results = load_messages(lake, batch, journal.of, shares)
+        results += extract_facts(lake, models.extractor, models.embedder, batch, shares)
+        groups = groups_of(lake, grain, batch, {*also, *(file.scope for file in journal.held)})
+        of_groups: list[list[PartitionResult]] = []
         for group in _one_by_one(groups):
-            edits, events = intake.done_by(group)
+            edits, events = journal.done_by(group)
             folded = fold_graph(lake, batch, edits, group.of(also), group)
-            own.append(folded + fold_memories(lake, models.embedder, batch, events, group.of(also), group))
-        made += with_inactive_agents(lake, together(own))
+            of_groups.append(folded + fold_memories(lake, models.embedder, batch, events, group.of(also), group))
+        results += with_inactive_agents(lake, together(of_groups))
     else:
-        made = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
+        results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
         groups = groups_of(lake, grain, batch, also)
     usage = models.store.settle(batch) if models.store else {}
     indexed = together(
@@ -161,19 +158,18 @@ def _made(
             for group in _one_by_one(groups)
         ]
     )
-    made = [*_as_indexed(made, indexed), *indexed]
+    results = [*_as_indexed(results, indexed), *indexed]
     # Empty hours are not entered: there are thousands, and pending journal files show which hours need work.
-    entered = {part.period for part in made if part.asset == table_asset(grain) and _is_entered(part)}
-    own_entries = (part.entry for part in made if part.period in entered or _is_entered(part) or _is_due(part))
-    is_entered = lake.ledger.record(own_entries, seen)
-    if intake is not None and is_entered:
+    entered = {part.period for part in results if part.asset == table_asset(grain) and _is_entered(part)}
+    entries = (part.entry for part in results if part.period in entered or _is_entered(part) or _has_input(part))
+    is_entered = lake.ledger.record(entries, seen)
+    if journal is not None and is_entered:
         for group in groups:
-            acknowledge(lake, intake.held, batch, group)
-    return made, usage, is_entered
+            acknowledge(lake, journal.held, batch, group)
+    return results, usage, is_entered
 
 
 def _one_by_one(shares: Sequence[Share]) -> Iterator[Share]:
-    """Yield shares. If there are several, release memory after each."""
     for share in shares:
         yield share
         if len(shares) > 1:
@@ -184,7 +180,6 @@ def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
     keys = [period.key for period in batch]
     if grain is Grain.WORKING:
         tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS)]
-        # These tables are partitioned by agent.
         tables.append(lake.tables.read(MEMORY_EVENTS, columns=_AGENT, where=pc.field("period").isin(keys)))
     else:
         tables = [lake.tables.read(SUMMARIES, keys, columns=_AGENT, grain=grain.value)]
@@ -199,32 +194,32 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
     lake.index.purge(agents, [grain])
 
 
-def _is_due(part: PartitionResult) -> bool:
-    """Return whether to enter a part even if it is empty: its input may hold more than what is left of the facts."""
+def _has_input(part: PartitionResult) -> bool:
+    """Return whether graph or memories were folded from facts; such a result is entered even if it is empty."""
     return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NOTHING
 
 
 def _is_entered(part: PartitionResult) -> bool:
-    """Return whether to enter a part: it has rows, or came from messages in which no fact was found."""
+    """Return whether to enter a result in the ledger: it has rows, or messages without facts."""
     if part.asset == GRAPH_ASSET:
         return False  # an hour with edits but no messages is not part of the memory
-    is_silent = not (part.rows or part.changed or part.unfinished or part.messages)
-    return not is_silent or part.period.grain is not Grain.WORKING
+    is_empty = not (part.rows or part.changed or part.unfinished or part.messages)
+    return not is_empty or part.period.grain is not Grain.WORKING
 
 
-def _as_indexed(made: list[PartitionResult], indexed: list[PartitionResult]) -> list[PartitionResult]:
+def _as_indexed(results: list[PartitionResult], indexed: list[PartitionResult]) -> list[PartitionResult]:
     """Use the digests and counts of the index step: a concurrent run may have replaced rows since they were written."""
-    found = {part.period: part for part in indexed}
+    of_index = {part.period: part for part in indexed}
     return [
         replace(
             part,
-            output_digest=found[part.period].output_digest,
-            rows=found[part.period].rows,
-            agents=found[part.period].agents,
+            output_digest=of_index[part.period].output_digest,
+            rows=of_index[part.period].rows,
+            agents=of_index[part.period].agents,
         )
         if part.asset == table_asset(part.period.grain)
         else part
-        for part in made
+        for part in results
     ]
 
 
@@ -233,41 +228,36 @@ def _span(periods: list[Period]) -> str:
     return f"{first}" if first == last else f"{len(periods)} periods, {first} to {last}"
 
 
-# Inactive agents have memory events in an hour but no journal entries and no messages in it when it is recomputed.
-#
-# The fold step does not read them, but the ledger must count them however often an hour is recomputed, since its
-# entries decide which days of consolidation are due.
-
-
+# Inactive agents have memory events in an hour, but no messages or journal entries when it is recomputed. The fold step
+# does not read them. The ledger must count them, since its entries decide which days of consolidation are due.
 _COLUMNS = ("workspace_id", "agent_id", "period", "id")
 
 
-def with_inactive_agents(lake: Lake, made: Sequence[PartitionResult]) -> list[PartitionResult]:
-    """Count the memory events of inactive agents in the results of hours. Call it before the ledger is written.
+def with_inactive_agents(lake: Lake, results: Sequence[PartitionResult]) -> list[PartitionResult]:
+    """Count the memory events of inactive agents in the results of hours. Call this before writing the ledger.
 
-    The table is read only for hours where the ledger entry differs from what the step found. Only those can have
-    inactive agents.
+    Only hours with a ledger entry that differs from the events that the step read can have inactive agents.
     """
-    parts = {part.period: part for part in made if part.asset == MEMORIES_ASSET}
+    parts = {part.period: part for part in results if part.asset == MEMORIES_ASSET}
     entries = lake.ledger.entries(MEMORIES_ASSET, list(parts))
-    lacking = [
+    incomplete = [
         period
         for period, part in parts.items()
         if period.key in entries
         and entries[period.key].output_digest not in (NOTHING, (part.before or RowDigests()).combined)
     ]
-    if not lacking:
-        return list(made)
-    keys = pa.array([period.key for period in lacking], pa.string())
+    if not incomplete:
+        return list(results)
+    keys = pa.array([period.key for period in incomplete], pa.string())
     rows = lake.tables.read(MEMORY_EVENTS, columns=_COLUMNS, where=pc.field("period").isin(keys))
     whole: dict[Period, PartitionResult] = {}
-    for period, own in by_period(rows, lacking).items():
-        outputs = RowDigests(own["id"])
+    for period, events in by_period(rows, incomplete).items():
+        outputs = RowDigests(events["id"])
         whole[period] = replace(
             parts[period],
-            rows=own.num_rows,
-            agents=agents_in(own),
+            rows=events.num_rows,
+            agents=agents_in(events),
             outputs=outputs,
             output_digest=outputs.combined,
         )
-    return [whole.get(part.period, part) if part.asset == MEMORIES_ASSET else part for part in made]
+    return [whole.get(part.period, part) if part.asset == MEMORIES_ASSET else part for part in results]

@@ -7,7 +7,7 @@ facts, summaries          recomputed from messages, facts or finer summaries, un
 graph, memories, upkeep   refolded from their operations and events
 ledger                    the partitions it lacks are entered again
 index, marts              rebuilt from the tables
-operations, events        derived again from facts, unless the agent added some itself
+operations, events        derived again from facts, unless the agent added some
 logs of tables            of records: rewritten from the existing files; of other tables: the table is recomputed
 messages, model calls,    none: reported and left unchanged, so that the file can be restored
 tombstones, expirations
@@ -65,11 +65,11 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
 
-#: Maximum number of passes: rows that an agent added itself can be identified only after a pass has restored its facts.
+#: Maximum number of passes: rows added by an agent are distinguishable only after a pass has restored its facts.
 _PASSES = 3
 #: Tables that cannot be derived from others.
 _RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS)
-#: Tables with both derived rows and rows that agents added themselves.
+#: Tables with derived rows and rows added by agents.
 _MIXED = (GRAPH_OPERATIONS, MEMORY_EVENTS)
 
 
@@ -79,11 +79,8 @@ class Damage:
 
     Attributes:
         kind: "file" or "log" of a table, "partition" missing from the log, "index" or "mart".
-        name: of the table, the index table or the mart.
-        path: of the file or folder, relative to the root.
-        why: the reason.
+        path: relative to the root.
         key: the partition, or the grain of an index table.
-        grain: of summaries.
         rows: number of rows it held, 0 if unknown.
         loss: the data that cannot be recovered; empty if everything can.
     """
@@ -122,16 +119,12 @@ def find_damage(lake: Lake) -> list[Damage]:
 
 
 def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> list[Damage]:
-    """Rebuild damaged parts as far as possible. Return the remaining damage.
-
-    Safe to interrupt and to repeat. Periods that are pending afterwards are left to the next run.
-    """
+    """Rebuild damaged parts as far as possible. Return the remaining damage. Safe to interrupt and to repeat."""
     left = list(found)
     for _ in range(_PASSES):
         if all(damage.loss for damage in left):
             break
         _rebuild(lake, models, start, left)
-        # Rows that an agent added itself can be told from derived ones only after its facts are restored.
         before, left = left, find_damage(lake)
         if left == before:
             break
@@ -167,11 +160,11 @@ def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
     folder = f"tables/{spec.name}"
     try:
         broken = lake.tables.damaged(spec)
-        is_there = lake.tables.version(spec) >= 0
+        exists = lake.tables.version(spec) >= 0
     except DamagedError as error:
         yield Damage("log", spec.name, f"{folder}/_delta_log", str(error).partition("; `")[0])
         return
-    if not is_there and files_below(lake.storage, spec).num_rows:
+    if not exists and files_below(lake.storage, spec).num_rows:
         yield Damage("log", spec.name, f"{folder}/_delta_log", "the table's log is missing")
         return
     if broken.num_rows:
@@ -236,7 +229,7 @@ def _restore_logs(lake: Lake, found: Iterable[Damage]) -> None:
 def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
     """Refold graphs and memories, and consolidate agents with lost days again."""
     names = {damage.name for damage in found if not damage.loss}
-    is_lost = {damage.name for damage in found if damage.kind == "log"}
+    lost_logs = {damage.name for damage in found if damage.kind == "log"}
     unknown = {damage.key for damage in found if damage.loss and damage.name in _names(_MIXED)}
     if names & _names((GRAPH_FACTS, *_MIXED)):
         owners = sorted(set(lake.tables.keys(GRAPH_OPERATIONS)) - unknown)
@@ -244,13 +237,13 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
         fold.refold_graph(lake, [_scope(owner) for owner in owners], operations, operations)
     if names & _names((UPKEEP, UPKEEP_EVENTS)):
         lost = {damage.key for damage in found if damage.name == UPKEEP_EVENTS.name}
-        if UPKEEP_EVENTS.name in is_lost:
+        if UPKEEP_EVENTS.name in lost_logs:
             lake.tables.remove(UPKEEP, None)
         elif lost:
             lake.tables.drop_rows(UPKEEP, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"])
-        nights = [Period(Grain.DAILY, key) for key in lake.ledger.entries(UPKEEP_ASSET)]
+        days = [Period(Grain.DAILY, key) for key in lake.ledger.entries(UPKEEP_ASSET)]
         with suppress(DamagedError):
-            consolidate(lake, models, nights, start)
+            consolidate(lake, models, days, start)
     if names & _names((MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS)):
         owners = sorted(set(lake.tables.keys(MEMORY_EVENTS)) - unknown)
         fold.refold_memories(lake, models.embedder, [_scope(owner) for owner in owners])
@@ -265,15 +258,15 @@ def _periods(lake: Lake, found: Iterable[Damage], grain: Grain) -> list[Period]:
         if any(damage.kind == "log" and damage.name in _names((FACTS, *_MIXED)) for damage in listed):
             keys |= set(lake.tables.keys(MESSAGES))
     else:
-        own = [damage for damage in listed if damage.name == SUMMARIES.name and damage.grain == grain.value]
-        keys = {damage.key for damage in own if not damage.loss}
+        summaries = [damage for damage in listed if damage.name == SUMMARIES.name and damage.grain == grain.value]
+        keys = {damage.key for damage in summaries if not damage.loss}
     return [Period(grain, key) for key in sorted(keys)]
 
 
 def _facts_of(lake: Lake, owner: str) -> pa.Table:
     scope = _scope(owner)
-    own = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
-    return lake.tables.read_sound(FACTS, where=own)
+    of_agent = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    return lake.tables.read_sound(FACTS, where=of_agent)
 
 
 def _scope(owner: str) -> Scope:

@@ -21,17 +21,14 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.retention import Expiry
 
 
-# Row digests take some forty bytes per row, so that shares of agents can be combined without keeping their rows.
-
-
 #: Number of digests that are decoded at a time.
 _AT_ONCE = 10_000
-#: The JSON format of lists in :func:`~memory_pipeline.domain.identity.digest`.
+#: As in :func:`~memory_pipeline.domain.identity.digest`.
 _DUMP = {"ensure_ascii": False, "separators": (",", ":")}
 
 
 class RowDigests:
-    """Digests of rows that combine to one digest, independent of order. A table column is not copied."""
+    """Digests of rows that combine to one digest, independent of order: about 40 bytes per row, columns are shared."""
 
     def __init__(self, digests: Iterable[str] | pa.Array | pa.ChunkedArray = ()) -> None:
         if not isinstance(digests, pa.Array | pa.ChunkedArray):
@@ -39,7 +36,7 @@ class RowDigests:
         self._chunks: list[pa.Array] = _chunks(digests)
 
     def __add__(self, other: RowDigests) -> RowDigests:
-        """Concatenate without copying."""
+        """Concatenate without a copy."""
         both = RowDigests()
         both._chunks = [*self._chunks, *other._chunks]
         return both
@@ -77,20 +74,16 @@ class PartitionResult:
     """One partition of one asset, after the step.
 
     Attributes:
-        asset: the asset's name, as in Dagster.
-        period: the partition.
-        input_digest, output_digest: see :class:`memory_pipeline.lake.tables.ledger.LedgerEntry`.
-        rows, agents: number of rows and of agents.
-        messages: number of messages read (working memory only).
+        asset: the asset's name in Dagster.
+        input_digest, output_digest, unfinished: see :class:`memory_pipeline.lake.tables.ledger.LedgerEntry`.
+        messages: number of messages read (hours only).
         bytes: size of its files.
         changed: whether it was written.
-        seconds: its share of the duration of the batch.
+        seconds: its part of the duration of the batch.
         fallbacks: rows made by rules because the model failed.
-        unfinished: see :class:`memory_pipeline.lake.tables.ledger.LedgerEntry`.
         refused: rejected parts of model answers.
-        expired: messages dropped because their day had expired.
-        forgotten: messages dropped because they had been forgotten.
-        usage: model requests of this run, with their cost.
+        expired, forgotten: messages dropped because their day had expired, or because they had been forgotten.
+        usage: model usage of this run.
         compression: tokens of summaries per token of their sources; None without sources.
         inputs, outputs: row digests, needed to combine shares of agents; see :func:`together`.
         before: `outputs` before the step, of the agents that it read; see
@@ -137,13 +130,11 @@ class RunResult:
     """The result of a run of one grain.
 
     Attributes:
-        grain: of the run.
-        periods: the requested periods.
-        changed: number of partitions, of its tables and its index, that were written.
-        rows: facts or summaries in those periods.
-        calls, tokens_in, tokens_out, cost_usd: model usage; the cost as far as known.
+        changed: number of partitions written, of tables and index.
+        rows: number of facts or summaries in the periods.
+        cost_usd: cost of the model calls; 0 for calls of unknown price.
         fallbacks: rows made by rules because a model failed.
-        unfinished: rows that wait for a model; the next run tries again.
+        unfinished: rows that wait for a model; the next run retries.
         refused: rejected parts of model answers.
     """
 
@@ -165,11 +156,9 @@ class Expired:
     """The expired rows of one workspace and retention class.
 
     Attributes:
-        expiry: the boundary and its reason.
         rows: number of messages and facts, summaries, or graph operations.
         partitions: number of periods.
-        agents: number of agents.
-        first: the first period that loses rows; None if there is none.
+        first: the first period that loses rows.
     """
 
     expiry: Expiry
@@ -185,9 +174,8 @@ class Expiration:
 
     Attributes:
         expired: per workspace and class, coarse to fine.
-        periods: by asset, the partitions that lost rows, and how many.
+        periods: by asset, the number of rows that each partition lost.
         files, bytes: deleted from disk; 0 in a dry run.
-        seconds: duration.
     """
 
     expired: list[Expired]
@@ -198,7 +186,7 @@ class Expiration:
 
     @property
     def rows(self) -> int:
-        """Number of expired rows."""
+        """Total of expired rows."""
         return sum(each.rows for each in self.expired)
 
 
@@ -236,18 +224,18 @@ def content_digest(rows: pa.Table) -> str:
 
 
 def unfinished_rows(rows: pa.Table, lasting: Collection[str] = ()) -> int:
-    """Return the number of rows that wait for a model: made by rules as a fallback, or without a vector.
+    """Return the number of rows that wait for a model: fallbacks of rules, and rows without a vector.
 
-    No model can improve the rows with ids in `lasting`; only their missing vectors count.
+    Rows with ids in `lasting` count only if they have no vector.
     """
-    stands_in = pc.is_valid(rows["fallback"])
+    is_fallback = pc.is_valid(rows["fallback"])
     if lasting:
-        stands_in = pc.and_not(stands_in, pc.is_in(rows["id"], pa.array(sorted(lasting), pa.string())))
-    return int(pc.sum(pc.or_(stands_in, pc.is_null(rows["embed_model"]))).as_py() or 0)
+        is_fallback = pc.and_not(is_fallback, pc.is_in(rows["id"], pa.array(sorted(lasting), pa.string())))
+    return int(pc.sum(pc.or_(is_fallback, pc.is_null(rows["embed_model"]))).as_py() or 0)
 
 
 def tokens_of(rows: pa.Table) -> tuple[int, int]:
-    """Return the tokens of the sources of ``summaries`` rows, and of the rows themselves."""
+    """Return the number of tokens of the sources of ``summaries`` rows, and of the rows themselves."""
     read, written = (int(pc.sum(rows[name]).as_py() or 0) for name in ("tokens_in", "tokens_out"))
     return read, written
 

@@ -1,7 +1,6 @@
-"""Summarize periods: read the sources, keep summaries that are current, and recompute the others.
+"""Summarize periods: read the sources, keep current summaries, and recompute the others.
 
-A summary with expired sources cannot be recomputed: it is all that is left of them. It is kept until late data arrives.
-Then its own points and the new data are summarized.
+A summary with expired sources is kept until late data arrives. Then its points are summarized with the new data.
 """
 
 from __future__ import annotations
@@ -56,10 +55,7 @@ class Due:
     """One agent's period whose summary is missing or stale.
 
     Attributes:
-        assignment: the material to summarize.
-        source_ids: of all sources, sorted.
-        source_digests: see :class:`~memory_pipeline.domain.summaries.Summary`.
-        source_digest: see :class:`~memory_pipeline.domain.summaries.Summary`.
+        source_ids, source_digests, source_digest: see :class:`~memory_pipeline.domain.summaries.Summary`.
         old: the existing summary.
         continues: whether `old`, with expired sources, is part of the material.
     """
@@ -78,10 +74,9 @@ class SummarySources:
 
     Attributes:
         present: the existing rows of ``summaries``.
-        inputs: by period and finer partition: the digests of its rows or, if rows have expired, its digest in the
-            ledger.
-        kept: current summaries: same sources and method, or expired sources.
-        lasting: ids of kept summaries that can never be improved, since their sources have expired.
+        inputs: by period and finer partition: the digests of its rows or, if rows have expired, its ledger digest.
+        kept: current summaries, including those with expired sources.
+        lasting: ids of kept summaries with expired sources, which no model can improve.
         unsound: ids of `present` that fail validation and are recomputed even if their sources are unchanged.
         due: summaries to compute.
     """
@@ -104,12 +99,11 @@ def read_sources(
 ) -> SummarySources:
     """Read the sources of `periods` and find the summaries in `present` that are still current.
 
-    A summary is current if its sources and method are unchanged and it did not fall back on rules. Dagster's own
-    mapping may request a month because of a week that belongs to another month; :meth:`Calendar.children` decides, and
-    the month then finds its sources unchanged.
+    A summary is current if its sources and method are unchanged and it did not fall back on rules. Dagster may request
+    a month because of a week that belongs to another month: :meth:`Calendar.children` decides, so nothing changes.
     """
     parents = {child: period for period in periods for child in lake.calendar.children(period)}
-    # Read the ledger first: it alone knows the digests of expired rows, and rows read later are no older than it.
+    # Read the ledger first: only it has the digests of expired rows, and rows read later are no older.
     marks = ExpirationMarks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
     rows = _read(lake, grain, [child.key for child in parents], share)
@@ -138,29 +132,26 @@ def read_sources(
 
 
 def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, share: Share) -> None:
-    """Raise if facts cite messages that are missing but have not expired, so that no summary is computed from them.
-
-    Facts of hours with unreadable messages pass: they may be the only copy.
-    """
+    """Raise if facts cite missing messages that have not expired. Unreadable messages are not missing."""
     hours = set(facts["period"].unique().to_pylist())
-    said = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], where=share.where)
+    messages = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], where=share.where)
     cited = pc.list_flatten(facts["message_ids"])
-    is_known = pc.is_in(cited, said["id"].combine_chunks())
+    is_known = pc.is_in(cited, messages["id"].combine_chunks())
     if pc.all(is_known).as_py() in (True, None):
         return
     rows = pc.list_parent_indices(facts["message_ids"]).filter(pc.invert(is_known)).unique()
-    damaged = hours & set(lake.tables.keys(MESSAGES)) - set(said["period"].unique().to_pylist())
+    damaged = hours & set(lake.tables.keys(MESSAGES)) - set(messages["period"].unique().to_pylist())
     orphans = facts.take(rows)
-    is_kept = marks.mask(orphans, RetentionClass.CONVERSATIONS) | np.isin(
+    is_excused = marks.mask(orphans, RetentionClass.CONVERSATIONS) | np.isin(
         orphans["period"].to_pylist(), sorted(damaged)
     )
-    orphans = orphans.filter(pa.array(~is_kept))
+    orphans = orphans.filter(pa.array(~is_excused))
     if orphans.num_rows:
-        wrong = sorted(orphans["period"].unique().to_pylist())
+        keys = sorted(orphans["period"].unique().to_pylist())
         raise QualityError(
-            f"working {', '.join(wrong[:3])} fails orphaned_sources ({orphans.num_rows:,} rows, such as "
+            f"working {', '.join(keys[:3])} fails orphaned_sources ({orphans.num_rows:,} rows, such as "
             f"{orphans['id'][0].as_py()}): facts cite missing messages; recompute these hours with "
-            f"`memory-pipeline run --from {wrong[0][:10]} --to {wrong[-1][:10]}`"
+            f"`memory-pipeline run --from {keys[0][:10]} --to {keys[-1][:10]}`"
         )
 
 
@@ -170,7 +161,7 @@ def _decide(
     summarizer: Summarizer,
     period: Period,
     scope: Scope,
-    own: pa.Table,
+    rows: pa.Table,
     old: Summary | None,
 ) -> None:
     if period.key <= (marks.through(scope, RetentionClass(period.grain)) or ""):
@@ -178,62 +169,63 @@ def _decide(
         if old is not None:
             sources.kept.append(old)
         return
-    source_digest = digest(summarizer.method(scope, period.grain), digest_of_all(own["digest"].to_pylist()))
-    if own.num_rows and old is not None and _stands(sources, old, own, source_digest):
+    source_digest = digest(summarizer.method(scope, period.grain), digest_of_all(rows["digest"].to_pylist()))
+    if rows.num_rows and old is not None and _is_current(sources, old, rows, source_digest):
         sources.kept.append(old)
-    elif old is not None and _has_lost(old, own, marks):
-        due = _continuation(old, own, _reach(old, marks) or "")
+    elif old is not None and _has_expired_sources(old, rows, marks):
+        due = _continuation(old, rows, _expired_through(old, marks) or "")
         if due is None:
             sources.kept.append(old)
             sources.lasting.add(old.id)
         elif due.assignment.material:
             sources.due.append(due)
-    elif own.num_rows:
-        material, digests = _material(period, own)
+    elif rows.num_rows:
+        material, digests = _material(period, rows)
         assignment = Assignment(scope, period, tuple(material))
-        sources.due.append(Due(assignment, *_listed(period, digests), source_digest, old))
+        sources.due.append(Due(assignment, *_sorted_sources(period, digests), source_digest, old))
 
 
-def _stands(sources: SummarySources, old: Summary, own: pa.Table, source_digest: str) -> bool:
-    """Return whether a summary is current: same sources and method, and no source outside `own`."""
+def _is_current(sources: SummarySources, old: Summary, rows: pa.Table, source_digest: str) -> bool:
     if old.source_digest != source_digest or old.fallback is not None or old.id in sources.unsound:
         return False
-    return old.id == summary_id(old.scope, old.period) and set(own["id"].to_pylist()).issuperset(old.source_ids)
+    return old.id == summary_id(old.scope, old.period) and set(rows["id"].to_pylist()).issuperset(old.source_ids)
 
 
-def _has_lost(old: Summary, own: pa.Table, marks: ExpirationMarks) -> bool:
-    """Return whether a source of a summary is missing because it has expired."""
-    through = _reach(old, marks)
+def _has_expired_sources(old: Summary, rows: pa.Table, marks: ExpirationMarks) -> bool:
+    through = _expired_through(old, marks)
     if through is None:
         return False
-    there = set(own["id"].to_pylist())
-    return any(_partition(source) <= through for source in old.source_ids if source not in there)
+    present = set(rows["id"].to_pylist())
+    return any(_partition(source) <= through for source in old.source_ids if source not in present)
 
 
-def _reach(old: Summary, marks: ExpirationMarks) -> str | None:
-    """Return the last expired period of the finer grain, or None if nothing has expired."""
+def _expired_through(old: Summary, marks: ExpirationMarks) -> str | None:
     finer = old.period.grain.finer
     assert finer is not None  # noqa: S101 - hours have no summaries
-    reaches = [marks.through(old.scope, kept) for kept in RetentionClass if kept.grain is finer]
-    return max((reach for reach in reaches if reach), default=None)
+    keys = [
+        marks.through(old.scope, retention_class)
+        for retention_class in RetentionClass
+        if retention_class.grain is finer
+    ]
+    return max((key for key in keys if key), default=None)
 
 
-def _continuation(old: Summary, own: pa.Table, through: str) -> Due | None:
-    """Combine a summary that has expired sources with its new ones. Return None if nothing is new or forgotten."""
-    _, digests = _material(old.period, own)
+def _continuation(old: Summary, sources: pa.Table, through: str) -> Due | None:
+    """Combine a summary that has expired sources with new ones. Return None if nothing is new or forgotten."""
+    _, digests = _material(old.period, sources)
     known = dict(zip(old.source_ids, old.source_digests or [None] * len(old.source_ids), strict=True))
-    asserts = _asserted(own) if old.period.grain is Grain.DAILY else digests
+    asserted = _assertions(sources) if old.period.grain is Grain.DAILY else digests
     new = {
         source: its_digest
         for source, its_digest in digests.items()
-        if source in asserts and (source not in known or known[source] not in (None, its_digest))
+        if source in asserted and (source not in known or known[source] not in (None, its_digest))
     }
-    there = set(own["id"].to_pylist())
+    present = set(sources["id"].to_pylist())
     # Sources that are missing but have not expired: forgotten, for example.
-    gone = {source for source in known if source not in there and _partition(source) > through}
+    gone = {source for source in known if source not in present and _partition(source) > through}
     if not new and not gone:
         return None
-    rows = own.filter(pc.is_in(own["id"], pa.array(sorted(new), pa.string())))
+    rows = sources.filter(pc.is_in(sources["id"], pa.array(sorted(new), pa.string())))
     kept = [
         item
         for item, point in zip(old.material(), old.key_points, strict=True)
@@ -241,13 +233,13 @@ def _continuation(old: Summary, own: pa.Table, through: str) -> Due | None:
         and not any(_base(source) in gone for source in point.source_ids)
     ]
     assignment = Assignment(old.scope, old.period, (*kept, *_material(old.period, rows)[0]))
-    together = {**{source: known[source] or "" for source in known if source not in gone}, **new}
+    all_digests = {**{source: known[source] or "" for source in known if source not in gone}, **new}
     source_digest = digest("continued", old.source_digest, digest_of_all([*new.values(), *gone]))
-    return Due(assignment, *_listed(old.period, together), source_digest, old, continues=True)
+    return Due(assignment, *_sorted_sources(old.period, all_digests), source_digest, old, continues=True)
 
 
 def resolved(due: Due, points: Iterable[KeyPoint]) -> tuple[KeyPoint, ...]:
-    """Return the points of a new summary. Citations of points of the old summary become citations of their sources."""
+    """Return the points of a new summary. Replace citations of the old summary's points by the sources of these."""
     if due.old is None or not due.continues:
         return tuple(points)
     before = {f"{due.old.id}#{place}": point.source_ids for place, point in enumerate(due.old.key_points)}
@@ -263,7 +255,7 @@ def resolved(due: Due, points: Iterable[KeyPoint]) -> tuple[KeyPoint, ...]:
 
 
 def _material(period: Period, sources: pa.Table) -> tuple[list[Material], dict[str, str]]:
-    """Return the material of a summary, and the digests of its source rows by id."""
+    """Return the material of a summary, and the digests of its sources by id."""
     if period.grain is not Grain.DAILY:
         summaries = rows_to_summaries(sources)
         digests = dict(zip(sources["id"].to_pylist(), sources["digest"].to_pylist(), strict=True))
@@ -278,20 +270,19 @@ def _material(period: Period, sources: pa.Table) -> tuple[list[Material], dict[s
     return material, {fact.id: digests[fact.id] for fact in facts}
 
 
-def _asserted(facts: pa.Table) -> Collection[str]:
-    """Return the ids of facts that assert something. Turns alone do not reopen a day with expired facts."""
+def _assertions(facts: pa.Table) -> Collection[str]:
+    """Return the ids of facts other than turns. Turns alone do not reopen a day with expired facts."""
     ids: list[str] = facts.filter(pc.not_equal(facts["kind"], FactKind.TURN.value))["id"].to_pylist()
     return set(ids)
 
 
-def _listed(period: Period, digests: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _sorted_sources(period: Period, digests: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return sorted source ids, and their digests in that order. Facts need none: their ids change with the content."""
     ids = tuple(sorted(digests))
     return ids, () if period.grain is Grain.DAILY else tuple(digests[source] for source in ids)
 
 
 def _with_expired_rows(lake: Lake, children: Iterable[Period]) -> dict[str, LedgerEntry]:
-    """Return the ledger entries of partitions with expired rows."""
     listed = list(children)
     entries = lake.ledger.entries(table_asset(listed[0].grain), listed) if listed else {}
     return {key: entry for key, entry in entries.items() if entry.expired and entry.rows}
@@ -323,11 +314,8 @@ def summarize_periods(
     periods: list[Period],
     shares: Sequence[Share] = WHOLE,
 ) -> list[PartitionResult]:
-    """Recompute the ``summaries`` partitions of `periods`. Return one result per period.
-
-    Each summary is computed from the next finer table only: days from facts, weeks from days, and so on.
-    """
-    made: dict[Share, list[PartitionResult]] = {}
+    """Recompute the ``summaries`` partitions of `periods`, from the next finer table. Return one result per period."""
+    results: dict[Share, list[PartitionResult]] = {}
     inputs: dict[Share, dict[Period, dict[Period, RowDigests | str]]] = {}
     tokens: dict[Share, dict[Period, tuple[int, int]]] = {}
 
@@ -345,22 +333,22 @@ def summarize_periods(
         rows = with_vectors(rows, old, periods, embedder)
         of_periods = by_period(rows, periods)
         inputs[share] = sources.inputs
-        tokens[share] = {period: tokens_of(own) for period, own in of_periods.items()}
-        made[share] = [
+        tokens[share] = {period: tokens_of(part) for period, part in of_periods.items()}
+        results[share] = [
             PartitionResult(
                 asset=table_asset(grain),
                 period=period,
                 input_digest="",
                 output_digest=marks.combined,
-                rows=own.num_rows,
-                agents=own.num_rows,
-                fallbacks=own.num_rows - own["fallback"].null_count,
-                unfinished=unfinished_rows(own, sources.lasting) + waiting[period],
+                rows=part.num_rows,
+                agents=part.num_rows,
+                fallbacks=part.num_rows - part["fallback"].null_count,
+                unfinished=unfinished_rows(part, sources.lasting) + waiting[period],
                 refused=refused[period],
                 outputs=marks,
             )
-            for period, own in of_periods.items()
-            for marks in [marks_of(own)]
+            for period, part in of_periods.items()
+            for marks in [marks_of(part)]
         ]
         return rows
 
@@ -379,7 +367,7 @@ def summarize_periods(
             changed=whole.period.key in changed,
             compression=compression_of([tokens[share][whole.period] for share in shares]),
         )
-        for whole in together([made[share] for share in shares])
+        for whole in together([results[share] for share in shares])
     ]
 
 
@@ -388,18 +376,17 @@ def _input_digest(shares: Iterable[Mapping[Period, RowDigests | str]]) -> str:
     of_rows: dict[Period, RowDigests] = {}
     expired: dict[Period, str] = {}
     for share in shares:
-        for child, own in share.items():
-            if isinstance(own, str):
-                expired[child] = own
+        for child, digests in share.items():
+            if isinstance(digests, str):
+                expired[child] = digests
             else:
-                of_rows[child] = of_rows.get(child, RowDigests()) + own
-    return digest_of_all(({child: own.combined for child, own in of_rows.items()} | expired).values())
+                of_rows[child] = of_rows.get(child, RowDigests()) + digests
+    return digest_of_all(({child: digests.combined for child, digests in of_rows.items()} | expired).values())
 
 
 def _summaries(
     calendar: Calendar, dues: Sequence[Due], condensations: Sequence[Condensation | None]
 ) -> Iterator[Summary]:
-    """Yield the new summaries, and the unchanged old ones of those that wait."""
     code_version = version("memory-pipeline")
     for due, condensation in zip(dues, condensations, strict=True):
         if condensation is not None and not _waits(due, condensation):
@@ -409,19 +396,16 @@ def _summaries(
 
 
 def _waits(due: Due, condensation: Condensation | None) -> bool:
-    """Return whether to postpone a summary: the budget is spent, or a fallback would replace a model's summary.
-
-    A continued summary cannot be improved later, since its sources have expired.
-    """
+    """Return whether to postpone a summary: the budget is spent, or a fallback would replace a model's permanently."""
     if condensation is None:
         return True
     return due.continues and condensation.fallback is not None and due.old is not None and due.old.fallback is None
 
 
-def _summary(calendar: Calendar, due: Due, made: Condensation, code_version: str) -> Summary:
+def _summary(calendar: Calendar, due: Due, condensation: Condensation, code_version: str) -> Summary:
     scope, period = due.assignment.scope, due.assignment.period
     start, end = calendar.bounds(period)
-    points = resolved(due, made.points)
+    points = resolved(due, condensation.points)
     return Summary(
         id=summary_id(scope, period),
         scope=scope,
@@ -435,12 +419,12 @@ def _summary(calendar: Calendar, due: Due, made: Condensation, code_version: str
         source_ids=due.source_ids,
         source_digest=due.source_digest,
         source_digests=due.source_digests,
-        tokens_in=made.tokens_in,
-        tokens_out=made.tokens_out,
-        summary_method=made.method,
-        cost=made.cost,
-        model=made.model,
-        prompt_version=made.prompt_version,
-        fallback=made.fallback,
+        tokens_in=condensation.tokens_in,
+        tokens_out=condensation.tokens_out,
+        summary_method=condensation.method,
+        cost=condensation.cost,
+        model=condensation.model,
+        prompt_version=condensation.prompt_version,
+        fallback=condensation.fallback,
         code_version=code_version,
     )

@@ -1,8 +1,6 @@
-"""Validate rows before they are written. An invalid partition is refused and its old rows stay.
+"""Validate rows before they are written. An invalid partition is refused: its old rows and journal files stay.
 
-It is not written, indexed or entered in the ledger, so nothing is computed from it and the journal keeps its files.
-Only the rows themselves are read, which is cheap. Checks that need more of the lake are in
-:mod:`memory_pipeline.checks`.
+Only the rows themselves are read. Checks that need more of the lake are in :mod:`memory_pipeline.checks`.
 """
 
 from __future__ import annotations
@@ -22,12 +20,11 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Grain
 
-#: The name that all delimiters of recalled blocks contain.
+#: Part of all delimiters of recalled blocks.
 RECALLED_NAME = mark("").partition(" ")[0].removeprefix("<")
 #: Maximum number of partitions in a message.
 _NAMED = 3
-#: The remedy of each check.
-_REMEDIES = {
+_REASONS = {
     "unique_ids": "the same id was given to different rows",
     "fed_back_recall": "the content repeats memory that was recalled into a prompt",
     "empty_summaries": "the summary of existing sources is empty",
@@ -37,13 +34,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class RowIssue:
-    """Rows of a partition that fail a check.
-
-    Attributes:
-        check: name of the check; see :mod:`memory_pipeline.checks`.
-        period: the partition.
-        ids: of the rows.
-    """
+    """Rows of a partition that fail a check of :mod:`memory_pipeline.checks`."""
 
     check: str
     period: str
@@ -53,24 +44,23 @@ class RowIssue:
 def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
     """Refuse invalid rows of ``facts`` or ``summaries``.
 
-    `rows` are the complete new content of partitions, `old` their present content. Unchanged rows are not checked
-    again, except for duplicate ids: their sources may have expired.
+    `rows` are the complete new content of partitions, `old` their present content. Unchanged rows are checked only for
+    duplicate ids: their sources may have expired.
 
     Raises:
-        QualityError: some rows are invalid; the message names the checks, the partitions, the number of rows and the
-            remedy.
+        QualityError: some rows are invalid; the message names the checks, partitions and remedy.
     """
-    found = faults(rows, old)
-    if not found:
+    issues = faults(rows, old)
+    if not issues:
         return
-    named = "; ".join(
-        f"{grain} {fault.period} fails {fault.check} ({len(fault.ids):,} rows, such as {fault.ids[0]})"
-        for fault in found[:_NAMED]
+    shown = "; ".join(
+        f"{grain} {issue.period} fails {issue.check} ({len(issue.ids):,} rows, such as {issue.ids[0]})"
+        for issue in issues[:_NAMED]
     )
-    more = f"; and {len(found) - _NAMED:,} more" if len(found) > _NAMED else ""
-    reasons = "; ".join(dict.fromkeys(_REMEDIES[fault.check] for fault in found))
+    more = f"; and {len(issues) - _NAMED:,} more" if len(issues) > _NAMED else ""
+    reasons = "; ".join(dict.fromkeys(_REASONS[issue.check] for issue in issues))
     raise QualityError(
-        f"{named}{more}. Nothing was written, existing rows are unchanged; {reasons}: correct the model or its prompt "
+        f"{shown}{more}. Nothing was written, existing rows are unchanged; {reasons}: correct the model or its prompt "
         "in config/workspaces.yaml, and run again"
     )
 
@@ -78,23 +68,23 @@ def validate_rows(grain: Grain, rows: pa.Table, old: pa.Table) -> None:
 def faults(rows: pa.Table, old: pa.Table) -> list[RowIssue]:
     """Return the issues of rows, by check and partition; see :func:`validate_rows`."""
     changed = pc.invert(pc.and_(_among(rows["id"], old["id"]), _among(rows["digest"], old["digest"])))
-    judged = np.asarray(changed.to_numpy(zero_copy_only=False), np.bool_)
-    found = []
-    for check, fails in _wrong(rows).items():
-        wrong = fails if check == "unique_ids" else fails & judged
+    is_changed = np.asarray(changed.to_numpy(zero_copy_only=False), np.bool_)
+    issues = []
+    for check, fails in _failing(rows).items():
+        wrong = fails if check == "unique_ids" else fails & is_changed
         if wrong.any():
             ids: dict[str, list[str]] = {}
             offenders = rows.select(["period", "id"]).filter(pa.array(wrong))
             for period, identifier in zip(*(offenders[name].to_pylist() for name in ("period", "id")), strict=True):
                 ids.setdefault(period, []).append(identifier)
-            found += [RowIssue(check, period, tuple(own)) for period, own in sorted(ids.items())]
-    return found
+            issues += [RowIssue(check, period, tuple(of_period)) for period, of_period in sorted(ids.items())]
+    return issues
 
 
 def are_sound(rows: pa.Table) -> NDArray[np.bool_]:
     """Return a mask of the valid rows of ``facts`` or ``summaries``. The others must be recomputed."""
     wrong = _in_other_partition(rows)
-    for each in _wrong(rows).values():
+    for each in _failing(rows).values():
         wrong |= each
     return ~wrong
 
@@ -104,7 +94,7 @@ def is_recalled(text: str) -> bool:
     return without_recalled(text) is not text
 
 
-def _wrong(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
+def _failing(rows: pa.Table) -> dict[str, NDArray[np.bool_]]:
     wrong = {"unique_ids": _duplicate(rows["id"]), "fed_back_recall": _recalled(rows["content"])}
     if "key_points" in rows.column_names:
         wrong["empty_summaries"] = _empty(rows)
@@ -121,7 +111,6 @@ def _duplicate(ids: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _in_other_partition(rows: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the rows with an id that names another partition."""
     named = pc.replace_substring_regex(rows["id"], r"^[^:]*:(.*):[^:]*$", r"\1")
     return np.asarray(pc.not_equal(named, rows["period"]).to_numpy(zero_copy_only=False), np.bool_)
 
@@ -141,7 +130,7 @@ def _empty(rows: pa.Table) -> NDArray[np.bool_]:
 
 
 def _orphaned(rows: pa.Table) -> NDArray[np.bool_]:
-    """Return a mask of the summaries with a point that cites nothing, or a source that the summary does not have."""
+    """Return a mask of the summaries with a point that cites nothing, or a source outside the summary's sources."""
     found = np.zeros(rows.num_rows, np.bool_)
     points = rows["key_points"].combine_chunks()
     cited = pc.list_flatten(points).field("source_ids")

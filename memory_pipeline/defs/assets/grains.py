@@ -1,7 +1,6 @@
-"""The assets of the six grains, from one factory: messages and facts per hour, summaries per day, week, … year.
+"""Assets of the six grains: messages and facts per hour, summaries per day, week, month, quarter and year.
 
-One op writes a grain's tables and index, so that a run is one step and the journal is acknowledged once everything is
-written.
+One op writes a grain's tables and index, so that the journal is acknowledged once everything is written.
 """
 
 # No `from __future__ import annotations` in this module: Dagster reads config annotations at run time.
@@ -24,19 +23,19 @@ from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import PartitionResult
 
 _DESCRIPTIONS = {
-    MESSAGES_ASSET: "Messages from the journal, one row per message, deduplicated. An hour without messages stays "
-    "missing; nothing is wrong with it.",
-    "working_facts": "Working memory: every turn verbatim, and the facts extracted from it.",
-    GRAPH_ASSET: "The graph of each agent: subject, predicate, object and validity in time, folded from all "
-    "operations. The row count of an hour is the number of operations in it.",
-    MEMORIES_ASSET: "Durable memories of each agent: rules, instructions, preferences and lasting facts, folded from "
-    "events of conversations, of the agent and of consolidation. They never expire. The row count of an hour is the "
-    "number of events in it.",
+    MESSAGES_ASSET: "Messages from the journal, one row per message, without duplicates. Hours without messages stay "
+    "missing in Dagster; this is normal.",
+    "working_facts": "The turns of each conversation, word for word, and the facts extracted from them.",
+    GRAPH_ASSET: "The knowledge graph of each agent: subject, predicate, object and the time when it is true. Computed "
+    "from all graph operations. The row count of a partition is the number of operations in that hour.",
+    MEMORIES_ASSET: "Durable memories of each agent: rules, instructions, preferences and facts that never expire. "
+    "Computed from the events of conversations, agents and consolidation. The row count of a partition is the number "
+    "of events in that hour.",
 }
 _NUMBERS = (
-    "\n\n*Metadata of a partition:* `rows` and `agents` it contains; `calls`, `tokens_in`, `tokens_out`, `cost_usd`: "
-    "use of models in the latest run; `fallbacks`: rows written by rules because a model failed; `unfinished`: rows "
-    "that wait for a model; `refused`: parts of model answers that were rejected"
+    "\n\n*Metadata of a partition:* `rows` and `agents` in it; `calls`, `tokens_in`, `tokens_out`, `cost_usd`: model "
+    "usage of the latest run; `fallbacks`: rows written by rules because a model failed; `unfinished`: rows that wait "
+    "for a model; `refused`: rejected parts of model answers"
 )
 _COMPRESSION = "; `compression`: tokens of the summaries per token of their sources"
 _UNITS = {
@@ -51,12 +50,12 @@ _GROUPS = {grain: f"{number}_{grain}" for number, grain in enumerate(Grain, star
 
 
 class PeriodsConfig(dg.Config):
-    """The periods of a run that has no partition range.
+    """The periods of a run without a partition range, since Dagster writes an event for every partition of a range."""
 
-    Scattered hours are listed here: Dagster writes an event for every partition of a range, and most hours are empty.
-    """
-
-    periods: list[str] = Field(default_factory=list)
+    periods: list[str] = Field(
+        default_factory=list,
+        description="Periods to process, such as 2024-01-15 or 2024-W03. By default the partitions of the run.",
+    )
 
 
 def grain_assets(
@@ -69,18 +68,16 @@ def grain_assets(
 ) -> dg.AssetsDefinition:
     """Return the assets of one grain: its tables and its index.
 
-    Args:
-        grain: the grain.
-        models: by default each run uses the models that the lake's configuration names when it starts.
-        partitions: translates periods to partition keys.
-        calendar: sets the time zone in which days begin.
-        partitions_per_run: splits a backfill into runs of this size; by default a backfill is one run.
-        on_error: called with the exception before a run fails.
+    By default a run uses the models of the lake's configuration when it starts, and a backfill is one run.
+    `partitions_per_run` splits a backfill. `on_error` gets the exception before a run fails.
     """
     policy = dg.BackfillPolicy.multi_run(partitions_per_run) if partitions_per_run else dg.BackfillPolicy.single_run()
 
     @dg.multi_asset(
         name=f"make_{grain}",
+        description=f"Computes {grain} summaries and their search index."
+        if grain.finer
+        else "Loads messages and computes facts, graph, durable memories and the search index.",
         specs=list(_specs(grain)),
         partitions_def=partitions.definitions[grain],
         backfill_policy=policy,
@@ -99,16 +96,16 @@ def grain_assets(
             raise dg.Failure("no partition is selected; select some in the launch dialog", allow_retries=False)
         provenance = Provenance(context.instance)
         try:
-            done = materialize(memory.lake, models or memory.models(), grain, periods)
-            for made, preview in with_previews(memory.lake, periods, done):
+            results = materialize(memory.lake, models or memory.models(), grain, periods)
+            for result, preview in with_previews(memory.lake, periods, results):
                 # Logged one by one: a run that fails later keeps its finished partitions, and a run of scattered hours
                 # reports no others.
                 context.log_event(
                     dg.AssetMaterialization(
-                        made.asset,
-                        partition=partitions.key(made.period),
-                        metadata=_metadata(made, preview),
-                        tags=provenance.tags(made),
+                        result.asset,
+                        partition=partitions.key(result.period),
+                        metadata=_metadata(result, preview),
+                        tags=provenance.tags(result),
                     )
                 )
         except Exception as error:
@@ -155,7 +152,7 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
             table,
             deps=[table_asset(finer)],
             description=f"One summary per agent and {_UNITS[grain]}, from {table_asset(finer)}. Each point cites its "
-            f"sources. Computed once the {_UNITS[grain]} has closed, and again if late data changes its "
+            f"sources. A summary is computed when the {_UNITS[grain]} has closed, and again if late data changes its "
             f"sources.{_NUMBERS}{_COMPRESSION}.",
             group_name=group,
             kinds={"deltalake"},
@@ -165,8 +162,8 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
     yield dg.AssetSpec(
         index_asset(grain),
         deps=[table],
-        description=f"Search index of {table}: vectors and terms, one LanceDB table per agent. It is written with the "
-        "table and can be rebuilt from it.",
+        description=f"Search index of {table}: vectors and search terms, one LanceDB table per agent. It is written "
+        "with the table and can be rebuilt from it.",
         group_name=group,
         kinds={"lancedb"},
         metadata=index_columns(),
@@ -174,29 +171,28 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
     )
 
 
-def _metadata(made: PartitionResult, preview: str | None) -> dict[str, Any]:
-    """Return the metadata of a partition. The UI plots numbers over partitions."""
+def _metadata(result: PartitionResult, preview: str | None) -> dict[str, Any]:
     metadata: dict[str, Any] = {} if preview is None else {"preview": dg.MetadataValue.md(preview)}
-    metadata |= {"rows": made.rows, "agents": made.agents}
-    if made.period.grain is Grain.WORKING:
-        metadata["messages"] = made.messages
-    if made.asset == MESSAGES_ASSET:
-        metadata |= {"expired": made.expired, "forgotten": made.forgotten}
-    if made.asset == table_asset(made.period.grain):
-        usage = made.usage
+    metadata |= {"rows": result.rows, "agents": result.agents}
+    if result.period.grain is Grain.WORKING:
+        metadata["messages"] = result.messages
+    if result.asset == MESSAGES_ASSET:
+        metadata |= {"expired": result.expired, "forgotten": result.forgotten}
+    if result.asset == table_asset(result.period.grain):
+        usage = result.usage
         metadata |= {
             "calls": usage.calls,
             "tokens_in": usage.tokens_in,
             "tokens_out": usage.tokens_out,
             "cost_usd": 0.0 if usage.cost is None else round(usage.cost, 6),
             "calls_without_price": usage.unpriced,
-            "fallbacks": made.fallbacks,
-            "unfinished": made.unfinished,
-            "refused": made.refused,
+            "fallbacks": result.fallbacks,
+            "unfinished": result.unfinished,
+            "refused": result.refused,
         }
-    if made.compression is not None:
-        metadata["compression"] = round(made.compression, 4)
-    if made.asset in {MESSAGES_ASSET, table_asset(made.period.grain)}:  # others have no files of one period
-        metadata["bytes"] = made.bytes
-    metadata |= {"seconds": round(made.seconds, 4), "changed": made.changed, "period": made.period.key}
+    if result.compression is not None:
+        metadata["compression"] = round(result.compression, 4)
+    if result.asset in {MESSAGES_ASSET, table_asset(result.period.grain)}:  # others have no files of one period
+        metadata["bytes"] = result.bytes
+    metadata |= {"seconds": round(result.seconds, 4), "changed": result.changed, "period": result.period.key}
     return metadata

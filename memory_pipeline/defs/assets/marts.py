@@ -1,4 +1,4 @@
-"""The marts of ``dbt_like_sql`` as assets. One step builds the selected ones, from one snapshot of the lake."""
+"""Assets of the marts of ``dbt_like_sql``. One step builds the selected ones, from one snapshot of the lake."""
 
 # No `from __future__ import annotations` in this module: Dagster reads the context's annotation at run time.
 
@@ -28,7 +28,7 @@ from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
 
 _SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
 _FACTS = table_asset(Grain.WORKING)
-#: The assets that write each table of the lake. Other tables that marts read have no asset.
+#: The assets that write each table of the lake. Other tables have no asset.
 _ASSETS = {
     MESSAGES.name: (MESSAGES_ASSET,),
     FACTS.name: (_FACTS,),
@@ -50,7 +50,7 @@ _ASSETS = {
         *(index_asset(grain) for grain in Grain),
     ),
 }
-#: Tables that are shown as assets with columns, and these assets.
+#: Tables that are shown with columns, and their assets.
 _WITH_COLUMNS = {
     **{name: _ASSETS[name] for name in (MESSAGES.name, FACTS.name, SUMMARIES.name, GRAPH_FACTS.name)},
     MEMORIES.name: (MEMORIES_ASSET,),
@@ -58,16 +58,12 @@ _WITH_COLUMNS = {
 
 
 def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda _: None) -> list[dg.AssetsDefinition]:
-    """Return the assets of all marts. One step builds any subset; :mod:`memory_pipeline.checks` checks their rows.
-
-    Args:
-        timezone: time zone in which days begin, for the descriptions.
-        on_error: called with the exception before a run fails.
-    """
+    """Return the assets of all marts. One step builds any subset; `on_error` gets the exception before a run fails."""
     models = models_of("marts")
 
     @dg.multi_asset(
         name="make_marts",
+        description="Builds the selected marts with DuckDB.",
         specs=[_spec(model, timezone) for model in models],
         can_subset=True,
         pool=MARTS_POOL,
@@ -88,7 +84,7 @@ def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda 
 def _spec(model: Model, timezone: str) -> dg.AssetSpec:
     marts, tables = reads_of(model.name)
     parts = (
-        f"Incremental: only each {model.incremental} with changed partitions is rebuilt." if model.incremental else ""
+        f"Incremental: a {model.incremental} is rebuilt only if its partitions changed." if model.incremental else ""
     )
     paragraphs = [model.description, f"**A row is** {model.row}", parts, f"Time zone of days: {timezone}."]
     columns = [dg.TableColumn(column.name, column.type, column.description) for column in columns_of(model.name)]
@@ -121,7 +117,6 @@ def _lineage(name: str) -> dg.TableColumnLineage:
 
 
 def _assets_with_columns(table: str) -> tuple[str, ...]:
-    """Return the assets that show a table's columns: the mart itself, or the assets of the table."""
     if table in _WITH_COLUMNS:
         return _WITH_COLUMNS[table]
     return () if table in SOURCES else (table,)

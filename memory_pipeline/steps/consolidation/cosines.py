@@ -40,7 +40,7 @@ class CosineMatrix:
 
     @property
     def name(self) -> str:
-        """Name of the embedder."""
+        """The embedder's name."""
         return self._embedder.name
 
     def learn(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
@@ -49,15 +49,15 @@ class CosineMatrix:
 
     def prepare(self, contents: Iterable[tuple[str, Scope]], day: Period) -> None:
         """Embed the unknown contents of many agents in one request, accounted to `day`."""
-        asked: dict[str, Scope] = {}
+        unknown: dict[str, Scope] = {}
         for content, scope in contents:
             if content not in self._known and content not in self._missing:
-                asked.setdefault(content, scope)
-        if not asked:
+                unknown.setdefault(content, scope)
+        if not unknown:
             return
-        texts = list(asked)
-        found = self._embedder.embed(texts, [Use(scope, day) for scope in asked.values()])
-        for text, vector in zip(texts, found, strict=True):
+        texts = list(unknown)
+        vectors = self._embedder.embed(texts, [Use(scope, day) for scope in unknown.values()])
+        for text, vector in zip(texts, vectors, strict=True):
             if np.isfinite(vector).all():
                 self._known[text] = vector
             else:
@@ -78,8 +78,7 @@ class CosineMatrix:
     ) -> list[tuple[str, str, float]]:
         """Return pairs with a cosine of at least `least`; see :class:`~memory_pipeline.domain.memories.draft.Similar`.
 
-        Two memories that are both in `changed` and `others` form one pair. Each of `changed` has at most
-        :data:`NEAREST` neighbours. Memories without a vector have none. Embedding requests are accounted to `day`.
+        Each of `changed` has at most :data:`NEAREST` neighbours; memories without a vector have none.
         """
         self.prepare(((memory.content, scope) for memory in (*changed, *others)), day)
         rows, left = self._matrix(changed)
@@ -93,9 +92,9 @@ class CosineMatrix:
         for start in range(0, len(rows), size):
             cosines = left[start : start + size] @ right.T
             for place in range(len(cosines)):
-                own = rows[start + place].id
-                if own in column_of:
-                    cosines[place, column_of[own]] = -1.0
+                memory_id = rows[start + place].id
+                if memory_id in column_of:
+                    cosines[place, column_of[memory_id]] = -1.0
             near: defaultdict[int, list[int]] = defaultdict(list)
             for place, column in zip(*(found.tolist() for found in np.nonzero(cosines >= least - _SLACK)), strict=True):
                 near[place].append(column)
@@ -116,7 +115,7 @@ class CosineMatrix:
         right: NDArray[np.float32],
         least: float,
     ) -> list[tuple[str, str, float]]:
-        """Compute cosines row by row, so that the result does not depend on the other rows of a block."""
+        """Compute cosines pair by pair, so that they do not depend on the other rows of a block."""
         found: dict[tuple[str, str], float] = {}
         for start in range(0, len(pairs), 10_000):
             part = np.array(pairs[start : start + 10_000])
@@ -135,5 +134,5 @@ class CosineMatrix:
         if not with_vectors:
             return [], np.empty((0, self._embedder.dimension), np.float32)
         matrix = np.stack([self._known[each.content] for each in with_vectors])
-        # Embedders should return unit vectors. Normalize those that do not.
+        # Some embedders do not return unit vectors.
         return with_vectors, matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), _TINY)

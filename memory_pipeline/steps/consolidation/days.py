@@ -1,8 +1,7 @@
 """The days that are due for consolidation, and the checkpoint of each agent.
 
-The consolidation of a day (a *night* in names) reads the events up to its end. It is pending when the day has closed
-and was never consolidated, got late events, or had a failed pass. The ledger has an entry for every day from the first
-memory event on, even if there was nothing to do.
+The consolidation of a day (``night`` in names) reads the events up to its end. A closed day is pending if it was never
+consolidated, got late events, or had a failed pass. The ledger has an entry for every day from the first event on.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ class ConsolidationStatus:
 
     Attributes:
         made: consolidated days, in order.
-        pending: closed days to consolidate: new ones, those with late events, those with a failed pass.
         missing: days of `pending` that were never consolidated.
         troubled: days of `pending` with a failed pass.
         events: total number of consolidation events.
@@ -56,18 +54,18 @@ class ConsolidationStatus:
 
 def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
     """Return the state of consolidation as of `now`; days before `start` are ignored."""
-    wanted = night_inputs(lake)
+    inputs = night_inputs(lake)
     entries = lake.ledger.entries(UPKEEP_ASSET)
-    days = {day for day in wanted if day.first_day >= start}
+    days = {day for day in inputs if day.first_day >= start}
     pending = []
     if days:
         day = min(days, key=_key)
         while lake.calendar.bounds(day)[1] <= now:
             entry = entries.get(day.key)
-            if entry is None or entry.unfinished or entry.input_digest != wanted.get(day, NOTHING):
+            if entry is None or entry.unfinished or entry.input_digest != inputs.get(day, NOTHING):
                 pending.append(day)
             day = day.next()
-    # Earlier entries come from events that were forgotten since.
+    # Earlier entries come from events that have been forgotten.
     first = min((day.key for day in days), default="9999")
     lost = [key for key, entry in entries.items() if key < first and entry.input_digest != NOTHING]
     pending = [*_nights(lost), *pending]
@@ -81,7 +79,7 @@ def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
 
 
 def pending_nights(lake: Lake, start: date, now: datetime) -> list[Period]:
-    """Return the days to consolidate as of `now`, in order; see :class:`ConsolidationStatus`."""
+    """Return the days to consolidate as of `now`, in order."""
     return night_status(lake, start, now).pending
 
 
@@ -109,12 +107,8 @@ def _key(period: Period) -> str:
     return period.key
 
 
-# The checkpoint of an agent shows the first day to simulate again after a change.
-#
-# It has one digest per day for the month of the last simulated day, and one per month before that. So the row stays
-# small, and an event that is months late recomputes at most one more month.
-
-
+# A checkpoint has one digest per day for the month of the last simulated day, and one per month before that. So the row
+# stays small, and an event that is months late recomputes at most one more month.
 _MONTH = len("2024-01")
 
 
@@ -123,10 +117,9 @@ class ConsolidationCheckpoint:
     """How far the memories of one agent are consolidated, and from which events: a row of ``upkeep``.
 
     Attributes:
-        scope: the agent.
         through: the last simulated day; later days had no cause.
-        due: the next day on which time alone changes something; None if there is none.
-        days: the events up to `through`: days, and months before, each with a digest.
+        due: the next day on which time alone changes something.
+        days: days, and months before, each with a digest of its events up to `through`.
         method: digest of the rules, settings and models.
         troubles: failed passes, each as ``{day} {pass}: {reason}``.
     """
@@ -152,7 +145,7 @@ class ConsolidationCheckpoint:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> ConsolidationCheckpoint:
-        """Read a row of ``upkeep``."""
+        """Parse a row of ``upkeep``."""
         due = row["due"]
         return cls(
             Scope(row["workspace_id"], row["agent_id"]),
@@ -170,7 +163,7 @@ class ConsolidationCheckpoint:
 
     def first_change(self, happened: Mapping[Period, Collection[str]]) -> Period | None:
         """Return the first day up to `through` with changed events, or None. `happened` has event ids by day."""
-        before, after = dict(map(_parted, self.days)), dict(map(_parted, spans(happened, self.through)))
+        before, after = dict(map(_split_span, self.days)), dict(map(_split_span, spans(happened, self.through)))
         changed = [span for span in before.keys() | after.keys() if before.get(span) != after.get(span)]
         return min(
             (parse_day(span if len(span) > _MONTH else f"{span}-01") for span in changed), key=_key, default=None
@@ -178,7 +171,7 @@ class ConsolidationCheckpoint:
 
 
 def parse_day(key: str) -> Period:
-    """Return the period of a day such as ``2024-01-15``."""
+    """Return the period of a key such as ``2024-01-15``."""
     return Period(Grain.DAILY, key)
 
 
@@ -188,27 +181,24 @@ def day_of(event: MemoryEvent, calendar: Calendar) -> Period:
 
 
 def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[str, ...]:
-    """Return the events up to `through` as ``ConsolidationCheckpoint.days``: digests of event ids by day or month."""
+    """Return digests of the event ids up to `through`; see ``ConsolidationCheckpoint.days``."""
     ids: defaultdict[str, list[str]] = defaultdict(list)
-    for day, own in happened.items():
+    for day, of_day in happened.items():
         if day.key <= through.key:
-            ids[day.key if day.key[:_MONTH] == through.key[:_MONTH] else day.key[:_MONTH]] += own
-    return tuple(f"{span} {digest_of_all(own)}" for span, own in sorted(ids.items()))
+            ids[day.key if day.key[:_MONTH] == through.key[:_MONTH] else day.key[:_MONTH]] += of_day
+    return tuple(f"{span} {digest_of_all(of_span)}" for span, of_span in sorted(ids.items()))
 
 
-def read_kept(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
-    """Return the checkpoint of each agent, by owner.
-
-    Agents with a damaged checkpoint count as never consolidated, so that all their days are recomputed.
-    """
+def read_checkpoints(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
+    """Return the checkpoints by owner. Agents with a damaged one count as never consolidated."""
     rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(UPKEEP, workspaces).to_pylist())
     return {owner_of(each.scope): each for each in rows}
 
 
-def write_kept(tables: Tables, scopes: Iterable[Scope], checkpoint: Iterable[ConsolidationCheckpoint]) -> bool:
+def write_checkpoints(tables: Tables, scopes: Iterable[Scope], checkpoints: Iterable[ConsolidationCheckpoint]) -> bool:
     """Replace the checkpoints of `scopes` in one commit. Return whether anything changed."""
     owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
-    new = pa.Table.from_pylist([each.to_row() for each in checkpoint], schema=UPKEEP.schema)
+    new = pa.Table.from_pylist([each.to_row() for each in checkpoints], schema=UPKEEP.schema)
 
     def merged(old: pa.Table) -> pa.Table:
         return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], owners))), new])
@@ -217,6 +207,6 @@ def write_kept(tables: Tables, scopes: Iterable[Scope], checkpoint: Iterable[Con
     return bool(tables.transform(UPKEEP, workspaces, merged, remade=workspaces).changed) if workspaces else False
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _split_span(text: str) -> tuple[str, str]:
     span, _, digest = text.partition(" ")
     return span, digest

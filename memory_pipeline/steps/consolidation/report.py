@@ -27,13 +27,10 @@ class MemoryDiff:
     """One change to one memory.
 
     Attributes:
-        scope: the agent.
         night: the day.
         verb: MERGE, COOL, ….
-        memory_id, title: the changed memory.
-        other_id, other_title: MERGE: the memory that is merged into it; SUPERSEDE: its successor.
-        reason: in words.
-        is_withdrawn: whether the change was made when the day was consolidated before and is undone now.
+        other_id, other_title: for MERGE the memory merged into it; for SUPERSEDE its successor.
+        is_withdrawn: whether an earlier consolidation made this change and this one undoes it.
     """
 
     scope: Scope
@@ -53,13 +50,12 @@ class DayResult:
 
     Attributes:
         night: the day.
-        agents: agents with a cause on this day.
+        agents: number of agents with a cause on this day.
         events: number of events by verb.
-        changed: number of events that are new or were withdrawn.
+        changed: number of new or withdrawn events.
         troubles: failed passes, with the agent and the reason.
-        review: memories that should be reviewed because they are stale, with their agent.
-        hot: entries of the hot indexes of these agents, afterwards.
-        usage: model usage.
+        review: stale memories that need a review, with their agent.
+        hot: number of hot-index entries of these agents afterwards.
     """
 
     night: Period
@@ -77,12 +73,10 @@ class ConsolidationReport:
     """The result of consolidation, or of its dry run.
 
     Attributes:
-        nights: the requested days and later recomputed ones, in order.
+        nights: the requested and later recomputed days, in order.
         changes: new changes by agent and day, if requested.
-        agents: agents with days to consolidate.
-        written: whether anything was written.
-        hot: hot-index lines of changed agents, the first ones by name.
-        seconds: duration.
+        agents: number of agents with days to consolidate.
+        hot: hot-index lines of some changed agents.
     """
 
     nights: list[DayResult] = field(default_factory=list)
@@ -106,32 +100,30 @@ class ConsolidationReport:
         if simulation.first is None:
             return
         self.agents += 1
-        for made in simulation.made:
-            _note(self.night(made.day), simulation, made)
+        for night in simulation.simulated:
+            _note(self.night(night.day), simulation, night)
         before = {
-            event.id
-            for night, events in simulation.old.items()
-            if night.key >= simulation.first.key
-            for event in events
+            event.id for day, events in simulation.old.items() if day.key >= simulation.first.key for event in events
         }
-        for night, events in simulation.old.items():
-            if night.key >= simulation.first.key:
-                gone = {event.id for event in events} - {event.id for made in simulation.made for event in made.events}
-                self.night(night).changed += len(gone)
+        new = {event.id for night in simulation.simulated for event in night.events}
+        for day, events in simulation.old.items():
+            if day.key >= simulation.first.key:
+                withdrawn = {event.id for event in events} - new
+                self.night(day).changed += len(withdrawn)
         if explain:
             self.changes += [
-                change(simulation, made.day, event) for made in simulation.made for event in made.events
+                change(simulation, night.day, event) for night in simulation.simulated for event in night.events
                 if event.id not in before
             ]  # fmt: skip
             self.changes += _withdrawn(simulation)
-        if simulation.made and len(self.hot) < _MOST_SHOWN:
+        if simulation.simulated and len(self.hot) < _MOST_SHOWN:
             self.hot[simulation.scope] = hot_lines(simulation.memories.newest.values())
 
 
 def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is_withdrawn: bool = False) -> MemoryDiff:
     """Return the diff of an event, with the titles of its memories."""
     newest = simulation.memories.newest
-    titles = [newest[own].title if own in newest else None for own in (event.memory_id, event.other_id or "")]
+    titles = [newest[key].title if key in newest else None for key in (event.memory_id, event.other_id or "")]
     return MemoryDiff(
         scope=event.scope,
         night=night,
@@ -146,20 +138,19 @@ def change(simulation: AgentSimulation, night: Period, event: MemoryEvent, *, is
 
 
 def _withdrawn(simulation: AgentSimulation) -> Iterator[MemoryDiff]:
-    """Yield the changes of earlier consolidations that are undone now."""
-    now = {event.id for made in simulation.made for event in made.events}
+    new = {event.id for night in simulation.simulated for event in night.events}
     for night, events in simulation.old.items():
         if simulation.first is not None and night.key >= simulation.first.key:
-            yield from (change(simulation, night, event, is_withdrawn=True) for event in events if event.id not in now)
+            yield from (change(simulation, night, event, is_withdrawn=True) for event in events if event.id not in new)
 
 
-def _note(run: DayResult, simulation: AgentSimulation, made: Night) -> None:
-    before = {event.id for event in simulation.old.get(made.day, ())}
+def _note(run: DayResult, simulation: AgentSimulation, night: Night) -> None:
+    before = {event.id for event in simulation.old.get(night.day, ())}
     run.agents += 1
-    run.events.update(event.verb.value for event in made.events)
-    run.changed += sum(event.id not in before for event in made.events)
-    whose = f"{simulation.scope.workspace_id} / {simulation.scope.agent_id}"
+    run.events.update(event.verb.value for event in night.events)
+    run.changed += sum(event.id not in before for event in night.events)
+    agent = f"{simulation.scope.workspace_id} / {simulation.scope.agent_id}"
     newest = simulation.memories.newest
-    run.troubles += [f"{whose}: {name}: {why}" for name, why in made.troubles.items()]
-    run.hot += simulation.hot[made.day]
-    run.review += [f"{whose}: {newest[own].title} ({own}, {rot:.4f})" for own, rot in made.review.items()]
+    run.troubles += [f"{agent}: {name}: {why}" for name, why in night.troubles.items()]
+    run.hot += simulation.hot[night.day]
+    run.review += [f"{agent}: {newest[key].title} ({key}, {rot:.4f})" for key, rot in night.review.items()]

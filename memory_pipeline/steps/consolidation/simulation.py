@@ -1,9 +1,8 @@
 """Simulate one agent's days of consolidation: find the days with a cause, and apply the passes.
 
-Days are simulated in order, from the first changed day to the last day ever requested. So the result depends on the
-events only, not on when or in which order days are requested. A day without a cause is skipped: it has no events, no
-pass failed the day before, and time alone changes nothing. The passes of a day repeat until nothing changes, so a day
-never causes work for the next one.
+Days are simulated in order, from the first changed day to the last day ever requested. So the result depends only on
+the events. A day without a cause is skipped: it has no events, no pass failed the day before, and time alone changes
+nothing. The passes of a day repeat until nothing changes, so a day never causes work for the next one.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _MOMENT = timedelta(microseconds=1)
 #: Maximum length of an error message in a checkpoint.
 _MOST_TROUBLE = 300
-#: The name, among failed passes, of memories that could not be compared.
+#: Name of the failed pass for memories without a vector.
 NO_VECTORS = "vectors"
 
 
@@ -44,8 +43,7 @@ class SimulationInputs:
     """The settings and models of an agent's consolidation.
 
     Attributes:
-        settings: of the passes.
-        vocabulary: says which predicates have a single object.
+        vocabulary: which predicates allow only one object.
         curator: merges memories and confirms stale ones.
         method: digest of all of these, and of the embedder.
     """
@@ -61,18 +59,15 @@ class AgentSimulation:
     """The simulation of one agent.
 
     Attributes:
-        scope: the agent.
-        rules: its settings and models.
-        calendar: defines where days begin.
-        happened: its base events by day.
-        old: the existing consolidation events, by day.
-        checkpoint: of earlier consolidation; None if there is none.
-        asked: the requested days, in order.
+        happened: base events by day.
+        old: existing consolidation events by day.
+        checkpoint: of earlier consolidation.
+        requested: in order.
         until: the last day ever requested.
         first: the first day to simulate; None if everything is current.
-        memories: the state after the last simulated day.
-        made: the simulated days, in order.
-        hot: entries of the hot index after each simulated day.
+        memories: after the last simulated day.
+        simulated: the simulated days, in order.
+        hot: number of hot-index entries after each simulated day.
     """
 
     scope: Scope
@@ -81,11 +76,11 @@ class AgentSimulation:
     happened: Mapping[Period, Sequence[MemoryEvent]]
     old: Mapping[Period, Sequence[MemoryEvent]]
     checkpoint: ConsolidationCheckpoint | None
-    asked: Sequence[Period]
+    requested: Sequence[Period]
     until: Period
     first: Period | None = None
     memories: Memories = field(default_factory=Memories)
-    made: list[Night] = field(default_factory=list)
+    simulated: list[Night] = field(default_factory=list)
     hot: dict[Period, int] = field(default_factory=dict)
     _days: list[Period] = field(default_factory=list)
     _chain: Period | None = None
@@ -99,7 +94,7 @@ class AgentSimulation:
 
     @property
     def next(self) -> Period | None:
-        """The next day with a cause, up to `until`; None if there is none."""
+        """The next day with a cause, up to `until`."""
         nights = [night for night in (self._chain, self._forced) if night is not None and night.key <= self.until.key]
         return min(nights, key=_key, default=None)
 
@@ -108,7 +103,7 @@ class AgentSimulation:
         """The first day after `until` that already has events."""
         return min((day for day in self.happened if day.key > self.until.key), key=_key, default=None)
 
-    def come_to(self, night: Period) -> None:
+    def advance_to(self, night: Period) -> None:
         """Apply the base events up to the end of a day."""
         events: list[MemoryEvent] = []
         while self._days and self._days[-1].key <= night.key:
@@ -116,39 +111,39 @@ class AgentSimulation:
         if events:
             self.memories = fold_events(events, self.memories)
 
-    def sleep(self, night: Period, vectors: CosineMatrix) -> Night:
+    def consolidate_day(self, night: Period, vectors: CosineMatrix) -> Night:
         """Consolidate the day that the simulation has reached."""
         bounds = self.calendar.bounds(night)
         has_cause = night == self._chain
-        unlike = vectors.missing_of(memory.content for memory in self.memories.newest.values() if memory.is_recalled)
+        missing = vectors.missing_of(memory.content for memory in self.memories.newest.values() if memory.is_recalled)
         done, self.memories = consolidate(
             self.memories, self.scope, night, bounds, self.rules.settings, self.rules.vocabulary,
             partial(vectors.similar, scope=self.scope, day=night), self.rules.curator,
         )  # fmt: skip
-        if unlike:
-            done = replace(done, troubles={**done.troubles, NO_VECTORS: f"{unlike:,} memories have no vector yet"})
+        if missing:
+            done = replace(done, troubles={**done.troubles, NO_VECTORS: f"{missing:,} memories have no vector yet"})
         if done.troubles:
             done = replace(done, troubles={name: _line(why) for name, why in done.troubles.items()})
         self._forced = None
         if has_cause or done.events or done.troubles:
             self._through = night
         self._chain = night.next() if done.troubles else self._next_cause(night.next(), bounds[1])
-        self.made.append(done)
+        self.simulated.append(done)
         self.hot[night] = sum(memory.temperature is Temperature.HOT for memory in self.memories.newest.values())
         return done
 
     def result(self) -> ConsolidationCheckpoint | None:
-        """Return the new checkpoint, after the last day; None for an agent without events."""
+        """Return the checkpoint after the last day, or None for an agent without events."""
         if self.first is None:
             return self.checkpoint
-        if self._through is None:  # other rules apply, under which no day has had a cause
+        if self._through is None:  # under new rules, no day had a cause
             days = [day for day in self.happened if day.key < self.first.key]
             self._through = max(days, key=_key, default=None)
         if self._through is None:
             return None
         before = () if self.checkpoint is None else self.checkpoint.troubles
         troubles = [text for text in before if text.partition(" ")[0] < self.first.key]
-        troubles += [f"{made.day} {name}: {why}" for made in self.made for name, why in made.troubles.items()]
+        troubles += [f"{night.day} {name}: {why}" for night in self.simulated for name, why in night.troubles.items()]
         ids = {day: [event.id for event in events] for day, events in self.happened.items()}
         return ConsolidationCheckpoint(
             self.scope, self._through, self._chain, spans(ids, self._through), self.rules.method, tuple(troubles)
@@ -167,7 +162,7 @@ class AgentSimulation:
             found.append(checkpoint.due)
         if checkpoint.method != self.rules.method and first_day is not None:
             # New rules apply from now on, and to past days only on request.
-            self._forced = max(self.asked[0], first_day, key=_key)
+            self._forced = max(self.requested[0], first_day, key=_key)
             found.append(self._forced)
         first = min((night for night in found if night is not None), key=_key, default=None)
         if (
@@ -179,11 +174,10 @@ class AgentSimulation:
             return first
         if any(first.key <= day.key <= self.until.key for day in self.happened):
             return first
-        # The last event is gone, so the last day with a cause is unknown.
+        # The last event was removed, so the last day with a cause is unknown.
         return first if first_day is None else min(first, first_day, key=_key)
 
     def _start(self, first: Period) -> None:
-        """Restore the state at the beginning of the first day."""
         begins = self.calendar.bounds(first)[0]
         days = sorted(self.happened, key=_key)
         past = [event for day in days if day.key < first.key for event in self.happened[day]]
@@ -214,34 +208,34 @@ class AgentSimulation:
         return max(night, earliest, key=_key)
 
 
-def simulate(courses: Sequence[AgentSimulation], vectors: CosineMatrix) -> Iterator[tuple[AgentSimulation, Night]]:
-    """Simulate agents day by day, all agents of a day together, so that new contents are embedded in one request."""
+def simulate(simulations: Sequence[AgentSimulation], vectors: CosineMatrix) -> Iterator[tuple[AgentSimulation, Night]]:
+    """Simulate agents together, day by day, so that new contents of a day are embedded in one request."""
     waiting: defaultdict[str, list[AgentSimulation]] = defaultdict(list)
-    for simulation in courses:
+    for simulation in simulations:
         if simulation.next is not None:
             waiting[simulation.next.key].append(simulation)
     while waiting:
         key = min(waiting)
-        at_once, night = waiting.pop(key), parse_day(key)
-        for simulation in at_once:
-            simulation.come_to(night)
+        of_day, night = waiting.pop(key), parse_day(key)
+        for simulation in of_day:
+            simulation.advance_to(night)
         vectors.prepare(
             (
                 (memory.content, simulation.scope)
-                for simulation in at_once
+                for simulation in of_day
                 for memory in simulation.memories.newest.values()
                 if memory.is_recalled
             ),
             night,
         )
-        for simulation in at_once:
-            yield simulation, simulation.sleep(night, vectors)
+        for simulation in of_day:
+            yield simulation, simulation.consolidate_day(night, vectors)
             if simulation.next is not None:
                 waiting[simulation.next.key].append(simulation)
 
 
 def _line(why: str) -> str:
-    """Return an error message on one line that a table can store."""
+    """Return an error message on one line, as valid UTF-8."""
     return " ".join(why.encode("utf-8", "replace").decode().split())[:_MOST_TROUBLE]
 
 

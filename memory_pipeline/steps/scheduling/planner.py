@@ -1,8 +1,8 @@
 """Find pending partitions from the journal, the ledger and the tables' logs, without reading rows.
 
 Hours are pending while they have journal files. A summary is stale when its period has closed and the digest of its
-sources differs from the one in the ledger. So the work left by a crash or caused by late data is found whatever state
-Dagster has. A partition that is only in the table or only in the ledger is pending too: one of them was damaged.
+sources differs from the one in the ledger. Damaged partitions, in the table or the ledger only, are pending too. So
+work left by a crash or late data is found without Dagster's state.
 """
 
 from __future__ import annotations
@@ -29,20 +29,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GrainStatus:
-    """The state of one grain.
+    """The state of one grain; periods are in order.
 
     Attributes:
-        grain: working or a summary grain.
-        made: periods with rows, in order; without those in `expired`.
+        made: periods with rows.
         empty: periods that were processed but had no material.
         rows: number of rows in all periods.
         pending: closed periods to compute: hours with journal files, missing or stale summaries, unfinished rows.
         missing: periods of `pending` that were never computed.
-        unfinished: periods of `pending` with rows that wait for a model: made by rules as a fallback, without a vector,
-            or postponed until there is budget.
+        unfinished: periods of `pending` with rows that wait for a model or for budget.
         open: periods with material that have not closed yet; hours that have not begun.
         early: hours with journal files before the first day of the memory.
-        expired: periods with no rows left, because all have expired.
+        expired: periods with expired rows only.
     """
 
     grain: Grain
@@ -60,8 +58,7 @@ class GrainStatus:
 def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainStatus:
     """Return the state of one grain as of `now`. Periods before `start` are never pending.
 
-    `pending` is complete only if the finer grains are up to date: a missing day makes its week pending only once it is
-    computed.
+    `pending` is complete only if the finer grains are current: a missing day makes its week pending once computed.
     """
     table = lake.ledger.entries(table_asset(grain))
     index = lake.ledger.entries(index_asset(grain))
@@ -79,18 +76,18 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
             if key >= first_key
             and not (
                 _is_complete(entry, index.get(key))
-                and _is_level(entry, graph.get(key))
+                and _is_in_sync(entry, graph.get(key))
                 # The sources of durable memories cannot be folded again after they have expired.
-                and (entry.rows <= entry.expired or _is_level(entry, memories.get(key)))
+                and (entry.rows <= entry.expired or _is_in_sync(entry, memories.get(key)))
             )
         }
         pending |= {Period(grain, key) for key, entry in memories.items() if key >= first_key and entry.unfinished}
-        at_odds = _at_odds(lake.tables.keys(FACTS), table)
-        at_odds |= set(lake.tables.keys(MESSAGES)) - lake.ledger.entries(MESSAGES_ASSET).keys()
-        pending |= {Period(grain, key) for key in at_odds if key >= first_key}
+        inconsistent = _inconsistent(lake.tables.keys(FACTS), table)
+        inconsistent |= set(lake.tables.keys(MESSAGES)) - lake.ledger.entries(MESSAGES_ASSET).keys()
+        pending |= {Period(grain, key) for key in inconsistent if key >= first_key}
     else:
         pending, still_open, early = set(), set(), set()
-        for period, digest in _wanted(lake, grain).items():
+        for period, digest in _source_digests(lake, grain).items():
             if period.first_day < start:
                 continue
             entry = table.get(period.key)
@@ -98,8 +95,8 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
                 still_open.add(period)
             elif entry is None or entry.input_digest != digest or not _is_complete(entry, index.get(period.key)):
                 pending.add(period)
-        at_odds = _at_odds(lake.tables.keys(SUMMARIES, grain=grain.value), table)
-        pending |= {period for key in at_odds if (period := Period(grain, key)).first_day >= start} - still_open
+        inconsistent = _inconsistent(lake.tables.keys(SUMMARIES, grain=grain.value), table)
+        pending |= {period for key in inconsistent if (period := Period(grain, key)).first_day >= start} - still_open
     return GrainStatus(
         grain=grain,
         made=_periods(grain, (key for key, entry in table.items() if entry.rows > entry.expired)),
@@ -115,10 +112,7 @@ def grain_status(lake: Lake, grain: Grain, start: date, now: datetime) -> GrainS
 
 
 def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Scope] | None = None) -> dict[Period, str]:
-    """Return the pending hours with journal files, each with a short digest of its files. Reads no records.
-
-    Omits hours before `start` and hours that begin after `now`. With `scopes`, only files of these agents count.
-    """
+    """Return the pending hours from `start` to `now`, of `scopes` only if given, with a digest of their files."""
     first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
     files: dict[Period, list[str]] = defaultdict(list)
     for file in lake.journal.pending():
@@ -131,10 +125,9 @@ def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Sco
 
 
 def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: datetime) -> list[Period]:
-    """Return the closed periods that overlap [since, until); of hours, those with material.
+    """Return the closed periods that overlap [since, until); for hours, those with material.
 
-    Weeks, months, quarters and years count by the days that roll up into them, so one day selects its whole chain of
-    parents.
+    Coarser periods overlap by the days that roll up into them, so one day selects all its ancestors.
     """
     if grain is Grain.WORKING:
         hours = {Period(grain, key) for key in lake.ledger.entries(table_asset(grain))}
@@ -148,12 +141,8 @@ def periods_in(lake: Lake, grain: Grain, since: datetime, until: datetime, now: 
     return _sorted(period for period in found if lake.calendar.closes_at(period) <= now)
 
 
-def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
-    """Return the periods of a summary grain with material, with the digest of their sources.
-
-    Finer periods without rows are no source. A period that has only these is still processed: its ledger entry shows
-    that it is empty.
-    """
+def _source_digests(lake: Lake, grain: Grain) -> Mapping[Period, str]:
+    """Return the digest of the sources of each period of a summary grain that has finer periods, even empty ones."""
     finer = grain.finer or Grain.WORKING
     sources: dict[Period, list[str]] = defaultdict(list)
     for key, entry in lake.ledger.entries(table_asset(finer)).items():
@@ -163,7 +152,7 @@ def _wanted(lake: Lake, grain: Grain) -> Mapping[Period, str]:
     return {period: digest_of_all(digests) for period, digests in sources.items()}
 
 
-# Sensors request years of periods repeatedly.
+# Sensors ask for years of periods at each tick.
 @lru_cache(maxsize=65536)
 def _ancestor(calendar: Calendar, finer: Grain, key: str, grain: Grain) -> Period:
     return calendar.ancestor(Period(finer, key), grain)
@@ -175,16 +164,14 @@ def _closes_at(calendar: Calendar, period: Period) -> datetime:
 
 
 def _is_complete(table: LedgerEntry, index: LedgerEntry | None) -> bool:
-    """Return whether the index is in sync with the table and no row waits for a model."""
-    return _is_level(table, index) and not table.unfinished
+    return _is_in_sync(table, index) and not table.unfinished
 
 
-def _is_level(table: LedgerEntry, derived: LedgerEntry | None) -> bool:
-    """Return whether a derived asset is in sync with its table."""
+def _is_in_sync(table: LedgerEntry, derived: LedgerEntry | None) -> bool:
     return derived is not None and derived.input_digest == table.output_digest
 
 
-def _at_odds(present: Iterable[str], entries: Mapping[str, LedgerEntry]) -> set[str]:
+def _inconsistent(present: Iterable[str], entries: Mapping[str, LedgerEntry]) -> set[str]:
     """Return the partitions with rows that are only in the table or only in the ledger."""
     expected = {key for key, entry in entries.items() if entry.rows > entry.expired}
     return (set(present) - entries.keys()) | (expected - set(present))

@@ -1,9 +1,7 @@
 """Track requested partitions until they end, and failed ones until they succeed, from tick to tick.
 
-A failed partition is requested again after a delay that doubles. After the fifth failure it is *failing*: it is
-requested hourly as long as it is pending, and reported. No partition is ever given up.
-
-The log is plain data, stored as JSON. This module reads no clock and starts no runs.
+A failed partition is retried without limit, after a delay that doubles. After the fifth failure it is *failing*: it is
+reported, and retried hourly. The log is stored as JSON. This module reads no clock and starts no runs.
 """
 
 from __future__ import annotations
@@ -22,23 +20,23 @@ from memory_pipeline.domain.periods import Grain, Period
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-#: Delay after a first failure, doubled with each further one; of failing partitions; and of those that wait for budget.
+#: Delay after the first failure, doubled by each further one; of failing partitions; maximum if no run failed.
 _WAIT, _FAILING_WAIT, _LEFT_WAIT = timedelta(minutes=1), timedelta(hours=1), timedelta(minutes=15)
-#: Number of failures from which a partition is reported as failing.
+#: Number of failures after which a partition is reported as failing.
 FAILING_AFTER = 5
-#: A request without a run is dropped after this time: the launching process must have stopped.
+#: A request without a run is dropped after this time: its launching process has stopped.
 START_WITHIN = timedelta(minutes=10)
 
-#: Up to this many blocks of consecutive periods are one request each. More blocks, as after an import, share requests,
-#: since starting a run takes seconds.
+#: Up to this many blocks of consecutive periods are one request each. More blocks share requests, since starting a run
+#: takes seconds.
 _MOST_BLOCKS = 4
 #: Maximum number of periods per request, unless the deployment sets fewer. A failure affects no more than this.
 MOST_PERIODS = 720
 #: Failed periods are split into this many requests, and into that many more after each failure, up to the maximum. This
 #: isolates bad partitions while the others succeed.
 _PIECES, _MOST_PIECES = 8, 40
-#: Maximum number of concurrent requests of one grain: the first at :data:`MOST_PERIODS` periods each, in proportion
-#: more of smaller ones, up to the second. This bounds the size of the log.
+#: Maximum number of open requests of one grain: the first at :data:`MOST_PERIODS` periods each, proportionally more of
+#: smaller ones, up to the second. This bounds the size of the log.
 _MOST_REQUESTS, _MOST_SMALL_REQUESTS = 8, 64
 
 
@@ -60,9 +58,7 @@ class Failure:
 
     Attributes:
         attempts: number of consecutive runs that did not complete it.
-        since: when the first failure was seen.
-        last: when the last failure was seen.
-        error: the last error message.
+        since, last: when the first and the last failure were seen.
         has_failed: False if the runs succeeded but left the partition pending, for example because the budget is spent.
     """
 
@@ -91,7 +87,7 @@ class Failure:
 
     @classmethod
     def from_record(cls, record: Sequence[Any]) -> Failure:
-        """Parse the result of :meth:`to_record`. Raise TypeError or ValueError if it is invalid."""
+        """Parse a record; TypeError or ValueError if it is invalid."""
         attempts, since, last, error, has_failed = record
         return cls(attempts, datetime.fromisoformat(since), datetime.fromisoformat(last), error, has_failed)
 
@@ -101,12 +97,9 @@ class Request:
     """Partitions of one grain, requested from one run.
 
     Attributes:
-        id: unique; the run has it as a tag.
-        grain: of the periods.
-        periods: the partitions, in order.
-        at: time of the request.
+        id: also a tag of the run.
         attempt: 1 plus the number of consecutive failed runs.
-        states: digest of each period's sources, where known.
+        states: digest of each period's sources, or empty.
     """
 
     id: str
@@ -124,7 +117,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class FailureTransition:
-    """Partitions of a grain that started to be failing, with the failure; or, without it, that recovered."""
+    """Partitions of a grain that began to fail, or recovered if `failure` is None."""
 
     grain: Grain
     periods: tuple[Period, ...]
@@ -137,7 +130,6 @@ class Attempts:
 
     Attributes:
         asked: open requests.
-        failures: by grain and period.
         most: maximum number of periods per request; a deployment setting that is not stored.
     """
 
@@ -146,7 +138,7 @@ class Attempts:
     most: int = MOST_PERIODS
 
     def under_way(self, grain: Grain) -> set[Period]:
-        """Return the periods of a grain that are requested."""
+        """Return the periods of a grain in open requests."""
         return {period for request in self.asked if request.grain is grain for period in request.periods}
 
     def settle(
@@ -154,20 +146,20 @@ class Attempts:
     ) -> tuple[list[Request], list[FailureTransition]]:
         """Record the outcomes of requests. Return the successful requests, and the transitions to report.
 
-        `states` are current digests of pending periods. A period whose digest is unchanged was left undone by its run.
+        `states` are current digests of pending periods. A period with an unchanged digest was left pending by its run.
         """
-        done, changes, still = [], [], []
+        done, transitions, still_open = [], [], []
         for request in self.asked:
             outcome, error = outcomes.get(request.id, (None, ""))
             if outcome is RequestOutcome.UNDER_WAY or (outcome is None and now < request.at + START_WITHIN):
-                still.append(request)
+                still_open.append(request)
             elif outcome is RequestOutcome.FAILED:
-                changes += self._fail(request, request.periods, now, error, has_failed=True)
+                transitions += self._fail(request, request.periods, now, error, has_failed=True)
             elif outcome is RequestOutcome.DONE:
                 done.append(request)
                 known = self.failures[request.grain]
-                if back := tuple(period for period in request.periods if _is_failing(known.get(period))):
-                    changes.append(FailureTransition(request.grain, back, None))
+                if recovered := tuple(period for period in request.periods if _is_failing(known.get(period))):
+                    transitions.append(FailureTransition(request.grain, recovered, None))
                 left = [
                     period
                     for period, state in zip(request.periods, request.states, strict=False)
@@ -175,23 +167,23 @@ class Attempts:
                 ]
                 for period in set(request.periods) - set(left):
                     known.pop(period, None)
-                self._fail(request, left, now, "the run ended well and left it pending", has_failed=False)
-        self.asked = still
-        return done, changes
+                self._fail(request, left, now, "the run succeeded but left it pending", has_failed=False)
+        self.asked = still_open
+        return done, transitions
 
     def _fail(
         self, request: Request, periods: Iterable[Period], now: datetime, error: str, *, has_failed: bool
     ) -> list[FailureTransition]:
         known = self.failures[request.grain]
-        begun = []
+        began = []
         for period in periods:
             before = known.get(period)
             if before is None or before.has_failed is not has_failed:
                 before = Failure(0, now, now, error, has_failed)
             known[period] = replace(before, attempts=before.attempts + 1, last=now, error=error)
             if known[period].attempts == FAILING_AFTER and has_failed:
-                begun.append(period)
-        return [FailureTransition(request.grain, tuple(begun), known[begun[0]])] if begun else []
+                began.append(period)
+        return [FailureTransition(request.grain, tuple(began), known[began[0]])] if began else []
 
     def forget(self, grain: Grain, pending: Collection[Period]) -> None:
         """Drop failures of periods that are no longer pending."""
@@ -214,7 +206,7 @@ class Attempts:
             elif failure.again_at <= now:
                 (failed if failure.has_failed else left).append(period)
         attempts = max((known[period].attempts for period in failed), default=0)
-        # Retry a few together after a single failure, which may have another cause.
+        # Retry a few periods together after a single failure, which may have another cause.
         once = attempts == 1 and len(failed) <= _PIECES
         again = _parts(failed, self.most) if once else _pieces(failed, attempts, self.most)
         parts = [*_parts(fresh, self.most), *_parts(left, self.most), *again]
@@ -240,12 +232,12 @@ class Attempts:
         return {grain: known for grain, known in found.items() if known}
 
     def next_at(self, now: datetime) -> datetime | None:
-        """Return when the next failed period is requested again, after `now`; None if there is none."""
+        """Return when the next failed period is retried, after `now`."""
         times = [failure.again_at for known in self.failures.values() for failure in known.values()]
         return min((time for time in times if time > now), default=None)
 
     def to_record(self) -> dict[str, Any]:
-        """Return a JSON-serializable record. Periods are written as ranges, so that a year of hours stays small."""
+        """Return a JSON-serializable record. Periods are formatted as ranges, so that a year of hours stays small."""
         groups: dict[tuple[Grain, Failure], list[Period]] = defaultdict(list)
         for grain, known in self.failures.items():
             for period, failure in known.items():
@@ -269,7 +261,7 @@ class Attempts:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Attempts:
-        """Parse the result of :meth:`to_record`. Raise KeyError, TypeError or ValueError if it is invalid."""
+        """Parse a record; KeyError, TypeError or ValueError if it is invalid."""
         found = cls()
         for name, grain, periods, at, attempt, states in record["asked"]:
             listed = read_periods(Grain(grain), periods)
@@ -311,7 +303,7 @@ def read_periods(grain: Grain, text: str) -> tuple[Period, ...]:
 
 
 def _parts(periods: Sequence[Period], most: int) -> list[list[Period]]:
-    """Split sorted periods into one list per run: blocks if they are few, else mixed lists; none longer than `most`."""
+    """Split sorted periods into one list per run: few blocks, or mixed lists; none longer than `most`."""
     found = list(blocks(periods, most))
     if len(found) <= _MOST_BLOCKS:
         return found
@@ -319,10 +311,7 @@ def _parts(periods: Sequence[Period], most: int) -> list[list[Period]]:
 
 
 def _pieces(periods: Sequence[Period], attempts: int, most: int) -> list[list[Period]]:
-    """Split failed periods into more requests after each attempt; recombine those of failing periods each time.
-
-    This separates good periods from bad ones, even if many are bad, without starting one run per period in an outage.
-    """
+    """Split failed periods into more requests after each attempt, to isolate bad ones. Regroup failing ones."""
     number = min(_PIECES * attempts, _MOST_PIECES)
     if attempts >= FAILING_AFTER:
         periods = sorted(periods, key=lambda period: digest(attempts, period.key))

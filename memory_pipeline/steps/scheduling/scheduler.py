@@ -1,11 +1,11 @@
 """Decide which partitions to request now, from pending periods and earlier requests.
 
-:class:`Hours` requests hours with journal files. :class:`RollUps` requests the rest: missing and stale summaries, rows
-that wait for a model, and the marts. A summary is requested once none of its sources are about to change. So a late
-message recomputes its day, week, month, quarter and year, each once.
+:class:`Hours` requests hours with journal files. :class:`RollUps` requests missing and stale summaries, rows that wait
+for a model, and the marts. A summary waits until its sources are final, so a late message recomputes its day, week,
+month, quarter and year once each.
 
-The state between ticks only delays and counts. If it is lost, all pending partitions are requested at once. This module
-reads no clock, starts no runs and opens no tables.
+State between ticks holds only delays and counts. If it is lost, all pending partitions are requested at once. This
+module reads no clock, starts no runs and opens no tables.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.scheduling.request_log import RequestOutcomes
 
 
-# Summaries are requested soon after their period has closed, and after late data at the next gate.
-#
-# A gate is a recurring moment: every hour for days, the start of a day for weeks, the start of a week for months and
-# coarser grains. All changes between two gates cause one recomputation, at the second gate; so a flood of late hours
-# becomes one roll-up.
+# Summaries are requested soon after their period has closed, and after late data at the next *gate*, a recurring time:
+# each hour for days, the start of a day for weeks, the start of a week for months and coarser grains. All changes
+# between two gates cause one recomputation.
 
 
 #: Time for late messages to arrive after a period has closed, before it is summarized.
@@ -66,14 +64,14 @@ def settled_at(calendar: Calendar, period: Period) -> datetime:
 
 
 def has_passed(calendar: Calendar, period: Period, last_checked: datetime | None, now: datetime) -> bool:
-    """Return whether a period of a summary grain has closed or its gate has passed since `last_checked`."""
+    """Return whether a period has closed or its gate has passed since `last_checked`."""
     settled = settled_at(calendar, period)
     if settled > now:
         return False
     return last_checked is None or settled > last_checked or last_gate(calendar, period.grain, now) > last_checked
 
 
-#: How often rows that wait for a model are retried: it may still be down, or the budget spent.
+#: How often rows that wait for a model are retried.
 HEAL_EVERY = timedelta(minutes=15)
 #: How long a day waits for pending hours that no run is working on, so that failing hours do not block it.
 PATIENCE = timedelta(hours=1)
@@ -86,14 +84,10 @@ class Hours:
     attempts: Attempts = field(default_factory=Attempts)
 
     def ask(self, states: Mapping[Period, str], busy: Collection[Period], now: datetime) -> list[Request]:
-        """Return the requests to start now.
-
-        `states` has a digest of each pending hour that changes when a file arrives; other runs are working on `busy`
-        hours.
-        """
+        """Return the requests to start now. `states` has a digest of the files of each pending hour."""
         self.attempts.forget(Grain.WORKING, states)
-        making = self.attempts.under_way(Grain.WORKING) | set(busy)
-        return self.attempts.ask(Grain.WORKING, states.keys() - making, now, states)
+        running = self.attempts.under_way(Grain.WORKING) | set(busy)
+        return self.attempts.ask(Grain.WORKING, states.keys() - running, now, states)
 
     def to_record(self) -> dict[str, Any]:
         """Return a JSON-serializable record."""
@@ -101,20 +95,13 @@ class Hours:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Hours:
-        """Parse the result of :meth:`to_record`. Raise KeyError, TypeError or ValueError if it is invalid."""
+        """Parse a record; KeyError, TypeError or ValueError if it is invalid."""
         return cls(Attempts.from_record(record))
 
 
 @dataclass
 class MartSchedule:
-    """Requests the marts once a day, after the summaries.
-
-    Attributes:
-        last_checked: when they last became due.
-        is_due: whether to build them if they are stale.
-        asked: id and time of the open request; None if there is none.
-        failure: of the last requests.
-    """
+    """Requests the marts once a day, after the summaries. `asked` is the id and time of the open request."""
 
     last_checked: datetime | None = None
     is_due: bool = False
@@ -127,17 +114,17 @@ class MartSchedule:
             self.last_checked, self.is_due = now, True
 
     def are_due(self, now: datetime) -> bool:
-        """Return whether to request them now."""
+        """Return whether to request the marts now."""
         waits = self.failure is not None and self.failure.again_at > now
         return self.is_due and self.asked is None and not waits
 
     def ask(self, now: datetime) -> tuple[str, int]:
-        """Record a request. Return its id and the number of the attempt."""
+        """Record a request. Return its id and attempt number."""
         self.asked = (f"marts {now.isoformat(timespec='seconds')}", now)
         return self.asked[0], self.failure.attempts + 1 if self.failure else 1
 
     def settle(self, outcomes: RequestOutcomes, now: datetime) -> None:
-        """Record the outcome of the request; `outcomes` as in :meth:`~.request_log.Attempts.settle`."""
+        """Record the outcome of the open request."""
         if self.asked is None:
             return
         outcome, error = outcomes.get(self.asked[0], (None, ""))
@@ -156,11 +143,11 @@ class MartSchedule:
 
     @classmethod
     def from_record(cls, record: Any) -> MartSchedule:
-        """Parse the result of :meth:`to_record`. Raise TypeError or ValueError if it is invalid."""
-        looked, is_owed, asked, failure = record
+        """Parse a record; TypeError or ValueError if it is invalid."""
+        last_checked, is_due, asked, failure = record
         return cls(
-            last_checked=_time(looked),
-            is_due=bool(is_owed),
+            last_checked=_time(last_checked),
+            is_due=bool(is_due),
             asked=(asked[0], datetime.fromisoformat(asked[1])) if asked else None,
             failure=Failure.from_record(failure) if failure else None,
         )
@@ -171,15 +158,13 @@ class RollUps:
     """Requests summaries, rows that wait for a model, and the marts.
 
     Attributes:
-        attempts: open requests and failures.
         last_checked: time of the last check of each grain.
-        due: by grain, stale periods that have closed or whose gate has passed.
-        waits: days with pending hours, and since when they wait for them.
+        due: by grain, stale periods that have closed or have passed a gate.
+        waits: days with pending hours, and since when they wait.
         last_retry: when unfinished periods were last listed for a retry, or first seen.
         to_heal: listed periods that have not been requested yet.
-        marts: the schedule of the marts.
-        is_level: whether no summary is about to change, as of the last check.
-        is_done: whether nothing was pending or running, as of the last check.
+        is_level: whether all summaries were final at the last check.
+        is_done: whether nothing was pending or running at the last check.
         closes: when the first open period will be summarized.
     """
 
@@ -207,40 +192,36 @@ class RollUps:
         busy: Mapping[Grain, Collection[Period]],
         now: datetime,
     ) -> list[Request]:
-        """Return the requests to start now, finest grain first.
-
-        :class:`Hours` requests the hours with journal files, `hours`. Other runs are working on `busy` periods.
-        """
+        """Return the requests to start now, finest grain first. :class:`Hours` requests `hours` with journal files."""
         self._list_unfinished(statuses, now)
         for grain, status in statuses.items():
             self.attempts.forget(grain, status.pending)
 
-        making = {grain: self.attempts.under_way(grain) | set(busy.get(grain, ())) for grain in Grain}
+        running = {grain: self.attempts.under_way(grain) | set(busy.get(grain, ())) for grain in Grain}
         working = statuses[Grain.WORKING]
         # A run was stopped between its commits and the ledger, or an older version wrote the rows.
-        undone = set(working.pending) - set(working.unfinished) - set(hours) - making[Grain.WORKING]
-        heal = self.to_heal.get(Grain.WORKING, set()) & set(working.unfinished)
-        asked = self.attempts.ask(Grain.WORKING, undone, now)
-        asked += self._heal(Grain.WORKING, heal - set(hours) - making[Grain.WORKING], now)
-        making[Grain.WORKING] |= {period for request in asked for period in request.periods}
+        incomplete = set(working.pending) - set(working.unfinished) - set(hours) - running[Grain.WORKING]
+        retries = self.to_heal.get(Grain.WORKING, set()) & set(working.unfinished)
+        requests = self.attempts.ask(Grain.WORKING, incomplete, now)
+        requests += self._retry(Grain.WORKING, retries - set(hours) - running[Grain.WORKING], now)
+        running[Grain.WORKING] |= {period for request in requests for period in request.periods}
 
-        below = self._days_to_come(calendar, {*hours, *undone}, making[Grain.WORKING], now)
+        below = self._waiting_days(calendar, {*hours, *incomplete}, running[Grain.WORKING], now)
         self.is_level = not any(settled_at(calendar, day) <= now for day in below)
         for grain in SUMMARY_GRAINS:
             waiting = set(statuses[grain].unfinished)
             stale = set(statuses[grain].pending) - waiting
-            found, active = self._ask_grain(calendar, grain, stale, waiting, below, making[grain], now)
-            asked += found
+            found, active = self._ask_grain(calendar, grain, stale, waiting, below, running[grain], now)
+            requests += found
             self.is_level = self.is_level and not active
             below = {parent for period in below | active if (parent := calendar.parent(period))}
         self.marts.look(calendar, now)
-        self.is_done = not (hours or any(making.values()) or any(status.pending for status in statuses.values()))
+        self.is_done = not (hours or any(running.values()) or any(status.pending for status in statuses.values()))
         still_open = (period for grain in SUMMARY_GRAINS for period in statuses[grain].open)
         self.closes = min((settled_at(calendar, period) for period in still_open), default=None)
-        return asked
+        return requests
 
     def _list_unfinished(self, statuses: Mapping[Grain, GrainStatus], now: datetime) -> None:
-        """List unfinished periods for a retry, every :data:`HEAL_EVERY`."""
         if not any(status.unfinished for status in statuses.values()):
             self.last_retry, self.to_heal = None, {}
         elif self.last_retry is None:
@@ -249,15 +230,14 @@ class RollUps:
             self.last_retry = now
             self.to_heal = {grain: set(status.unfinished) for grain, status in statuses.items()}
 
-    def _days_to_come(
-        self, calendar: Calendar, pending: Collection[Period], making: Collection[Period], now: datetime
+    def _waiting_days(
+        self, calendar: Calendar, pending: Collection[Period], running: Collection[Period], now: datetime
     ) -> set[Period]:
-        """Return the days whose hours are pending or being computed."""
         days = {day for hour in pending if (day := calendar.parent(hour))}
         # A day that is open or has just closed may always have pending hours.
         self.waits = {day: max(self.waits.get(day, now), settled_at(calendar, day)) for day in days}
         patient = {day for day, since in self.waits.items() if now < since + PATIENCE}
-        return patient | {day for hour in making if (day := calendar.parent(hour))}
+        return patient | {day for hour in running if (day := calendar.parent(hour))}
 
     def _ask_grain(
         self,
@@ -266,40 +246,39 @@ class RollUps:
         stale: set[Period],
         waiting: set[Period],
         below: set[Period],
-        making: set[Period],
+        running: set[Period],
         now: datetime,
     ) -> tuple[list[Request], set[Period]]:
-        """Return the requests of a grain, and its periods that are about to change or being computed.
+        """Return the requests of a grain, and its periods that are about to change or are running.
 
-        `stale` periods have closed. `waiting` ones have rows that wait for a model, `below` ones have finer periods
-        that are about to change, and runs are working on `making` ones.
+        `waiting` periods have rows that wait for a model; `below` have finer periods that are about to change.
         """
-        looked = self.last_checked.get(grain)
-        owed = self.due.get(grain, set()) & (stale | below | making)
-        owed |= {period for period in stale | below if has_passed(calendar, period, looked, now)}
-        self.due[grain], self.last_checked[grain] = owed, now
-        ready = (owed & stale) - below - making
-        found = self.attempts.ask(grain, ready, now)
-        found += self._heal(grain, (self.to_heal.get(grain, set()) & waiting) - below - making, now)
+        last_checked = self.last_checked.get(grain)
+        due = self.due.get(grain, set()) & (stale | below | running)
+        due |= {period for period in stale | below if has_passed(calendar, period, last_checked, now)}
+        self.due[grain], self.last_checked[grain] = due, now
+        ready = (due & stale) - below - running
+        requests = self.attempts.ask(grain, ready, now)
+        requests += self._retry(grain, (self.to_heal.get(grain, set()) & waiting) - below - running, now)
         failures = self.attempts.failures[grain]
-        hopeless = {period for period in ready if period in failures and failures[period].is_failing}
-        return found, making | (ready - hopeless) | {period for request in found for period in request.periods}
+        failing = {period for period in ready if period in failures and failures[period].is_failing}
+        return requests, running | (ready - failing) | {period for request in requests for period in request.periods}
 
-    def _heal(self, grain: Grain, periods: set[Period], now: datetime) -> list[Request]:
-        found = self.attempts.ask(grain, periods, now)
-        if found:
-            self.to_heal[grain] -= {period for request in found for period in request.periods}
-        return found
+    def _retry(self, grain: Grain, periods: set[Period], now: datetime) -> list[Request]:
+        requests = self.attempts.ask(grain, periods, now)
+        if requests:
+            self.to_heal[grain] -= {period for request in requests for period in request.periods}
+        return requests
 
     def next_look(self, calendar: Calendar, now: datetime) -> datetime:
         """Return when to check again if no data arrives: at a gate, or at the end of a delay."""
-        times = [last_gate(calendar, Grain.WEEKLY, now) + timedelta(days=1)]  # the marts'
+        times = [last_gate(calendar, Grain.WEEKLY, now) + timedelta(days=1)]  # the marts
         times += [] if self.is_done else [last_gate(calendar, Grain.DAILY, now) + timedelta(hours=1)]
         times += [self.closes] if self.closes else []
         times += [since + PATIENCE for since in self.waits.values()]
         times += [again] if (again := self.attempts.next_at(now)) else []
         times += [self.last_retry + HEAL_EVERY] if self.last_retry else []
-        times += [request.at + START_WITHIN for request in self.attempts.asked]  # one without a run is dropped
+        times += [request.at + START_WITHIN for request in self.attempts.asked]  # requests without a run are dropped
         times += [self.marts.asked[1] + START_WITHIN] if self.marts.asked else []
         times += [self.marts.failure.again_at] if self.marts.failure else []
         return min((time for time in times if time > now), default=now)
@@ -308,7 +287,7 @@ class RollUps:
         """Return a JSON-serializable record."""
         return {
             **self.attempts.to_record(),
-            "looked": {grain.value: looked.isoformat() for grain, looked in self.last_checked.items()},
+            "looked": {grain.value: checked.isoformat() for grain, checked in self.last_checked.items()},
             "owed": {grain.value: written(periods) for grain, periods in self.due.items() if periods},
             "waits": {day.key: since.isoformat() for day, since in self.waits.items()},
             "healed": _text(self.last_retry),
@@ -318,7 +297,7 @@ class RollUps:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RollUps:
-        """Parse the result of :meth:`to_record`. Raise KeyError, TypeError or ValueError if it is invalid."""
+        """Parse a record; KeyError, TypeError or ValueError if it is invalid."""
         return cls(
             attempts=Attempts.from_record(record),
             last_checked={Grain(grain): datetime.fromisoformat(at) for grain, at in record["looked"].items()},

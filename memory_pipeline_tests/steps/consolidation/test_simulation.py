@@ -85,7 +85,7 @@ class Agent:
         for _ in simulate([simulation], VECTORS):
             pass
         before = [events for each, events in old.items() if simulation.first is None or each.key < simulation.first.key]
-        now = [made.events for made in simulation.made]
+        now = [night.events for night in simulation.simulated]
         self.nightly, self.checkpoint = (
             tuple(event for events in (*before, *now) for event in events),
             simulation.result(),
@@ -139,7 +139,7 @@ def test_a_skipped_day_would_have_changed_nothing(events: list[MemoryEvent]) -> 
         every += done.events
     assert every == list(agent.nightly)
     assert memories.newest == simulation.memories.newest
-    assert len(simulation.made) <= LAST
+    assert len(simulation.simulated) <= LAST
 
 
 def test_new_rules_apply_to_later_days_and_to_requested_past_days() -> None:
@@ -150,8 +150,8 @@ def test_new_rules_apply_to_later_days_and_to_requested_past_days() -> None:
     assert len(hot) >= 2
     other = replace(RULES, settings=UpkeepSettings(hot_entries=0), method="m2")
     simulation = agent.keep(events, nights(21), other)
-    assert [each.day for each in simulation.made] == nights(21, 22)[: len(simulation.made)]
-    assert {event.verb for event in simulation.made[0].events} == {MemoryVerb.CHILL}
+    assert [each.day for each in simulation.simulated] == nights(21, 22)[: len(simulation.simulated)]
+    assert {event.verb for event in simulation.simulated[0].events} == {MemoryVerb.CHILL}
     assert [event for event in agent.nightly if event.verb is MemoryVerb.HEAT] == hot
     assert agent.keep(events, nights(22), other).first in (None, *nights(22))
     again = agent.keep(events, nights(1), replace(other, method="m3"))
@@ -167,7 +167,7 @@ def test_a_day_with_a_failed_pass_is_repeated_with_all_following_days() -> None:
     events = [remembered(1, 8, 4), remembered(30, 8, 5)]
     agent = Agent()
     simulation = agent.keep(events, nights(40), replace(RULES, curator=Broken()))
-    failed = [each.day for each in simulation.made if each.troubles]
+    failed = [each.day for each in simulation.simulated if each.troubles]
     assert failed
     assert agent.checkpoint is not None
     assert agent.checkpoint.first_trouble == failed[0]
