@@ -226,7 +226,10 @@ def _name_alone(node: Mapping[str, Any], key: str) -> str:
 
 
 def _clock_error(name: str) -> InputError:
-    return InputError(f"the clock is not read ({name}); write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'")
+    return InputError(
+        f"{name} is not accepted: queries cannot read the clock; "
+        "write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'"
+    )
 
 
 def _quoted(value: object) -> str:

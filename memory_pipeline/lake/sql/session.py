@@ -171,7 +171,7 @@ class Session:
                 self._process.end()
                 self._process = None
         if not answer[0]:
-            raise InputError(f"SQL is not answered: {answer[1]}")
+            raise InputError(f"the query failed: {answer[1]}")
         return QueryResult(*answer[1:])
 
 
@@ -221,9 +221,9 @@ class _Process:
         # The process is gone, so the elapsed time decides which limit it was.
         if time.monotonic() - started < seconds:
             raise InputError(
-                "SQL is not answered: it took more memory than a query may have; build shorter texts and lists"
+                "the query failed: it took more memory than a query may have; build shorter texts and lists"
             )
-        raise InputError(f"SQL is not answered: it took longer than {seconds:g} s; read fewer rows, or nest less")
+        raise InputError(f"the query failed: it took longer than {seconds:g} s; read fewer rows, or nest less")
 
     def _send(self, message: Mapping[str, object]) -> None:
         content = json.dumps(message).encode()
@@ -264,7 +264,7 @@ class _Unpickler(pickle.Unpickler):
 
 def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
     if not isinstance(sql, str):
-        raise InputError(f"sql {shown(sql)}: a text is accepted")
+        raise InputError(f"sql {shown(sql)} is not accepted; expected a text")
     if not sql.strip():
         raise InputError("sql is empty; write one SELECT")
     if len(sql) > MAX_CHARACTERS:
@@ -273,10 +273,12 @@ def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
         if character not in "\n\r\t" and unicodedata.category(character) in {"Cc", "Cs"}:
             raise InputError(f"sql has the character {character!a}; leave it out, or write chr({ord(character)})")
     if isinstance(max_rows, bool) or not isinstance(max_rows, int) or not 1 <= max_rows <= MAX_ROWS:
-        raise InputError(f"max_rows {shown(max_rows)}: a whole number from 1 to {MAX_ROWS:,} is accepted")
+        raise InputError(f"max_rows {shown(max_rows)} is not accepted; expected a whole number from 1 to {MAX_ROWS:,}")
     is_number = isinstance(max_seconds, (int, float)) and not isinstance(max_seconds, bool)
     if not is_number or not 0.01 <= max_seconds <= MAX_SECONDS:  # type: ignore[operator]
-        raise InputError(f"max_seconds {shown(max_seconds)}: a number from 0.01 to {MAX_SECONDS:g} is accepted")
+        raise InputError(
+            f"max_seconds {shown(max_seconds)} is not accepted; expected a number from 0.01 to {MAX_SECONDS:g}"
+        )
 
 
 def _written(name: str, table: object) -> int:
