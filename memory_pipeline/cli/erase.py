@@ -84,8 +84,9 @@ def forget(
     use of that word: check with --dry-run first.
 
     Deletes from the journal, quarantine, tables, graph, index, model answers and marts, recomputes derived data,
-    and deletes files and old versions from disk. An erased message that is sent again later is dropped. Safe to repeat
-    and to interrupt; agents can keep reading and writing.
+    and deletes files and old versions from disk. Matching messages from before the erasure are dropped if they are sent
+    again. Safe to repeat and to interrupt. Other agents can keep reading and writing; an agent that is erased should
+    not write meanwhile.
 
     The receipt contains the erased names, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
     """
