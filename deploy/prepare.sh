@@ -1,9 +1,9 @@
 #!/bin/sh
-# Brings Dagster's database up to what the installed Dagster needs, and sets the limits of pools. It may be run again.
+# Migrate Dagster's database and set the limits of pools. Safe to repeat.
 #
-# A pool gets the limit of dagster.yaml, 1, only when the queue first looks at it, which starts all that waits for it; so
-# every pool is set here. Which may be higher, and why: docs/decisions/0017-pools-and-writers.md. RUNS_AT_ONCE is how
-# many runs there can be at a time.
+# Every pool is set here: a pool without a limit in the database gets the default of dagster.yaml only when the queue first
+# looks at it, and that look starts all runs that wait for it. docs/decisions/0017-pools-and-writers.md says which limits
+# may be higher. RUNS_AT_ONCE is the maximum number of concurrent runs.
 set -eu
 
 dagster instance migrate

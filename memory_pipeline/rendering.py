@@ -302,7 +302,7 @@ def status_lines(
                 f"{status.early[0]}; set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, or unset it"
             )
     if quarantined:
-        yield f"{len(quarantined)} records were set aside in journal/quarantine:"
+        yield f"records in journal/quarantine: {len(quarantined):,}"
         reasons = {reason: quarantined.count(reason) for reason in quarantined}
         yield from (f"  {count} × {_cut(reason)}" for reason, count in list(reasons.items())[:10])
         if len(reasons) > 10:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline import demo
+from memory_pipeline.cli import cli
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.sample import HISTORY
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 COMMANDS = [
     "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "upkeep", "mcp", "eval",
-    "status", "sql", "config", "demo", "vacuum",
+    "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
 ]  # fmt: skip
 
 
@@ -66,11 +67,20 @@ SCOPE = ["--workspace", "acme", "--agent", "support"]
 
 
 def test_every_command_has_help() -> None:
+    assert sorted(COMMANDS) == sorted(cli.commands)
     overview = call("--help").output
     for command in COMMANDS:
         assert command in overview
         assert "Usage:" in call(command, "--help").output
     assert "timestamp" in call("ingest", "--help").output
+
+
+@pytest.mark.parametrize("command", [["mcp", *SCOPE], ["convert", "locomo", "x.json"]], ids=lambda words: words[0])
+def test_commands_that_print_no_json_refuse_the_option(command: list[str]) -> None:
+    result = call(*command, "--json")
+    assert result.exit_code == 2
+    assert "No such option" in result.output
+    assert "--json" in result.output
 
 
 def test_an_ingested_file_can_be_searched_and_expanded(filled: None) -> None:
@@ -125,11 +135,11 @@ def test_records_set_aside_are_counted_and_shown(tmp_path: Path) -> None:
     result = call("ingest", str(path))
     assert result.exit_code == 0
     assert "2 new messages of 2 conversations" in result.output
-    assert "3 records set aside" in result.output
+    assert "3 records quarantined" in result.output
     assert "line 1, conversation c1, message 2: timestamp None is not a time" in result.output
     assert "line 2: not valid JSON" in result.output
     assert "line 3: not valid UTF-8" in result.output
-    assert "3 records were set aside" in call("status").output
+    assert "records in journal/quarantine: 3" in call("status").output
     assert len(read("status")["quarantined"]) == 3
 
 
@@ -192,7 +202,7 @@ def test_converted_locomo_files_can_be_ingested(tmp_path: Path) -> None:
         (["run", "--from", "2024-02-01", "--to", "2024-01-01"], InputError, "--to 2024-01-01 is before"),
         (["search", "x", "--workspace", "../x", "--agent", "a"], InputError, "workspace_id '../x' is not valid"),
         (["expand", "nonsense", *SCOPE], InputError, "is not valid; expected an id"),
-        (["sql", "nothing"], InputError, "models: "),
+        (["sql", "nothing"], InputError, "'nothing' is unknown; accepted: "),
         (["ingest", "missing.jsonl"], InputError, "missing.jsonl cannot be read: No such file"),
     ],
 )

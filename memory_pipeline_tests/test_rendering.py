@@ -224,7 +224,7 @@ def test_hours_before_the_first_day_name_the_setting() -> None:
 
 def test_quarantined_records_are_counted_by_reason() -> None:
     found = lines_of([], ["naive", "no text", "naive"])
-    assert found[1:] == ["3 records were set aside in journal/quarantine:", "  2 × naive", "  1 × no text"]
+    assert found[1:] == ["records in journal/quarantine: 3", "  2 × naive", "  1 × no text"]
 
 
 def test_at_most_ten_reasons_are_shown() -> None:

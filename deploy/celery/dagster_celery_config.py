@@ -1,8 +1,8 @@
-"""Settings of the Celery workers, by the name under which dagster-celery looks for them; its folder is on PYTHONPATH.
+"""Settings of the Celery workers. dagster-celery imports them by this name; the folder must be on PYTHONPATH.
 
-With this file a worker is started by Celery itself: ``celery --app dagster_celery.app worker``. The command
-``dagster-celery worker start --config-yaml`` would write the same, passwords included, to a file that it never removes,
-and stand between Celery and the signal that asks it to finish what it does.
+Start a worker with ``celery --app dagster_celery.app worker``. Do not use ``dagster-celery worker start
+--config-yaml``: it writes the settings, passwords included, to a file that it never deletes, and does not pass on the
+signal that asks a worker to finish.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import os
 broker_url = os.environ["DAGSTER_CELERY_BROKER_URL"]
 result_backend = os.environ["DAGSTER_CELERY_BACKEND_URL"]
 
-# One run at a time and worker. It has the machine's cores: Polars, Arrow and Lance use threads.
+# One run at a time: Polars, Arrow and Lance use all cores.
 worker_concurrency = 1
-# A worker that is busy takes no second run, which would wait for it while another worker is idle.
+# A busy worker prefetches no run, which could otherwise wait while another worker is idle.
 worker_disable_prefetch = True
 worker_prefetch_multiplier = 1
-# Kilobytes; a process that has grown beyond it is replaced when its run has ended.
+# Kilobytes. A larger process is replaced after its run.
 worker_max_memory_per_child = 2_000_000
-# What asks whether a run's worker is alive must know which worker took it.
+# The launcher's liveness check needs the name of the worker.
 task_track_started = True
 result_extended = True
-# Seconds; Dagster keeps what became of a run.
+# Seconds. Dagster has its own record of each run.
 result_expires = 86_400
-# A broker that is restarted is waited for.
+# Wait for a broker that restarts.
 broker_connection_retry_on_startup = True

@@ -71,7 +71,7 @@ class Catalog:
             InputError: the model is unknown.
         """
         if name not in self.models:
-            raise InputError(f"SQL model {shown(name)} is unknown; models: {', '.join(sorted(self.models))}")
+            raise InputError(f"SQL model {shown(name)} is unknown; accepted: {', '.join(sorted(self.models))}")
         return self.models[name]
 
     def among(self, folder: str) -> list[Model]:

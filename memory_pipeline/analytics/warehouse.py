@@ -220,7 +220,7 @@ class Warehouse:
         for name in names:
             if self.model(name).folder != "marts":
                 marts = ", ".join(model.name for model in self._catalog.among("marts"))
-                raise InputError(f"SQL model {shown(name)} is not a mart; marts: {marts}")
+                raise InputError(f"SQL model {shown(name)} is not a mart; accepted: {marts}")
         self._look()
         selected = {*names, *(read for name in names for read in self._catalog.needed(name))}
         failed: dict[str, DamagedError] = {}

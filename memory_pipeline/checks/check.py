@@ -249,7 +249,7 @@ class Check:
     def failed(self, error: Exception) -> Finding:
         """Return the finding of a check that raised an error. It counts as a failure: the rows may be wrong."""
         reason = f"{type(error).__name__}: {shown(str(error).partition(chr(10))[0], 200)}"
-        return Finding(self, passed=False, offenders=0, trouble=f"it cannot be run; {reason}")
+        return Finding(self, passed=False, offenders=0, trouble=f"the check failed to run: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

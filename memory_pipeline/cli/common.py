@@ -40,7 +40,7 @@ class Time(click.ParamType[datetime]):
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is not a time; expected 2024-01-15 or 2024-01-15T08:30:00+00:00", param, ctx)
+            self.fail(f"{value!r} is not a date or time; expected 2024-01-15 or 2024-01-15T08:30+00:00", param, ctx)
         if not FIRST_YEAR < moment.year < LAST_YEAR:
             self.fail(f"{value!r} is outside the years {FIRST_YEAR + 1} to {LAST_YEAR - 1}", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -58,17 +58,20 @@ class Day(click.ParamType[date]):
         try:
             return date.fromisoformat(value) if len(value) <= len("2024-01-15") else datetime.fromisoformat(value)
         except ValueError:
-            self.fail(f"{value!r} is not a date or a time; expected 2024-01-15 or 2024-01-15T08:30+00:00", param, ctx)
+            self.fail(f"{value!r} is not a date or time; expected 2024-01-15 or 2024-01-15T08:30+00:00", param, ctx)
+
+
+def root_option(default: str = "env MEMORY_PIPELINE_ROOT; default ./memory-lake") -> Callable[[Command], Command]:
+    """Add --root. `default` describes the lake without it."""
+    return click.option("--root", metavar="URI", help=f"The lake: a folder, or s3://bucket/prefix. [{default}]")
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def common(command: Command) -> Command:
     """Add --root and --json."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-    return click.option(
-        "--root",
-        metavar="URI",
-        help="The lake: a folder, or s3://bucket/prefix. [env MEMORY_PIPELINE_ROOT; default ./memory-lake]",
-    )(command)
+    return root_option()(json_option(command))
 
 
 def now_option(command: Command) -> Command:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.common import cli, common, lake_of, models_of, now_option, settings_of
+from memory_pipeline.cli.common import (
+    cli,
+    common,
+    json_option,
+    lake_of,
+    models_of,
+    now_option,
+    root_option,
+    settings_of,
+)
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.errors import InputError, shown
@@ -75,8 +84,9 @@ def forget(
     use of that word: check with --dry-run first.
 
     Deletes from the journal, quarantine, tables, graph, index, model answers and marts, recomputes derived data,
-    and deletes files and old versions from disk. Messages from before now that are sent again later are dropped. Safe
-    to repeat and to interrupt; agents can keep reading and writing.
+    and deletes files and old versions from disk. Matching messages from before the erasure are dropped if they are sent
+    again. Safe to repeat and to interrupt. Other agents can keep reading and writing; an agent that is erased should
+    not write meanwhile.
 
     The receipt contains the erased names, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
     """
@@ -97,7 +107,7 @@ def forget(
             raise InputError("--json cannot ask for confirmation; give --yes to erase, or --dry-run for a preview")
         click.confirm("Erase this permanently?", abort=True)
     elif dry_run:
-        raise InputError("--yes and --dry-run contradict each other; give one of them")
+        raise InputError("--yes and --dry-run do not go together; give one of them")
     path = _receipt_path(lake, receipt, moment)
     try:
         # The receipt holds the erased names in clear text, so only its owner may read it.
@@ -121,13 +131,14 @@ def forget(
 
 @cli.command(name="verify-erasure")
 @click.argument("receipt", type=click.Path(path_type=Path))
-@common
+@root_option("default: the lake that RECEIPT names")
+@json_option
 def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
     """Search a lake for data that RECEIPT lists as erased.
 
     Searches for the subject's names, the ids of deleted records and digests of deleted texts: in file names, in raw
     bytes, in every Parquet and JSON file, referenced or not, and in all versions of the index. Prints locations, never
-    the content found. Without --root it searches the lake that the receipt names.
+    the content found.
 
     \b
     Exit code: 0 nothing is left
@@ -140,7 +151,9 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
         text = receipt.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise InputError(f"receipt {receipt} cannot be read: {reason}") from None
+        raise InputError(
+            f"receipt {receipt} cannot be read: {reason}; give the file that `memory-pipeline forget` wrote"
+        ) from None
     parsed = ErasureReport.from_json(text)
     lake = lake_of(settings_of(root or parsed.lake))
 
@@ -185,7 +198,7 @@ def _subject(workspace_id: str, agent_id: str | None, conversation_id: str | Non
     if names:
         return Subject.person(workspace_id, names, agent_id)
     if agent_id is None:
-        raise InputError("nothing to erase is named; give --agent, --agent with --conversation, or --person")
+        raise InputError("no subject to erase is given; give --agent, --agent with --conversation, or --person")
     scope = Scope(workspace_id, agent_id)
     return Subject.agent(scope) if conversation_id is None else Subject.conversation(scope, conversation_id)
 

@@ -140,7 +140,7 @@ _WEIGHT = click.option("--weight", type=float, help="Strength of the relationshi
 @now_option
 @common
 def insert(**options: Any) -> None:
-    """Insert SUBJECT PREDICATE OBJECT. A single-valued predicate replaces its previous object."""
+    """Insert the fact SUBJECT PREDICATE OBJECT. A single-valued predicate replaces its previous object."""
     _change("INSERT", **options)
 
 
@@ -155,7 +155,7 @@ def insert(**options: Any) -> None:
 @now_option
 @common
 def update(**options: Any) -> None:
-    """Replace another object by OBJECT for SUBJECT and PREDICATE."""
+    """Replace the object of SUBJECT and PREDICATE with OBJECT."""
     _change("UPDATE", **options)
 
 
@@ -167,7 +167,7 @@ def update(**options: Any) -> None:
 @now_option
 @common
 def delete(**options: Any) -> None:
-    """End SUBJECT PREDICATE OBJECT. Without OBJECT, end all facts of SUBJECT and PREDICATE.
+    """End the fact SUBJECT PREDICATE OBJECT. Without OBJECT, end all facts of SUBJECT and PREDICATE.
 
     Ended facts stay in the history.
     """

@@ -225,7 +225,7 @@ def _attributes(command: Callable[..., Any]) -> Callable[..., Any]:
             "--point-in-time/--lasting",
             "is_point_in_time",
             default=None,
-            help="Whether it describes a passing state.",
+            help="The memory describes a passing state, or one that lasts.",
         ),
         click.option("--decay-rate", type=float, help="Loss of relevance per day without use."),
         click.option("--confidence", type=float, help="Confidence, 0 to 1."),

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Time, cli, common, lake_of, models_of, now_option, settings_of, show_progress
+from memory_pipeline.cli.common import (
+    Time,
+    cli,
+    common,
+    json_option,
+    lake_of,
+    models_of,
+    now_option,
+    root_option,
+    settings_of,
+    show_progress,
+)
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, shown
@@ -64,7 +75,7 @@ def run(
     settings = settings_of(root)
     lake = lake_of(settings)
     if (since is None) != (until is None):
-        raise InputError("--from and --to go together; give both, or neither for what is pending")
+        raise InputError("--from and --to go together; give both, or neither to process pending days")
     between = None
     if since is not None and until is not None:
         if since.date() < lake.start:
@@ -136,7 +147,7 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
 @now_option
 @common
 def status(now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Show which periods exist, are pending, missing or open. Counts them for each grain.
+    """Count the periods of each grain: existing, pending, missing and open.
 
     Pending periods are due; missing ones are pending and were never computed; open ones have data but have not ended.
     A coarser grain becomes pending once the finer one is computed. The line "upkeep" counts days of consolidation as
@@ -158,9 +169,10 @@ def status(now: datetime | None, root: str | None, as_json: bool) -> None:
 
 
 @cli.command()
-@common
+@root_option("default: ./demo-lake")
+@json_option
 def demo(root: str | None, as_json: bool) -> None:
-    """Run the whole pipeline on a sample year of conversations. The default root is ./demo-lake."""
+    """Run the whole pipeline on a sample year of conversations."""
     from memory_pipeline.demo import show_demo
 
     settings = Settings.from_environment()
@@ -203,7 +215,7 @@ def upkeep(
         memory-pipeline upkeep --dry-run                     preview the pending days, with reasons
         memory-pipeline upkeep                               consolidate them
         memory-pipeline upkeep --dry-run --now 2027-01-01    preview all changes up to that day
-        memory-pipeline upkeep --from 2024-01-01 --to 2024-12-31    a year again, with today's rules and models
+        memory-pipeline upkeep --from 2024-01-01 --to 2024-12-31    recompute a year with the current rules
 
     The result depends only on the memories and the day: repeating days, in any order, gives the same result. Late data
     makes its day and all later days pending again. Data still in the journal is not seen: run `memory-pipeline run`
@@ -216,7 +228,7 @@ def upkeep(
     from memory_pipeline.steps.scheduling.planner import journal_hours
 
     if (since is None) != (until is None):
-        raise InputError("--from and --to go together; give both, or neither for what is pending")
+        raise InputError("--from and --to go together; give both, or neither to process pending days")
     if agent_id is not None and workspace_id is None:
         raise InputError("--agent needs --workspace; agent ids are unique only within a workspace")
     settings = settings_of(root)
@@ -228,7 +240,7 @@ def upkeep(
         _check(since.date(), until.date(), lake.start)
         nights = nights_between(lake, since.date(), until.date(), moment)
         if not nights:
-            raise InputError(f"--from {since.date()}: that day has not ended; consolidate it afterwards")
+            raise InputError(f"--from {since.date()} has not ended yet; give an earlier day")
     scopes = None if workspace_id is None else _scopes(lake, workspace_id, agent_id)
     unloaded = list(journal_hours(lake, lake.start, moment, scopes))
     show_progress(quiet=as_json or dry_run)
@@ -271,7 +283,7 @@ def _scopes(lake: Lake, workspace_id: str, agent_id: str | None) -> list[Scope]:
     if Scope(workspace_id, agent_id) not in owners:
         known = shown(", ".join(one.agent_id for one in of_workspace))
         raise InputError(
-            f"--agent {shown(agent_id)} of workspace {workspace_id} has no durable memories; agents that do: {known}"
+            f"--agent {shown(agent_id)} of workspace {workspace_id} has no durable memories; accepted: {known}"
         )
     return [Scope(workspace_id, agent_id)]
 
@@ -291,7 +303,13 @@ def _record(done: ConsolidationReport, dry_run: bool) -> dict[str, Any]:
 @cli.command()
 @click.option("--workspace", "workspace_id", help="With --agent: show the effective settings of that agent.")
 @click.option("--agent", "agent_id", help="The agent.")
-@click.option("--put", "file", type=click.Path(path_type=Path), help="Validate FILE and store it as the configuration.")
+@click.option(
+    "--put",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Validate FILE and store it as the configuration.",
+)
 @click.option("--example", is_flag=True, help="Print an example configuration that explains every key.")
 @common
 def config(

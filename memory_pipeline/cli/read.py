@@ -21,7 +21,7 @@ def filter_options(command: Command) -> Command:
     """Add the filters of a search, except ages and kinds."""
     for option in reversed(
         [
-            click.option("--since", type=Day(), metavar="DATE", help="Earliest date; replaces the maximum age."),
+            click.option("--since", type=Day(), metavar="DATE", help="Earliest date (included)."),
             click.option("--until", type=Day(), metavar="DATE", help="Latest date (included)."),
             click.option("--person", help="Speaker or person mentioned; one word of the name is enough."),
             click.option("--tag", help="Tag of the conversation."),
@@ -66,8 +66,8 @@ def search(
 ) -> None:
     """Search an agent's memory for QUERY. Without QUERY, show the newest entries.
 
-    Results match all given filters. The age of a summary counts from the end of its period. Messages that the pipeline
-    has not processed yet are found too.
+    Results match all given filters. --since replaces --max-days-ago, and --until replaces --min-days-ago. The age of a
+    summary counts from the end of its period. Messages that the pipeline has not processed yet are found too.
     """
     reader = reader_of(lake_of(settings_of(root)), workspace_id, agent_id)
     grain = options["grain"]
@@ -84,8 +84,8 @@ def search(
             click.echo(f"… of {hits.total:,} memories; see the next with --offset {hits.offset + len(hits)}", err=True)
     else:
         click.echo(
-            f"no results in {grain} memory of {workspace_id}/{agent_id}, {hits.total:,} memories in all; "
-            "raise --max-days-ago, or list what exists with `memory-pipeline status`",
+            f"no results in {grain} memory of {workspace_id}/{agent_id}: {hits.total:,} memories pass the filters; "
+            "raise --max-days-ago, check both ids, or list the periods with `memory-pipeline status`",
             err=True,
         )
 
@@ -109,7 +109,8 @@ def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_js
         click.echo(plain(str(found)))
     else:
         click.echo(
-            f"no memory of {workspace_id}/{agent_id} matches; list what exists with `memory-pipeline status`", err=True
+            f"no memory of {workspace_id}/{agent_id} matches; check both ids, or see `memory-pipeline status`",
+            err=True,
         )
 
 

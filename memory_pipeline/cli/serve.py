@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import click
 
-from memory_pipeline.cli.common import cli, common, lake_of, reader_of, scope_options, settings_of
+from memory_pipeline.cli.common import cli, lake_of, reader_of, root_option, scope_options, settings_of
 
 
 @cli.command()
@@ -22,10 +22,8 @@ from memory_pipeline.cli.common import cli, common, lake_of, reader_of, scope_op
     show_default=True,
     help="Token budget of one answer, at 4 bytes a token; at least 200.",
 )
-@common
-def mcp(
-    workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, root: str | None, as_json: bool
-) -> None:
+@root_option()
+def mcp(workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, root: str | None) -> None:
     """Serve one agent's memory to an MCP client. The transport is standard input and output.
 
     Tools: search_memories, recall_memory, search_archive, get_memory, graph_facts, list_summaries; with --allow-writing
@@ -43,7 +41,6 @@ def mcp(
     from memory_pipeline.tools.tool import Access
     from memory_pipeline.writer import MemoryWriter
 
-    del as_json  # taken for uniformity
     settings = settings_of(root)
     lake = lake_of(settings, must_exist=not allow_writing)
     reader = reader_of(lake, workspace_id, agent_id)

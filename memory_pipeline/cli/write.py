@@ -45,7 +45,7 @@ def ingest(
 
     \b
     Exit code: 0 each file has records that were accepted or already known
-               1 all records of a file were set aside
+               1 all records of a file were quarantined
                2 invalid arguments, or a file cannot be read
     """
     from memory_pipeline.domain.conversations import Admission
@@ -63,14 +63,14 @@ def ingest(
             continue
         click.echo(
             f"{path}: {result.messages:,} new messages of {result.conversations:,} conversations, in "
-            f"{result.files:,} journal files; {result.known:,} already known; {result.rejections:,} records set aside"
+            f"{result.files:,} journal files; {result.known:,} already known; {result.rejections:,} records quarantined"
         )
         if result.recalled:
             click.echo(f"  recalled text dropped from {result.recalled:,} messages")
         if result.forgotten:
             click.echo(f"  {result.forgotten:,} messages or records dropped: they were erased before")
         for rejection in result.rejected:
-            click.echo(f"  set aside: {rejection.where}: {rejection.reason}", err=True)
+            click.echo(f"  quarantined: {rejection.where}: {rejection.reason}", err=True)
         if result.rejections > len(result.rejected):
             more = result.rejections - len(result.rejected)
             click.echo(f"  … and {more:,} more, in {lake.storage.locate('journal/quarantine')}", err=True)
@@ -98,9 +98,8 @@ def convert() -> None:
     "--workspace", "workspace_id", default="locomo", show_default=True, help="Workspace of the conversations."
 )
 @click.option("--agent", "agent_id", help="Agent of the conversations. [default: the file's name]")
-@common
-def locomo(files: tuple[Path, ...], workspace_id: str, agent_id: str | None, root: str | None, as_json: bool) -> None:
-    """Convert FILES in LoCoMo's format (Maharana et al., ACL 2024) to JSONL, with or without --json.
+def locomo(files: tuple[Path, ...], workspace_id: str, agent_id: str | None) -> None:
+    """Convert FILES in LoCoMo's format (Maharana et al., ACL 2024) to JSONL.
 
     Both speakers become users with their names. A turn's time is its session's time plus a minute per earlier turn.
     """
@@ -108,7 +107,6 @@ def locomo(files: tuple[Path, ...], workspace_id: str, agent_id: str | None, roo
 
     from memory_pipeline.evaluation.formats import read_locomo
 
-    del root, as_json  # taken for uniformity
     for path in files:
         for conversation in read_locomo(path, workspace_id, agent_id):
             click.echo(json.dumps(conversation, ensure_ascii=False))

@@ -63,7 +63,7 @@ _BELONGS = {
     "single_valued": "set single_valued in graph",
     "temperature": "set temperature in completion, extraction, summaries.GRAIN or injection",
     "upkeep": "set upkeep in memories",
-    "working": "working memory has no summaries; it is set in extraction",
+    "working": "set the model of working memory in extraction, and its retention in retention",
     "workspaces": "set workspaces at the top level",
 }
 
@@ -319,9 +319,12 @@ class _YamlReader:
 
     def _check(self, event: Any, depth: int) -> None:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise self._error_at(event, "anchors (&name) and aliases (*name) are not accepted; quote texts")
+            raise self._error_at(
+                event,
+                "anchors (&name) and aliases (*name) are not accepted; repeat the value, or quote a text with & or *",
+            )
         if event.tag is not None:
-            raise self._error_at(event, "tags (!name) are not accepted; quote texts")
+            raise self._error_at(event, "tags (!name) are not accepted; quote a text that begins with !")
         if depth > _MAX_DEPTH:
             raise self._error_at(event, f"the text is nested too deep; accepted: up to {_MAX_DEPTH} levels")
 

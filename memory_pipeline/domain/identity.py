@@ -68,8 +68,8 @@ class Reference:
             InputError: `text` is not such an id.
         """
         problem = InputError(
-            f"id {shown(text)} is not valid; expected an id such as weekly:2024-W03:<32 hex digits>, "
-            "as search and expand return them"
+            f"id {shown(text)} is not valid; expected an id such as weekly:2024-W03:<32 hex digits> "
+            "or memory:2024-01-15T08:<32 hex digits>, as search, expand and list return them"
         )
         if not isinstance(text, str) or len(text) > 100:
             raise problem

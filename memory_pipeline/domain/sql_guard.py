@@ -226,7 +226,8 @@ def _name_alone(node: Mapping[str, Any], key: str) -> str:
 
 def _clock_error(name: str) -> InputError:
     return InputError(
-        f"{name} is not accepted: it reads the clock; write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'"
+        f"{name} is not accepted: queries cannot read the clock; "
+        "write the time, such as TIMESTAMPTZ '2024-01-15 08:00:00+00'"
     )
 
 

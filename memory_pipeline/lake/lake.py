@@ -114,8 +114,8 @@ class Lake:
         known = None if manifest is None else str(manifest["timezone"])
         if known and self._expected and known != self._expected:
             raise ConfigurationError(
-                f"MEMORY_PIPELINE_TIMEZONE {shown(self._expected)} does not fit the lake at {self.storage.uri}, whose "
-                f"days begin in {known}; unset it or use another root"
+                f"MEMORY_PIPELINE_TIMEZONE {shown(self._expected)} does not fit the lake at {self.storage.uri}, which "
+                f"has the time zone {known}; unset it or use another root"
             )
         self._manifest = manifest
         self.calendar = Calendar(known or self._expected or "UTC")

@@ -223,7 +223,7 @@ class MemoryReader:
         """
         text = validate_query(query, "query")
         if text is None:
-            raise InputError("query is blank; expected a question. To list the newest memories, use search_memory")
+            raise InputError("query is blank; expected a question. To list the newest memories, search without a query")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
         where = filter_of(
             self._lake.calendar,

@@ -47,15 +47,17 @@ def filter_of(
     for name, days in (("minimum_days_ago", minimum_days_ago), ("maximum_days_ago", maximum_days_ago)):
         whole = isinstance(days, int) and not isinstance(days, bool)
         if not whole and not (isinstance(days, float) and math.isfinite(days)):
-            raise InputError(f"{name} {shown(days)} is not a number of days")
+            raise InputError(f"{name} {shown(days)} is not a number of days; expected 0 to {MAX_DAYS_AGO}")
         if not 0 <= days <= MAX_DAYS_AGO:
             raise InputError(f"{name} {shown(days)} is out of range; accepted: 0 to {MAX_DAYS_AGO}")
     if since is None and until is None and minimum_days_ago > maximum_days_ago:
-        raise InputError(f"minimum_days_ago {minimum_days_ago} is greater than maximum_days_ago {maximum_days_ago}")
+        raise InputError(
+            f"minimum_days_ago {minimum_days_ago} is greater than maximum_days_ago {maximum_days_ago}; swap them"
+        )
     first = None if since is None else calendar.instant("since", since)
     last = None if until is None else calendar.instant("until", until, is_end=True)
     if first is not None and last is not None and first > last:
-        raise InputError(f"since {since} is later than until {until}")
+        raise InputError(f"since {since} is later than until {until}; swap them")
     # Clocks differ: an event slightly ahead of this clock is 0 days old.
     newest = now - timedelta(days=minimum_days_ago) if last is None and minimum_days_ago else now + CLOCK_SKEW
     if grain is not Grain.WORKING:

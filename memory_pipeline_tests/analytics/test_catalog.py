@@ -123,5 +123,5 @@ def test_lineage_follows_columns_through_staging_joins_and_lists() -> None:
 @pytest.mark.parametrize("name", ["nothing", "", "../x", "memory_growth; DROP TABLE facts", "facts"])
 def test_an_unknown_model_is_refused(function: object, name: str) -> None:
     assert callable(function)
-    with pytest.raises(InputError, match=r"SQL model .* is unknown; models: "):
+    with pytest.raises(InputError, match=r"SQL model .* is unknown; accepted: "):
         function(name)

@@ -211,7 +211,7 @@ def test_a_mart_brings_those_that_it_reads_up_to_date(unbuilt: Lake) -> None:
 
 @pytest.mark.parametrize("name", ["stg_facts", "growth_adds_up"])
 def test_only_marts_can_be_built(lake: Lake, name: str) -> None:
-    with pytest.raises(InputError, match=f"SQL model '{name}' is not a mart; marts: .*memory_growth"):
+    with pytest.raises(InputError, match=f"SQL model '{name}' is not a mart; accepted: .*memory_growth"):
         Warehouse(lake).build(name)
 
 

@@ -324,7 +324,7 @@ def test_a_sql_test_finds_the_violation(empty: Lake, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "", "../x", "memory_growth; DROP TABLE facts"])
 def test_an_unknown_model_is_refused(lake: Lake, name: str) -> None:
-    with pytest.raises(InputError, match=r"SQL model .* is unknown; models: "):
+    with pytest.raises(InputError, match=r"SQL model .* is unknown; accepted: "):
         Warehouse(lake).query(name)
-    with pytest.raises(InputError, match=r"SQL model .* is unknown; models: "):
+    with pytest.raises(InputError, match=r"SQL model .* is unknown; accepted: "):
         Warehouse(lake).build(name)

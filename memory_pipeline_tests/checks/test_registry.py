@@ -69,7 +69,7 @@ def test_a_check_that_raises_has_failed_and_others_still_run(lake: Lake) -> None
     broken = replace(real, run=fail, severity=Severity.WARNING)
     first, second = run_checks(CheckContext(lake, NOW), [broken, real])
     assert first.is_error
-    assert first.trouble == "it cannot be run; RuntimeError: 'out of paper'"
+    assert first.trouble == "the check failed to run: RuntimeError: 'out of paper'"
     assert second.passed
 
 
@@ -85,7 +85,7 @@ def test_a_check_is_retried_when_files_disappear(lake: Lake) -> None:
     [finding] = run_checks(CheckContext(lake, NOW), [check])
     assert finding.passed
     [gone] = run_checks(CheckContext(lake, NOW), [check])
-    assert gone.trouble == "it cannot be run; FileNotFoundError: 'part-0.parquet'"
+    assert gone.trouble == "the check failed to run: FileNotFoundError: 'part-0.parquet'"
 
 
 def invoke(lake: Lake, *arguments: str) -> tuple[int, str]:

@@ -72,11 +72,11 @@ def test_a_mart_is_built(filled: Lake) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing"], "SQL model 'nothing' is unknown; models: .*memory_growth"),
+        (["nothing"], "SQL model 'nothing' is unknown; accepted: .*memory_growth"),
         (["nothing", "--run"], "is unknown"),
         (["nothing", "--dag"], "is unknown"),
         (["nothing", "--lineage"], "is unknown"),
-        (["stg_facts", "--build"], "'stg_facts' is not a mart; marts: "),
+        (["stg_facts", "--build"], "'stg_facts' is not a mart; accepted: "),
         (["--run"], "--run needs a MODEL; accepted: "),
         (["memory_growth", "--run", "--dag"], "--run and --dag do not go together"),
         (["memory_growth", "--full"], "--full needs --build"),

@@ -41,7 +41,7 @@ def refused(text: str) -> list[str]:
             (
                 "line 1: defaults.summaries.working: unknown key; "
                 "accepted: daily, weekly, monthly, quarterly, yearly; "
-                "working memory has no summaries; it is set in extraction"
+                "set the model of working memory in extraction, and its retention in retention"
             ),
         ),
         (

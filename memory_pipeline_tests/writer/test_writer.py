@@ -131,7 +131,7 @@ def test_a_conversation_across_midnight_is_one_file(writer: MemoryWriter, root: 
 def test_a_lake_keeps_its_first_time_zone(root: str) -> None:
     write(open_writer(root, timezone="Europe/Berlin"))
     assert Lake(root).calendar.timezone == "Europe/Berlin"
-    with pytest.raises(ConfigurationError, match=r"does not fit the lake at .*, whose days begin in Europe/Berlin"):
+    with pytest.raises(ConfigurationError, match=r"does not fit the lake at .*, which has the time zone Europe/Berlin"):
         open_writer(root, timezone="UTC")
     write(open_writer(root), message("later", id="m9"))
     assert Lake(root).calendar.timezone == "Europe/Berlin"
@@ -437,7 +437,7 @@ def test_threads_can_create_a_lake_concurrently(root: str) -> None:
 def test_the_first_of_two_time_zones_is_kept(root: str) -> None:
     first, second = Lake(root, "Europe/Berlin"), Lake(root, "America/New_York")
     first.ensure()
-    with pytest.raises(ConfigurationError, match="days begin in Europe/Berlin"):
+    with pytest.raises(ConfigurationError, match="has the time zone Europe/Berlin"):
         second.ensure()
 
 

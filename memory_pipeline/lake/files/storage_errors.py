@@ -105,4 +105,4 @@ def _status(text: str) -> str:
 
 
 #: Remedy for damage, at the end of messages.
-REMEDY = "`memory-pipeline repair` rebuilds what can be recomputed, and names what is lost"
+REMEDY = "run `memory-pipeline repair`: it rebuilds derived data and lists lost files"

@@ -351,7 +351,7 @@ def _in_words(error: Exception, workspace_id: str, name: str) -> Exception:
         return error
     text = str(error)
     why = shown(text.partition("\n")[0].rpartition(", /")[0] or text, 160)
-    return DamagedError(f"the table of vectors vectordb/{workspace_id}/{name}.lance cannot be read: {why}; {REMEDY}")
+    return DamagedError(f"index table vectordb/{workspace_id}/{name}.lance cannot be read: {why}; {REMEDY}")
 
 
 async def drop_old_versions(storage: Storage, path: str) -> None:

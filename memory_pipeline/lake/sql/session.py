@@ -172,7 +172,7 @@ class Session:
                 self._process.end()
                 self._process = None
         if not answer[0]:
-            raise InputError(f"SQL is not answered: {answer[1]}")
+            raise InputError(f"the query failed: {answer[1]}")
         return QueryResult(*answer[1:])
 
 
@@ -220,9 +220,9 @@ class _Process:
         # The process is gone, so the elapsed time decides which limit it was.
         if time.monotonic() - started < seconds:
             raise InputError(
-                "SQL is not answered: it took more memory than a query may have; build shorter texts and lists"
+                "the query failed: it took more memory than a query may have; build shorter texts and lists"
             )
-        raise InputError(f"SQL is not answered: it took longer than {seconds:g} s; read fewer rows, or nest less")
+        raise InputError(f"the query failed: it took longer than {seconds:g} s; read fewer rows, or nest less")
 
     def _send(self, message: Mapping[str, object]) -> None:
         content = json.dumps(message).encode()

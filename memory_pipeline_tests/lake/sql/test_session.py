@@ -375,9 +375,9 @@ def door_process(session: Session) -> int:
         ("SELECT 1\x1b", r"'\\x1b'"),
         ("SELECT '\x85'", r"'\\x85'"),
         ("SELECT '\ud800'", r"'\\ud800'"),
-        (None, "expected a text"),
-        (b"SELECT 1", "expected a text"),
-        (1, "expected a text"),
+        (None, "is not accepted; expected a text"),
+        (b"SELECT 1", "is not accepted; expected a text"),
+        (1, "is not accepted; expected a text"),
     ],
 )
 def test_invalid_queries_are_refused_before_they_are_sent(session: Session, sql: Any, message: str) -> None:
