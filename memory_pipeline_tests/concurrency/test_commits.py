@@ -52,7 +52,7 @@ def every(rivals: Rivals, rounds: int) -> list[tuple[int, int]]:
     return [(number, each) for number in range(rivals.count) for each in range(rounds)]
 
 
-def test_tables_whether_or_not_they_share_a_partition(rivals: Rivals, place: Place) -> None:
+def test_concurrent_appends_lose_nothing(rivals: Rivals, place: Place) -> None:
     for shared in (False, True):
         rivals.race(partial(append_rows, shared=shared), place.root, place.rounds, place.environment)
     rows = Lake(place.root).tables.read(LEDGER).select(["bucket", "period"]).to_pylist()
@@ -61,7 +61,7 @@ def test_tables_whether_or_not_they_share_a_partition(rivals: Rivals, place: Pla
     assert sorted(row["period"] for row in rows if row["bucket"] != "shared") == sorted(wanted)
 
 
-def test_the_ledger_and_marts(rivals: Rivals, usual_place: Place) -> None:
+def test_concurrent_writes_to_the_ledger_and_marts_lose_nothing(rivals: Rivals, usual_place: Place) -> None:
     rivals.race(record_entries, usual_place.root, usual_place.rounds, usual_place.environment)
     rivals.race(replace_marts, usual_place.root, usual_place.rounds, usual_place.environment)
     entries = Lake(usual_place.root).ledger.entries("working_facts")
@@ -78,7 +78,7 @@ def test_the_ledger_and_marts(rivals: Rivals, usual_place: Place) -> None:
     assert sorted(whole.to_table()["n"].to_pylist()) == list(range(5))
 
 
-def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, usual_place: Place) -> None:
+def test_concurrent_folds_of_graphs_lose_nothing(rivals: Rivals, usual_place: Place) -> None:
     for agents in (False, True):
         rivals.race(partial(fold_edits, agents=agents), usual_place.root, usual_place.fewer, usual_place.environment)
     lake = Lake(usual_place.root)
@@ -100,7 +100,9 @@ def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, usual_place: Place)
         assert len(set(stands["source_digest"].to_pylist())) <= 1
 
 
-def test_the_memories_of_one_agent(rivals: Rivals, usual_place: Place, models: Models, tmp_path: Path) -> None:
+def test_concurrent_folds_of_memories_equal_one_fold(
+    rivals: Rivals, usual_place: Place, models: Models, tmp_path: Path
+) -> None:
     rivals.race(land_memories, usual_place.root, usual_place.fewer, usual_place.environment)
     alone = Lake(str(tmp_path / "alone"))
     events = [event_of(number, each) for number, each in every(rivals, usual_place.fewer)]
@@ -111,7 +113,7 @@ def test_the_memories_of_one_agent(rivals: Rivals, usual_place: Place, models: M
         assert ours == theirs, spec.name
 
 
-def test_the_index_of_one_agent(rivals: Rivals, place: Place) -> None:
+def test_concurrent_writes_to_an_index_lose_nothing(rivals: Rivals, place: Place) -> None:
     rivals.race(merge_index, place.root, place.fewer, place.environment)
     found = Lake(place.root).index.scan(ACME, Grain.WORKING, ["content"])["content"].to_pylist()
     numbers = [*range(rivals.count), 9]
@@ -119,7 +121,7 @@ def test_the_index_of_one_agent(rivals: Rivals, place: Place) -> None:
     assert sorted(found) == sorted(wanted)
 
 
-def test_the_store_of_calls_and_claims(rivals: Rivals, place: Place) -> None:
+def test_concurrent_calls_and_leases_lose_and_repeat_nothing(rivals: Rivals, place: Place) -> None:
     usages = rivals.race(keep_calls, place.root, place.fewer, place.environment)
     lake = Lake(place.root)
     lake.calls.settle()

@@ -23,7 +23,7 @@ def entry(output: str, period: str = "2024-01-15T08") -> LedgerEntry:
     return LedgerEntry("messages", period, "in", output, 1, 1)
 
 
-def test_what_was_entered_meanwhile_is_not_replaced(lake: Lake) -> None:
+def test_concurrent_entries_are_not_replaced(lake: Lake) -> None:
     before = lake.ledger.seen(["messages"], HOUR)
     assert lake.ledger.record([entry("ours")], before)
     assert not lake.ledger.record([entry("older"), entry("other", "2024-01-15T09")], before)
@@ -34,7 +34,7 @@ def test_what_was_entered_meanwhile_is_not_replaced(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before", "in between"])
-def test_a_run_that_enters_last_has_seen_what_the_other_brought(
+def test_the_last_run_to_record_includes_the_results_of_the_other(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """The other run finishes when this one is about to record its result, or has read the ledger for that."""

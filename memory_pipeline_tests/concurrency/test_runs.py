@@ -104,7 +104,7 @@ def copied(folder: Path, name: str) -> str:
     return str(shutil.copytree(folder, folder.with_name(name)))
 
 
-def test_the_same_partitions_by_the_command_and_beside_nights(
+def test_runs_by_step_and_command_beside_consolidation_equal_one_run(
     rivals: Rivals, pending: Path, once: dict[str, str]
 ) -> None:
     root = copied(pending, "same")
@@ -113,7 +113,7 @@ def test_the_same_partitions_by_the_command_and_beside_nights(
     assert differing(settled(root), once) == []
 
 
-def test_each_brings_something_else_of_the_same_hours(rivals: Rivals, pending: Path) -> None:
+def test_runs_that_write_different_data_of_the_same_hours_lose_nothing(rivals: Rivals, pending: Path) -> None:
     root, alone = copied(pending, "others"), copied(pending, "others, alone")
     rivals.do([partial(write_and_make, root, number) for number in range(3)])
     for number in range(3):
@@ -121,7 +121,7 @@ def test_each_brings_something_else_of_the_same_hours(rivals: Rivals, pending: P
     assert differing(settled(root), settled(alone)) == []
 
 
-def test_a_person_is_forgotten_meanwhile(rivals: Rivals, pending: Path, models: Models) -> None:
+def test_a_person_can_be_erased_during_runs(rivals: Rivals, pending: Path, models: Models) -> None:
     root, never = copied(pending, "forgotten"), str(pending.with_name("never"))
     make_all(root)
     rivals.do([partial(forget_anna, root), partial(write_and_make, root, 0), partial(keep_nights, root)])
@@ -132,7 +132,7 @@ def test_a_person_is_forgotten_meanwhile(rivals: Rivals, pending: Path, models: 
     assert held(Lake(root)) == held(Lake(never))
 
 
-def test_hours_expire_meanwhile(rivals: Rivals, pending: Path) -> None:
+def test_hours_can_expire_during_runs(rivals: Rivals, pending: Path) -> None:
     roots = copied(pending, "expired"), copied(pending, "expired, alone")
     for root in roots:
         Lake(root).storage.write(CONFIGURATION, PLAN)

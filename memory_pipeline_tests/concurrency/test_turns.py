@@ -48,7 +48,7 @@ def periods(root: str) -> list[str]:
     return sorted(found)
 
 
-def test_who_takes_long_gets_through_beside_those_who_are_quick(rivals: Rivals, root: str) -> None:
+def test_a_slow_writer_succeeds_among_fast_writers(rivals: Rivals, root: str) -> None:
     append(Tables(Storage(root)), "seed")
     rounds = 3 if IS_THOROUGH else 1
     quick = [partial(append_until, root, number, 0) for number in range(1, rivals.count)]
@@ -60,7 +60,7 @@ def test_who_takes_long_gets_through_beside_those_who_are_quick(rivals: Rivals, 
     assert Storage(root).list("state/turns") == []
 
 
-def test_the_turn_of_who_was_killed_is_over(root: str) -> None:
+def test_a_killed_process_loses_its_turn(root: str) -> None:
     storage = Storage(root)
     process = PROCESSES.Process(target=take_and_stay, args=(root,))
     process.start()
@@ -78,7 +78,7 @@ def test_the_turn_of_who_was_killed_is_over(root: str) -> None:
     assert storage.read(TURN) is None
 
 
-def test_nobody_waits_for_ever(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_turn_is_limited(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_retry, "_PATIENCE", 0.2)
     tables = Tables(Storage(root))
     append(tables, "one")
@@ -89,7 +89,7 @@ def test_nobody_waits_for_ever(root: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert Storage(root).read(TURN) is not None, "it is still theirs"
 
 
-def test_who_writes_once_does_not_look_whose_turn_it_is_and_who_writes_often_does(root: str) -> None:
+def test_only_frequent_writers_check_for_a_turn(root: str) -> None:
     storage = Watched(root)
     tables = Tables(storage)
     append(Tables(Storage(root)), "seed")
@@ -99,7 +99,7 @@ def test_who_writes_once_does_not_look_whose_turn_it_is_and_who_writes_often_doe
     assert storage.looks == 1
 
 
-def test_who_finds_that_others_write_looks_whose_turn_it_is(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_notices_other_writers_checks_for_a_turn(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory_pipeline.lake.tables.handles._OFTEN", 0.0)
     storage = Watched(root)
     tables = Tables(storage)

@@ -41,7 +41,7 @@ def test_a_plan_is_named_in_the_defaults_or_in_a_workspace(plan: str) -> None:
     assert kept(text, "other") == PLANS["forever"].describe()
 
 
-def test_there_is_a_key_for_every_plan_and_class() -> None:
+def test_every_plan_and_class_has_a_key() -> None:
     assert set(RetentionSection.model_fields) == {"plan", "working", *RetentionClass}
 
 
@@ -89,7 +89,7 @@ def test_retentions_lists_all_workspaces() -> None:
     assert Configuration.parse("", "file").retentions() == {"": PLANS["forever"]}
 
 
-def test_contradictions_are_reported_where_they_were_set() -> None:
+def test_contradictions_are_reported_at_the_level_that_set_them() -> None:
     text = """
 defaults:
   retention:

@@ -182,7 +182,7 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
         assert_verified(lake, receipt)
 
 
-def test_words_of_this_package_are_not_taken_for_names(lake: Lake, models: Models) -> None:
+def test_generated_words_are_not_mistaken_for_names(lake: Lake, models: Models) -> None:
     before = held(lake)
     person = Subject.person("acme", ["Key", "Tags", "Remember"])
     assert not preview(lake, person, NOW).counts

@@ -48,7 +48,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", range(1, 9 if IS_THOROUGH else 2))
 @pytest.mark.parametrize("percent", [1, 3, 10] if IS_THOROUGH else [4])
-def test_faults_by_chance_lose_and_double_nothing(
+def test_random_faults_lose_and_duplicate_nothing(
     far: str, proxy: FaultProxyProcess, models: Models, expected: dict[str, str], seed: int, percent: int
 ) -> None:
     kinds = ("500", "503", "late", "reset", "lost", "half")
@@ -119,7 +119,7 @@ class Watcher:
 @pytest.mark.skipif(not IS_THOROUGH, reason="takes a process and two runs for each request; make test-thorough runs it")
 @pytest.mark.parametrize("kind", ["hang", "stall"])
 @pytest.mark.parametrize("after", range(200 if IS_THOROUGH else 1))
-def test_a_run_killed_at_a_request_is_finished_by_the_next(
+def test_the_next_run_completes_a_run_killed_at_a_request(
     far: str, proxy: FaultProxyProcess, models: Models, expected: dict[str, str], kind: str, after: int
 ) -> None:
     write(Lake(far), *SAID)

@@ -72,7 +72,7 @@ def test_rows_are_added_once(far: str, proxy: FaultProxyProcess, kind: str) -> N
 
 
 @struck_by("late")
-def test_a_table_is_made_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_a_table_is_created_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     strike(proxy, kind, r"_delta_log/0+\.json$")
     made(far)
     assert proxy.counts[kind] == 1
@@ -80,7 +80,7 @@ def test_a_table_is_made_once(far: str, proxy: FaultProxyProcess, kind: str) -> 
 
 
 @struck_by("late", "lost")
-def test_rows_are_dropped_once_and_the_others_stay(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_rows_are_dropped_once_and_others_are_kept(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     tables = made(far)
     strike(proxy, kind)
     counts = tables.drop_rows(LEDGER, None, lambda rows: pc.equal(rows["period"], "1"), ["period"])
@@ -133,7 +133,7 @@ def contents(uri: str) -> list[str]:
 
 @struck_by("lost")
 @pytest.mark.parametrize("version", [1, 2], ids=["made", "filled"])
-def test_an_index_holds_what_was_written_once(far: str, proxy: FaultProxyProcess, kind: str, version: int) -> None:
+def test_rows_of_an_index_are_written_once(far: str, proxy: FaultProxyProcess, kind: str, version: int) -> None:
     index = VectorIndex(Storage(far))
     monday, tuesday = (Period.parse("daily", day) for day in ("2024-01-15", "2024-01-16"))
     proxy.faults = [Fault(kind, method="PUT", match=r"\.manifest$", after=version - 1)]
@@ -146,7 +146,7 @@ def test_an_index_holds_what_was_written_once(far: str, proxy: FaultProxyProcess
 
 
 @struck_by("late")
-def test_rows_go_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_rows_are_removed_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     index = VectorIndex(Storage(far))
     days = [Period.parse("daily", day) for day in ("2024-01-15", "2024-01-16")]
     both = pa.concat_tables([indexed("2024-01-15", "one"), indexed("2024-01-16", "two")])
@@ -158,7 +158,7 @@ def test_rows_go_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: st
 
 
 @struck_by("late")
-def test_items_of_a_collection_are_there_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_items_of_a_collection_are_written_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     vectors = VectorCollection(Lake(far), ANNA, 2)
     vectors.upsert([VectorItem("a", [1.0, 0.0], "one")])
     strike(proxy, kind, r"\.manifest$")

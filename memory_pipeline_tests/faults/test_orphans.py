@@ -97,7 +97,7 @@ def make_older(root: str) -> None:
         os.utime(file, (then, then))
 
 
-def test_each_kind_is_shown_then_collected_and_nothing_else(whole: Lake, root: str) -> None:
+def test_each_kind_of_orphan_is_reported_then_deleted_and_nothing_else(whole: Lake, root: str) -> None:
     without_old_versions(whole)
     before, rows = files(whole.storage), held(whole)
     left = leave_behind(root)
@@ -121,7 +121,7 @@ def test_each_kind_is_shown_then_collected_and_nothing_else(whole: Lake, root: s
     assert {kind for kind, purged in again.items() if purged.files} == set()
 
 
-def test_a_table_of_vectors_that_has_not_changed_is_not_looked_through_again(whole: Lake, root: str) -> None:
+def test_an_unchanged_index_table_is_not_scanned_again(whole: Lake, root: str) -> None:
     make_older(root)
     make_older(root)
     vacuum(whole.storage, whole.tables, datetime.now(UTC))
@@ -137,7 +137,7 @@ def test_a_table_of_vectors_that_has_not_changed_is_not_looked_through_again(who
     assert not old.exists()
 
 
-def test_claims_of_the_dead_go_and_those_of_the_living_stay(whole: Lake, root: str) -> None:
+def test_leases_of_dead_processes_are_deleted_and_others_kept(whole: Lake, root: str) -> None:
     now = datetime.now(UTC)
     living = Leases(whole.storage, "calls/claims", lambda: now)
     assert living.claim("living", timedelta(days=1))
@@ -150,7 +150,7 @@ def test_claims_of_the_dead_go_and_those_of_the_living_stay(whole: Lake, root: s
     assert [entry.path for entry in whole.storage.list("calls/claims")] == ["calls/claims/living.json"]
 
 
-def test_the_command_says_what_would_go_and_what_went(whole: Lake, root: str) -> None:
+def test_the_command_reports_orphans_in_a_dry_run_and_a_run(whole: Lake, root: str) -> None:
     leave_behind(root)
     make_older(root)
     run = CliRunner()
@@ -161,7 +161,7 @@ def test_the_command_says_what_would_go_and_what_went(whole: Lake, root: str) ->
     assert not (ORPHANS | PARTIAL).keys() & files(whole.storage)
 
 
-def test_on_s3_orphans_and_unfinished_uploads_go(s3_root: str) -> None:
+def test_on_s3_orphans_and_unfinished_uploads_are_deleted(s3_root: str) -> None:
     lake = Lake(s3_root)
     lake.ensure()
     lake.tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1"), ledger("b", "3")]))

@@ -67,7 +67,7 @@ def graph(lake: Lake) -> Graph:
         ("annabel, portofino, teapot", []),
     ],
 )
-def test_entities_in_a_text(graph: Graph, text: str, expected: list[str]) -> None:
+def test_entities_of_a_text_are_found(graph: Graph, text: str, expected: list[str]) -> None:
     snapshot = graph._state.snapshot()
     assert [snapshot.codes.name(code) for code in named_in(snapshot, text)] == expected
 
@@ -79,7 +79,7 @@ def test_first_person_words_name_the_speaker(graph: Graph) -> None:
     assert graph.search("Where do I live?", speaker="nobody") == []
 
 
-def test_names_that_a_model_found_take_the_place_of_the_text(graph: Graph) -> None:
+def test_names_from_a_model_replace_those_of_the_text(graph: Graph) -> None:
     assert {fact.source for fact in graph.search("Where does Anna live?", names=["Clara"])} == {"Clara"}
     assert {fact.source for fact in graph.search("where is he", names=["Lopez"])} == {"Anna Maria Lopez"}
     assert graph.search("Where does Anna live?", names=[]) == []
@@ -105,7 +105,7 @@ def test_ended_facts_are_not_found(graph: Graph) -> None:
     assert graph.search("Does Bruno like bones?") == []
 
 
-def test_the_same_question_has_the_same_answer_landed_or_not(lake: Lake) -> None:
+def test_pending_and_committed_facts_give_the_same_answer(lake: Lake) -> None:
     said = told(SAID, ["m1"], hour(0))
     text = "What do I, Anna, Clara and Lopez like? Where do they live?"
     land(lake, {ACME: said[:6]})
@@ -148,7 +148,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_prompt_does_no_harm_and_takes_no_time(graph: Graph, what: str) -> None:
+def test_a_hostile_prompt_is_answered_quickly(graph: Graph, what: str) -> None:
     graph.search("Anna")
     begun = time.process_time()
     found = graph.search(HOSTILE[what])
@@ -181,13 +181,13 @@ def test_an_entity_with_many_facts_is_bounded(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("prompt", [None, 5, b"Anna", ["Anna"]])
-def test_a_prompt_that_is_no_text_is_refused(graph: Graph, prompt: object) -> None:
+def test_a_prompt_that_is_not_a_text_is_refused(graph: Graph, prompt: object) -> None:
     with pytest.raises(InputError, match=r"^prompt "):
         graph.search(prompt)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("argument", "value"), [("speaker", 5), ("names", [5])])
-def test_names_and_speakers_that_are_no_texts_are_refused(graph: Graph, argument: str, value: Any) -> None:
+def test_names_and_speakers_that_are_not_texts_are_refused(graph: Graph, argument: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"^{argument} "):
         graph.search("Where do I live?", **{argument: value})
 
@@ -216,9 +216,7 @@ def test_each_hop_adds_a_ring_of_facts_and_the_nearer_comes_first(lake: Lake) ->
 @pytest.mark.parametrize(
     ("hops", "limit", "outer"), [(1, 5, 0), (2, 5, 1), (2, 10, 3), (3, 8, 4), (2, 1, 0), (2, 20, 8)]
 )
-def test_many_facts_of_the_first_ring_leave_places_for_the_others(
-    lake: Lake, hops: int, limit: int, outer: int
-) -> None:
+def test_many_facts_of_the_first_ring_leave_room_for_the_others(lake: Lake, hops: int, limit: int, outer: int) -> None:
     pairs = [f"INSERT Anna | knows | P{number}" for number in range(8)]
     pairs += [f"INSERT P{number} | lives_in | C{number}" for number in range(8)]
     pairs += [f"INSERT C{number} | located_in | L{number}" for number in range(8)]

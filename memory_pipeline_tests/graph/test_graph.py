@@ -72,7 +72,7 @@ def test_facts_at_a_past_time(graph: Graph, after: float, expected: set[str]) ->
     assert found.total == len(found)
 
 
-def test_times_answer_as_the_model_of_the_fold_does(lake: Lake) -> None:
+def test_facts_at_any_time_equal_those_of_the_model(lake: Lake) -> None:
     lake.ensure()
     lake.storage.write(CONFIGURATION, DECLARING)
     parts = {Scope("acme", f"a{number}"): part for number, part in enumerate(cut("times", 40, PLAIN))}
@@ -105,7 +105,7 @@ def test_history_returns_ended_facts_and_their_replacements(graph: Graph) -> Non
     assert [fact.valid_from for fact in history] == sorted(fact.valid_from for fact in history)
 
 
-def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
+def test_a_limit_omits_facts_and_total_counts_all(lake: Lake) -> None:
     """A limit keeps the last facts, in the same order."""
     tell(lake, *(f"INSERT Anna | likes | thing {number}" for number in range(30)))
     tell(lake, *(f"DELETE Anna | likes | thing {number}" for number in range(5)), at=hour(1))
@@ -185,7 +185,7 @@ def test_neighbours_come_by_distance_then_name(lake: Lake) -> None:
     assert graph.neighbors("A").total == 1
 
 
-def test_a_cycle_ends_and_nobody_is_a_neighbour_of_itself(lake: Lake) -> None:
+def test_a_cycle_ends_and_no_entity_is_its_own_neighbour(lake: Lake) -> None:
     tell(lake, "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | A", "INSERT A | knows | A")
     assert graph_of(lake).neighbors("A", 6) == [Neighbor("B", 1), Neighbor("C", 1)]
 

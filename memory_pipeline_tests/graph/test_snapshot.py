@@ -29,7 +29,7 @@ def told_by(snapshot: GraphSnapshot) -> set[str]:
 BASE = ("INSERT Anna|likes|tea", "INSERT Anna|lives_in|Porto", "INSERT Bruno|likes|tea")
 
 
-def test_one_layer_is_the_rows() -> None:
+def test_a_single_layer_has_exactly_the_rows() -> None:
     snapshot = GraphSnapshot(rows(*BASE, "DELETE Bruno|likes|tea"), NOBODY)
     assert snapshot.history.num_rows == 3
     assert told_by(snapshot) == {"Anna likes tea", "Anna lives_in Porto"}
@@ -39,7 +39,7 @@ def test_one_layer_is_the_rows() -> None:
     assert snapshot.code("coffee") is None
 
 
-def test_a_layer_above_hides_what_it_replaces_and_nothing_else() -> None:
+def test_a_layer_hides_only_the_rows_it_replaces() -> None:
     base = GraphSnapshot(rows(*BASE), NOBODY)
     top = GraphSnapshot(rows("INSERT Anna|likes|figs"), NOBODY, base, [("anna", "likes"), ("nobody", "likes")])
     assert told_by(top) == {"Anna likes figs", "Anna lives_in Porto", "Bruno likes tea"}
@@ -60,7 +60,7 @@ def test_ended_facts_are_hidden_too_and_returned_on_demand() -> None:
     assert told_by(top) == {"Anna likes tea", "Anna lives_in Porto", "Bruno likes tea"}
 
 
-def test_a_layer_that_only_takes_away() -> None:
+def test_a_layer_may_only_remove_rows() -> None:
     base = GraphSnapshot(rows(*BASE), NOBODY)
     top = GraphSnapshot(rows(), NOBODY, base, [("anna", "likes"), ("anna", "lives_in")])
     assert told_by(top) == {"Bruno likes tea"}

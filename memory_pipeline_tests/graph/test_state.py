@@ -83,7 +83,7 @@ def test_pending_operations_count_like_committed_ones(tmp_path: Path, chunk: int
     assert differences(states(tmp_path, parts)) == []
 
 
-def test_the_histories_are_cut_where_it_matters() -> None:
+def test_the_random_histories_cover_pending_and_committed_operations() -> None:
     """Otherwise the comparison would be empty."""
     parts = [part for chunk in range(PLAIN_CHUNKS) for part in cut(f"plain {chunk}", CHUNK, PLAIN)]
     assert len(parts) == PLAIN_CHUNKS * CHUNK
@@ -129,7 +129,7 @@ def test_pending_aliases_rename_committed_facts(tmp_path: Path, chunk: int) -> N
     assert sum(bool(split.snapshot().names.aliases) for split, _ in pairs) == CHUNK
 
 
-def test_any_pending_changes_of_aliases(tmp_path: Path) -> None:
+def test_any_pending_changes_of_aliases_equal_the_fold(tmp_path: Path) -> None:
     assert differences(states(tmp_path, list(cut("naming 0", (2 if IS_THOROUGH else 1) * CHUNK, PLAIN + NAMING)))) == []
 
 
@@ -178,7 +178,7 @@ def test_a_pending_alias_joins_two_entities(lake: Lake) -> None:
     )
 
 
-def test_two_pending_changes_in_sequence(lake: Lake) -> None:
+def test_two_pending_changes_are_applied_in_sequence(lake: Lake) -> None:
     """The second layer is always built on the table, never on the layer before."""
     graph = graph_of(lake)
     tell(lake, "INSERT Anna | lives_in | Porto", "INSERT Anna | likes | tea", at=hour(0))

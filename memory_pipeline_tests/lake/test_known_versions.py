@@ -23,7 +23,7 @@ _OF_LANCEDB = """
 @pytest.mark.parametrize(
     ("library", "known", "what"), [("deltalake", DELTALAKE, _OF_DELTALAKE), ("lancedb", LANCEDB, _OF_LANCEDB)]
 )
-def test_internals_are_known_of_the_version_that_is_installed(library: str, known: tuple[str, ...], what: str) -> None:
+def test_the_installed_version_is_one_with_known_internals(library: str, known: tuple[str, ...], what: str) -> None:
     installed = version(library)
     assert installed in known, (
         f"{library} {installed} is installed, and its internals are known of {', '.join(known)}. Run all tests, look "

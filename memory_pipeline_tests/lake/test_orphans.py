@@ -100,7 +100,7 @@ def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     assert held(root) == (["of b", "text of tomorrow"], ["text of tomorrow"])
 
 
-def test_readers_that_are_open_keep_the_files_they_use(root: str) -> None:
+def test_a_vacuum_keeps_the_files_of_open_readers(root: str) -> None:
     lake = made(root, 3)
     table = DeltaTable(str(Path(root, "tables", "ledger")))
     scan = lake.tables.dataset(LEDGER)
@@ -123,7 +123,7 @@ def test_readers_that_are_open_keep_the_files_they_use(root: str) -> None:
         scan.to_table()
 
 
-def test_a_handle_that_rested_meanwhile_reads_and_writes_the_newest_version(
+def test_a_handle_that_was_idle_during_a_vacuum_reads_and_writes_the_newest_version(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, other = made(root, 3), Lake(root)
@@ -144,7 +144,7 @@ def _change_for_ever(root: str) -> None:
         change(lake, f"text {number}")
 
 
-def test_old_remains_of_killed_writers_are_deleted_and_nothing_else(root: str) -> None:
+def test_only_old_files_of_killed_writers_are_deleted(root: str) -> None:
     lake = made(root, 2)
     writer = PROCESSES.Process(target=_change_for_ever, args=(root,))
     writer.start()
@@ -173,7 +173,7 @@ def _vacuum_often(root: str, times: int) -> None:
 
 
 @pytest.mark.on_s3
-def test_several_vacuums_beside_a_writer_lose_nothing(root: str) -> None:
+def test_concurrent_vacuums_and_a_writer_lose_nothing(root: str) -> None:
     lake = made(root, 3)
     with ThreadPoolExecutor(2) as pool:
         vacuums = [pool.submit(_vacuum_often, root, 2) for _ in range(2)]
@@ -188,7 +188,7 @@ def test_several_vacuums_beside_a_writer_lose_nothing(root: str) -> None:
     assert unnamed_files(lake.storage) == []
 
 
-def test_a_vacuum_that_is_killed_leaves_what_the_next_one_collects(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_vacuum_completes_a_killed_one(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root)
     rows = held(root)
     delete = lake.storage.delete
@@ -211,7 +211,7 @@ def test_a_vacuum_that_is_killed_leaves_what_the_next_one_collects(root: str, mo
 
 
 @pytest.mark.parametrize("content", [b"", b"half of a manifest"])
-def test_a_table_whose_manifest_is_damaged_is_left_as_it_is_and_others_are_not(root: str, content: bytes) -> None:
+def test_a_table_with_a_damaged_manifest_is_skipped_and_others_are_vacuumed(root: str, content: bytes) -> None:
     lake = made(root)
     found = lance_table(lake.storage, TABLE)
     assert found is not None
@@ -226,7 +226,7 @@ def test_a_table_whose_manifest_is_damaged_is_left_as_it_is_and_others_are_not(r
     assert {path for path in files(lake.storage) if path.startswith(TABLE)} == before
 
 
-def test_small_files_are_merged_where_they_pile_up(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_files_are_merged(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root, 1)
     monkeypatch.setattr(
         "memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000
@@ -248,7 +248,7 @@ def test_small_files_are_merged_where_they_pile_up(root: str, monkeypatch: pytes
     assert clean_files(lake, later()).compacted == 0
 
 
-def test_it_is_due_once_a_day(root: str) -> None:
+def test_a_vacuum_is_due_once_a_day(root: str) -> None:
     lake = made(root, 1)
     now = datetime.now(UTC)
     assert last_vacuum(lake.storage) is None

@@ -76,7 +76,7 @@ def helped(reader: MemoryReader, **helpers: Any) -> MemoryReader:
 # F3: headers.
 
 
-def test_headers_are_the_newest_warm_ones_and_no_content_is_read(
+def test_headers_are_the_newest_warm_memories_and_no_content_is_read(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [remember(f"Fact number {number}.", minute(number)) for number in range(255)]
@@ -178,7 +178,7 @@ def reader(lake: Lake, models: Models) -> MemoryReader:
 # F5: contents of selected memories, and graph facts around them.
 
 
-def test_rings_of_the_graph_around_what_a_memory_names(lake: Lake, models: Models) -> None:
+def test_facts_around_the_entities_of_a_memory_are_returned_in_rings(lake: Lake, models: Models) -> None:
     land(lake, remember("Anna works for Initech.", subject="Anna", predicate="works_for", object="Initech"))
     tell(lake.storage.uri, "Anna", "works_for", "Initech")
     tell(lake.storage.uri, "Initech", "based_in", "Oslo")
@@ -236,7 +236,7 @@ def test_the_text_warns_of_an_old_memory(lake: Lake, models: Models) -> None:
 # F16, F17: cold memories, and other agents' memories.
 
 
-def test_cold_memories_are_only_in_the_archive_and_revoked_ones_nowhere(lake: Lake, models: Models) -> None:
+def test_cold_memories_are_only_in_the_archive_and_revoked_ones_are_never_returned(lake: Lake, models: Models) -> None:
     names = ["warm", "cooled", "archived", "superseded", "revoked"]
     told = {name: remember(f"Bruno's {name} toy.", minute(place)) for place, name in enumerate(names)}
     ids = {name: one.memory_id for name, one in told.items()}
@@ -429,7 +429,7 @@ def test_proactive_recall_never_raises(lake: Lake, models: Models, messages: Any
 # The hot index, preferences, ids.
 
 
-def test_the_hot_index_has_one_line_a_memory_within_its_limits(lake: Lake, models: Models) -> None:
+def test_the_hot_index_has_one_line_per_memory_within_its_limits(lake: Lake, models: Models) -> None:
     told = [remember(f"Rule number {number}.", minute(number), kind="rule", hook="so it is") for number in range(25)]
     hot = [event(MemoryVerb.HEAT, TUESDAY, one.memory_id, editor="upkeep") for one in told[:22]]
     land(lake, *told, upkeep=hot)

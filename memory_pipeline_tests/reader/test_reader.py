@@ -339,7 +339,7 @@ def test_recall_never_exceeds_resident_rows(walked: Path, models: Models) -> Non
         assert held_rows(reader) <= most
 
 
-def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
+def test_results_are_correct_with_zero_one_and_five_speakers(tmp_path: Path, models: Models) -> None:
     """Speakers have a name, or are user and agent. A question that names a speaker finds what they said."""
     five = ["Anna Lee", "Ben", "Chloé", "Dan O'Neil", "Эмма"]
     talks = [

@@ -111,7 +111,7 @@ def test_the_cache_never_exceeds_its_limit(root: str, most: int) -> None:
         assert sum(map(len, held._held.values())) <= most
 
 
-def test_points_are_those_of_the_newest_summaries(root: str) -> None:
+def test_points_belong_to_the_newest_summaries(root: str) -> None:
     put(root, summary("tea\nmilk"), grain=Grain.DAILY)
     held = resident(root)
     points = held.points(Grain.DAILY)

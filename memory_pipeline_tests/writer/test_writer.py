@@ -313,19 +313,23 @@ class TestAnIdIsUsedForSomethingElse:
 
     MATCH = "message id 'm1' of conversation 'call' was already (used for other content|sent with the time)"
 
-    def test_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+    def test_a_reused_id_is_refused_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         with pytest.raises(InputError, match=self.MATCH):
             write(writer, message(id="m1"), message(id="m1") | reuse)
         assert not Path(root).exists()
 
-    def test_while_the_first_is_pending(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+    def test_a_reused_id_is_refused_while_the_first_is_pending(
+        self, writer: MemoryWriter, root: str, reuse: Record
+    ) -> None:
         write(writer, message(id="m1"))
         for one in (writer, open_writer(root)):  # the writer that wrote it, and another process
             with pytest.raises(InputError, match=self.MATCH):
                 write(one, message("new", id="m2"), message(id="m1") | reuse)
         assert contents(root) == ["I moved to Porto."]
 
-    def test_after_the_first_has_landed(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+    def test_a_reused_id_is_refused_after_the_first_was_loaded(
+        self, writer: MemoryWriter, root: str, reuse: Record
+    ) -> None:
         write(writer, message(id="m1"))
         run(root)
         for one in (writer, open_writer(root)):
@@ -441,7 +445,7 @@ def test_the_first_of_two_time_zones_is_kept(root: str) -> None:
         second.ensure()
 
 
-def test_a_conversation_sent_again_after_each_turn_costs_a_file_a_turn(writer: MemoryWriter, root: str) -> None:
+def test_a_conversation_sent_again_after_each_turn_adds_a_file_per_turn(writer: MemoryWriter, root: str) -> None:
     turns = [message(f"Turn {n}.", id=f"m{n}", timestamp=f"2024-01-15T08:{n:02}:00Z") for n in range(10)]
     for n in range(1, 11):
         assert len(write(writer, *turns[:n]).message_ids) == n

@@ -135,7 +135,7 @@ def test_days_without_a_cause_may_be_skipped(events: list[MemoryEvent], has_mode
 
 @settings(max_examples=examples(40), deadline=None)
 @given(stories(), st.booleans())
-def test_invariants_after_every_day(events: list[MemoryEvent], has_model: bool) -> None:
+def test_invariants_hold_after_every_day(events: list[MemoryEvent], has_model: bool) -> None:
     curator = Doubting() if has_model else RuleCurator()
     for before, made, memories in nights(events, curator, leaving_out=True):
         # Nothing that was there is gone.
@@ -195,7 +195,7 @@ def _triple(memory: DurableMemory) -> tuple[str | None, str | None, str | None]:
         ({"kind": "rule", "importance": 0.0}, None, True),
     ],
 )
-def test_due_is_the_first_instant_at_which_time_alone_does_something(
+def test_due_is_the_first_instant_at_which_time_alone_changes_a_memory(
     changes: Mapping[str, Any], after_days: float | None, confirms: bool
 ) -> None:
     bare = replace(SETTINGS, hot_entries=0)
@@ -211,7 +211,7 @@ def test_due_is_the_first_instant_at_which_time_alone_does_something(
     assert due(memories, found + timedelta(days=9), bare, confirms=confirms) == found + timedelta(days=9)
 
 
-def test_due_of_many_is_that_of_the_first_and_hot_ones_have_none() -> None:
+def test_due_is_that_of_the_first_memory_and_ignores_hot_ones() -> None:
     events = [remember(f"Thing {n} is here.", n, kind="observation") for n in range(30)]
     events += [remember("Anna likes tea."), do("HEAT", remember("Anna likes tea."), 1)]
     for order in (events, events[::-1]):
@@ -225,7 +225,7 @@ def test_due_of_many_is_that_of_the_first_and_hot_ones_have_none() -> None:
 # --- the passes -------------------------------------------------------------------------------------------------------
 
 
-def test_the_passes_go_in_their_order_each_sees_what_was_done_before() -> None:
+def test_each_pass_sees_the_changes_of_earlier_passes() -> None:
     lives: dict[str, Any] = {"subject": "Anna", "predicate": "lives_in"}
     seen = [
         remember("Anna lives in Faro.", n, kind="observation", conversation=f"c{n}", object="Faro", **lives)

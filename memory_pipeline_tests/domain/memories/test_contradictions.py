@@ -28,7 +28,7 @@ def superseded(*events: MemoryEvent, **named: Any) -> dict[str, str | None]:
     return {own: each.superseded_by for own, each in memories.newest.items() if each.status is Status.SUPERSEDED}
 
 
-def test_f9_a_fact_beats_an_observation_then_the_newer_the_older() -> None:
+def test_f9_a_fact_wins_over_an_observation_and_newer_over_older() -> None:
     assert superseded(PORTO, LISBON, FARO) == {
         PORTO.memory_id: LISBON.memory_id,
         FARO.memory_id: LISBON.memory_id,
@@ -38,7 +38,7 @@ def test_f9_a_fact_beats_an_observation_then_the_newer_the_older() -> None:
     assert superseded(older, LISBON) == {FARO.memory_id: LISBON.memory_id}
 
 
-def test_f9_the_loser_goes_cold_names_its_winner_and_says_why() -> None:
+def test_f9_the_loser_becomes_cold_with_winner_and_reason() -> None:
     _, memories = kept([PORTO, LISBON, FARO], similar=nothing_alike)
     loser, seen = memories.newest[PORTO.memory_id], memories.newest[FARO.memory_id]
     assert (loser.temperature, loser.superseded_by) == (Temperature.COLD, LISBON.memory_id)
@@ -52,7 +52,7 @@ def test_f9_the_loser_goes_cold_names_its_winner_and_says_why() -> None:
     assert not kept(memories, similar=nothing_alike)[0].events
 
 
-def test_contradictions_of_one_time_have_the_same_winner_in_any_order() -> None:
+def test_simultaneous_contradictions_have_the_same_winner_in_any_order() -> None:
     both = [PORTO, replace(LISBON, event_at=PORTO.event_at)]
     [(loser, winner)] = superseded(*both).items()
     assert superseded(*reversed(both)) == {loser: winner}
@@ -79,7 +79,7 @@ def test_unrelated_memories_do_not_contradict(other: MemoryEvent) -> None:
     assert not superseded(PORTO, other)
 
 
-def test_the_vocabulary_says_what_holds_one_value() -> None:
+def test_the_vocabulary_declares_single_valued_predicates() -> None:
     tea = remember("Anna drinks tea.", subject="Anna", predicate="drinks", object="tea")
     milk = remember("Anna drinks milk.", 1, subject="Anna", predicate="drinks", object="milk")
     assert not superseded(tea, milk)
@@ -130,7 +130,7 @@ def test_a_denied_memory_is_superseded_until_it_is_restated() -> None:
 
 
 @pytest.mark.parametrize("kind", ["preference", "instruction"])
-def test_of_preferences_and_instructions_with_one_value_the_newer_counts(kind: str) -> None:
+def test_the_newer_of_two_contradictory_preferences_or_instructions_wins(kind: str) -> None:
     annie = remember("Call me Annie.", 0, kind=kind, subject="Anna", predicate="is_called", object="Annie")
     ann = remember("Call me Ann.", 1, kind=kind, subject="Anna", predicate="is_called", object="Ann")
     assert superseded(annie, ann) == {annie.memory_id: ann.memory_id}

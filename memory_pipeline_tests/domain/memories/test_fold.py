@@ -22,7 +22,7 @@ TEA = remember("Anna likes tea.")
 
 
 @given(histories(), st.randoms(use_true_random=False))
-def test_order_and_repetition_do_not_count(events: list[MemoryEvent], chance: random.Random) -> None:
+def test_the_fold_ignores_order_and_repetition(events: list[MemoryEvent], chance: random.Random) -> None:
     mixed = [*events, *chance.choices(events, k=5)] if events else []
     chance.shuffle(mixed)
     assert fold_events(mixed) == fold_events(events)
@@ -103,7 +103,7 @@ def test_f11_a_repeated_statement_is_the_second_version_of_one_memory(again: str
         remember("Anna likes tea.", 1, user_id="anna", key="drink", value='"tea"', kind="preference"),
     ],
 )
-def test_f11_another_statement_is_another_memory(other: MemoryEvent) -> None:
+def test_f11_a_different_statement_is_another_memory(other: MemoryEvent) -> None:
     assert [memory.version for memory in newest(TEA, other).values()] == [1, 1]
 
 
@@ -127,7 +127,7 @@ def test_a_memory_lists_its_last_sources() -> None:
     assert memory.conversation_ids == tuple(f"c{hours}" for hours in range(150 - MAX_SOURCES, 150))
 
 
-def test_a_preference_is_known_by_its_user_and_name() -> None:
+def test_a_preference_is_identified_by_user_and_name() -> None:
     def prefers(value: str, hours: float, user: str = "anna") -> MemoryEvent:
         return remember(f"Drinks {value}.", hours, kind="preference", user_id=user, key="drink", value=f'"{value}"')
 
@@ -139,7 +139,7 @@ def test_a_preference_is_known_by_its_user_and_name() -> None:
     assert (memory.value, memory.content, memory.status) == ('"milk"', "Drinks milk.", Status.ACTIVE)
 
 
-def test_a_preference_that_is_given_another_name_is_known_by_that() -> None:
+def test_a_renamed_preference_is_identified_by_its_new_name() -> None:
     first = remember("Drinks tea.", kind="preference", user_id="anna", key="drink", value='"tea"')
     again = remember("Drinks milk.", 2, kind="preference", user_id="anna", key="drink", value='"milk"')
     memories = newest(first, do("UPDATE", first, 1, key="hot drink"), again)
@@ -166,7 +166,7 @@ def test_p5_three_updates_make_version_four_and_a_history_of_four() -> None:
         (["BOOST"] * 6 + ["REDUCE"], 0.9),
     ],
 )  # fmt: skip
-def test_p5_importance_goes_up_and_down_by_a_tenth_and_stays_a_share(verbs: list[str], importance: float) -> None:
+def test_p5_importance_changes_by_a_tenth_within_0_and_1(verbs: list[str], importance: float) -> None:
     memory = only(TEA, *(do(verb, TEA, hours) for hours, verb in enumerate(verbs, start=1)))
     assert (memory.importance, memory.version) == (importance, 1)
 
@@ -269,7 +269,7 @@ MILK = remember("Anna likes milk, and tea.", 2, importance=0.8, tags=["b"], evid
 MERGED = do("MERGE", MILK, 12, other=TEA, content="Anna likes milk and tea.", reason="the same", turn=2)
 
 
-def test_p11_a_merge_adds_up_and_keeps_the_loser_in_the_history() -> None:
+def test_p11_a_merge_sums_counts_and_keeps_the_loser_in_the_history() -> None:
     used = [do("ACCESS", TEA, 3 + n / 10) for n in range(4)] + [do("ACCESS", MILK, 4 + n / 10) for n in range(2)]
     tea = replace(TEA, evidence=("m1",), conversation_id="c1")
     memories = fold_events([tea, MILK, *used, MERGED])
@@ -314,7 +314,7 @@ def test_a_merge_with_itself_has_no_effect() -> None:
     assert memories.ignored == {back.id: f"{MILK.memory_id} is {MILK.memory_id} already"}
 
 
-def test_f9_the_loser_names_its_winner_and_goes_cold() -> None:
+def test_f9_the_loser_names_its_winner_and_becomes_cold() -> None:
     loser = do("SUPERSEDE", TEA, 12, other=MILK, reason="Anna changed her mind")
     memory = newest(TEA, MILK, loser)[TEA.memory_id]
     assert (memory.status, memory.temperature, memory.superseded_by) == (
@@ -328,7 +328,7 @@ def test_f9_the_loser_names_its_winner_and_goes_cold() -> None:
 
 
 @pytest.mark.parametrize("verb", ["PROMOTE", "MERGE", "SUPERSEDE", "COOL", "ARCHIVE", "HEAT"])
-def test_a_late_revocation_wins_over_the_consolidation(verb: str) -> None:
+def test_a_late_revocation_overrides_consolidation(verb: str) -> None:
     seen = remember("Anna likes tea.", kind="observation")
     night = do(verb, seen, 12, other=MILK, reason="as it stood")
     revoked = [seen, MILK, do("FORGET", seen, 5)]
@@ -349,7 +349,7 @@ def test_no_memory_is_merged_into_a_revoked_one() -> None:
     assert memories[TEA.memory_id].is_active
 
 
-def test_heat_chill_cool_keep_and_archive() -> None:
+def test_consolidation_verbs_set_temperature_and_status() -> None:
     temperatures = [
         only(TEA, *(do(verb, TEA, 12 + place, reason="so") for place, verb in enumerate(verbs))).temperature
         for verbs in (["HEAT"], ["HEAT", "CHILL"], ["COOL"], ["COOL", "HEAT"], ["COOL", "CHILL"])
@@ -363,12 +363,12 @@ def test_heat_chill_cool_keep_and_archive() -> None:
     assert only(TEA, do("ARCHIVE", TEA, 12), remember("Anna likes tea.", 13)).is_recalled
 
 
-def test_a_night_comes_before_what_happens_at_the_instant_that_ends_its_day() -> None:
+def test_consolidation_precedes_events_at_the_end_of_its_day() -> None:
     night, said = do("COOL", TEA, 12, reason="old", turn=4), remember("Anna likes tea.", 12)
     assert only(TEA, night, said).temperature is Temperature.WARM
 
 
-def test_promotion_is_of_observations_alone() -> None:
+def test_only_observations_are_promoted() -> None:
     assert only(TEA, do("PROMOTE", TEA, 12, reason="said thrice")) == only(TEA)
     seen = remember("Anna likes tea.", kind="observation")
     fact = only(seen, do("PROMOTE", seen, 12, reason="said thrice"))

@@ -42,7 +42,7 @@ def test_f2_a_line_has_title_kind_and_hook() -> None:
     assert [each.id for each in hot_entries(memories.newest.values())] == [FACT.memory_id]
 
 
-def test_a_line_is_one_line_whatever_stands_in_it() -> None:
+def test_a_line_has_no_line_breaks() -> None:
     memory = replace(only(FACT), title="An\nna\r\n - x", hook="y\n" * 100)
     line = str(HotEntry.of(memory))
     assert len(line.splitlines()) == 1
@@ -71,7 +71,7 @@ def test_f2_the_token_cap_bites_first_when_titles_are_long() -> None:
     assert count_tokens("\n".join(lines)) <= 3_000
 
 
-def test_a_line_too_long_for_what_is_left_is_passed_over() -> None:
+def test_a_line_too_long_for_the_remaining_tokens_is_skipped() -> None:
     long = remember("Long.", title="x" * 900, importance=1)
     short = [remember(f"Short {n}.", importance=0.5) for n in range(3)]
     settings = replace(SETTINGS, hot_tokens=100)
@@ -87,7 +87,7 @@ def test_an_index_may_be_empty(entries: int, tokens: int) -> None:
     assert done.events[0].reason == "it leaves the hot index: others matter more"
 
 
-def test_which_memories_are_eligible() -> None:
+def test_memories_are_eligible_by_kind_temperature_and_importance() -> None:
     for kind in MemoryKind:
         memory = only(remember("So it is.", kind=kind))
         assert is_eligible(memory, SETTINGS) is (kind not in {MemoryKind.TOOL_OUTPUT, MemoryKind.OBSERVATION})
@@ -100,7 +100,7 @@ def test_which_memories_are_eligible() -> None:
 
 
 @pytest.mark.parametrize(("importance", "days"), [(0.11, 10), (0.11, 90), (0.3, 110), (0.3, 200)])
-def test_a_faded_memory_leaves_the_index(importance: float, days: int) -> None:
+def test_a_memory_of_faded_importance_leaves_the_index(importance: float, days: int) -> None:
     fact = remember("The gate is green.", importance=importance)
     _, memories = kept([fact])
     assert hot(memories) == {fact.memory_id}
@@ -174,7 +174,7 @@ def _events(draw: st.DrawFn) -> list[MemoryEvent]:
 
 @settings(max_examples=examples(40))
 @given(_events(), _events(), st.integers(0, 8), st.integers(0, 300))
-def test_both_caps_hold_and_nothing_changes_without_a_cause(
+def test_both_limits_hold_and_an_unchanged_index_has_no_events(
     events: list[MemoryEvent], more: list[MemoryEvent], entries: int, tokens: int
 ) -> None:
     caps = replace(SETTINGS, hot_entries=entries, hot_tokens=tokens, archive_below=0)

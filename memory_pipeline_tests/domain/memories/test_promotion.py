@@ -19,7 +19,7 @@ SAID = [
 OWN = SAID[0].memory_id
 
 
-def test_f1_an_observation_that_two_further_conversations_repeat_becomes_a_fact_and_stays_the_same_memory() -> None:
+def test_f1_an_observation_in_three_conversations_becomes_a_fact_with_the_same_id() -> None:
     done, _ = kept(SAID[:2])
     assert not did(done)
     done, memories = kept(SAID[:3])
@@ -31,7 +31,7 @@ def test_f1_an_observation_that_two_further_conversations_repeat_becomes_a_fact_
     assert [each.kind for each in memories.history(OWN)] == ["observation"] * 3 + ["fact"]
 
 
-def test_one_conversation_that_repeats_itself_is_one() -> None:
+def test_repetitions_within_a_conversation_count_once() -> None:
     often = [remember("The lift is slow.", n, kind="observation", conversation="c") for n in range(9)]
     assert not did(kept(often)[0])
 
@@ -56,7 +56,7 @@ def test_revoked_memories_and_disallowed_kinds_are_not_promoted() -> None:
     assert did(kept(SAID, settings=replace(SETTINGS, kinds=observing | {MemoryKind.FACT}))[0])
 
 
-def test_conversations_that_only_a_merge_brings_together_count_in_the_same_night() -> None:
+def test_conversations_joined_by_a_merge_count_on_the_same_day() -> None:
     said = [
         remember("The lift is slow.", 0, kind="observation", conversation="c0"),
         remember("The lift is slow.", 1, kind="observation", conversation="c1"),

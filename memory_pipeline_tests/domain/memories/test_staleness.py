@@ -74,7 +74,7 @@ def after(days: float, *events: MemoryEvent, curator: RuleCurator | None = None)
         (remember("Tea.", 12, kind="preference"), 400, []),
     ],
 )
-def test_f8_stale_memories_go_cold(event: MemoryEvent, days: float, expected: list[str]) -> None:
+def test_f8_stale_memories_become_cold(event: MemoryEvent, days: float, expected: list[str]) -> None:
     verbs, memories = after(days, event)
     assert verbs == expected
     [memory] = memories.newest.values()
@@ -82,19 +82,19 @@ def test_f8_stale_memories_go_cold(event: MemoryEvent, days: float, expected: li
     assert (memory.temperature is Temperature.COLD) is bool(expected)
 
 
-def test_f8_strictly_older() -> None:
+def test_f8_only_strictly_older_memories_are_stale() -> None:
     early = remember("The lift is slow.", 12 - 1 / 3600, kind="observation", importance=0.9)
     assert after(30, early)[0] == ["COOL"]
     assert after(30, SEEN)[0] == []
 
 
-def test_a_reason_is_given() -> None:
+def test_staleness_has_a_reason() -> None:
     _, memories = after(31, SEEN, SNAPSHOT)
     assert memories.newest[SEEN.memory_id].status_reason == "observation that nobody confirmed, last heard 31 days ago"
     assert memories.newest[SNAPSHOT.memory_id].status_reason == "a snapshot of one moment, last heard 31 days ago"
 
 
-def test_being_said_or_confirmed_again_counts_and_being_used_does_not() -> None:
+def test_restating_and_confirming_prevent_staleness_and_using_does_not() -> None:
     assert after(31, SEEN, remember("The lift is slow.", 40, kind="observation"))[0] == []
     assert after(31, SNAPSHOT, do("CONFIRM", SNAPSHOT, 31 * 24))[0] == []
     assert after(31, SEEN, do("ACCESS", SEEN, 31 * 24))[0] == ["COOL"]
@@ -138,7 +138,7 @@ def test_a_model_is_not_asked_again_every_day() -> None:
     assert memories.newest[FACT.memory_id].is_recalled
 
 
-def test_a_model_that_fails_fails_the_pass_alone() -> None:
+def test_a_failing_model_fails_only_its_pass() -> None:
     weak = remember("Weak.", 12, importance=0.05)
     tea, more = remember("tea hot.", 24 * 31 + 1), remember("hot tea!", 24 * 31 + 2)
     done, memories = kept([FACT, weak, tea, more], night(31), curator=Model(None))
@@ -164,7 +164,7 @@ def test_p13_faded_memories_are_archived(importance: float, days: int, expected:
     assert memory.content == "The gate is green."
 
 
-def test_p13_it_fades_from_when_it_was_last_used() -> None:
+def test_p13_importance_fades_from_the_last_use() -> None:
     assert after(161, FACT, do("ACCESS", FACT, 24 * 20))[0] == []
     assert after(181, FACT, do("ACCESS", FACT, 12 + 24 * 20))[0] == ["ARCHIVE"]
 
@@ -181,7 +181,7 @@ def test_p12_memories_with_high_context_rot_are_archived(days: int, expected: li
         assert {own: round(rot, 4) for own, rot in done.review.items()} == {worthless.memory_id: 0.8994}
 
 
-def test_p12_review() -> None:
+def test_p12_memories_with_high_rot_are_listed_for_review() -> None:
     weak = remember("Weak.", 12, importance=0.1)
     done, _ = kept([weak, FACT], night(120), settings=replace(BARE, archive_below=0))
     assert {own: round(rot, 4) for own, rot in done.review.items()} == {
@@ -191,7 +191,7 @@ def test_p12_review() -> None:
     assert not kept([remember("Be brief.", 12, kind="rule", importance=0.1)], night(300))[0].review
 
 
-def test_the_figures_stand_in_the_reason() -> None:
+def test_the_reason_contains_the_figures() -> None:
     _, memories = after(161, FACT)
     assert memories.newest[FACT.memory_id].status_reason == (
         "its importance of 0.5 has faded to 0.0991, less than 0.1; it was last heard 161 days ago"
@@ -223,7 +223,7 @@ def test_archived_memories_are_not_shown_to_a_model() -> None:
     assert model.shown == []
 
 
-def test_a_snapshot_is_stale_by_its_own_days() -> None:
+def test_snapshots_have_their_own_number_of_days() -> None:
     settings = replace(BARE, snapshot_stale_after_days=timedelta(hours=6) / timedelta(days=1))
     early = remember("The queue has 41 jobs.", 5, is_point_in_time=True)
     late = remember("The queue has 42 jobs.", 7, is_point_in_time=True)

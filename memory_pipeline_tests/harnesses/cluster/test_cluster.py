@@ -99,7 +99,7 @@ class Story:
             say(f"  {name:<{width}}  {value}")
 
 
-def test_a_year_made_by_workers_of_which_one_dies_is_the_year_that_one_machine_makes(tmp_path: Path) -> None:
+def test_a_cluster_with_a_killed_worker_gives_the_lake_of_one_machine(tmp_path: Path) -> None:
     story = Story()
     say("")
     story.tell(f"{AGENTS:,} agents with {TALKS} conversations each")

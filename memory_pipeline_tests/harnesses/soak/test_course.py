@@ -28,7 +28,7 @@ def actions(course: Course) -> list[Action]:
     return [action for writer in (0, 1) for tick in TICKS for action in course.actions(writer, tick)]
 
 
-def test_a_seed_gives_the_same_course_again_and_another_seed_another(course: Course, actions: list[Action]) -> None:
+def test_a_plan_depends_on_its_seed_alone(course: Course, actions: list[Action]) -> None:
     again = Course(7)
     assert [again.action(action.key) for action in actions] == actions
     assert [again.operations(tick) for tick in TICKS] == [course.operations(tick) for tick in TICKS]
@@ -37,13 +37,13 @@ def test_a_seed_gives_the_same_course_again_and_another_seed_another(course: Cou
     assert Course(8).trouble(3) != course.trouble(3) or Course(8).operations(3) != course.operations(3)
 
 
-def test_it_is_never_earlier_at_a_later_tick(course: Course) -> None:
+def test_time_increases_with_every_tick(course: Course) -> None:
     times = [course.now(tick) for tick in (-1, *TICKS)]
     assert times == sorted(set(times))
     assert times[1] == FIRST.replace(hour=TIMES[0])
 
 
-def test_everything_happens(course: Course, actions: list[Action]) -> None:
+def test_every_kind_of_action_operation_and_kill_is_planned(course: Course, actions: list[Action]) -> None:
     assert {action.kind for action in actions} == {
         "talk", "compact", "refused", "garbage", "edits", "memories", "later", "echo",
     }  # fmt: skip
@@ -58,7 +58,7 @@ def test_everything_happens(course: Course, actions: list[Action]) -> None:
     assert {kind for one in troubles for kind, _ in one.faults} == {"500", "503", "reset", "lost", "half", "slow"}
 
 
-def test_talks_are_accepted_and_what_is_spoilt_is_not(course: Course, actions: list[Action]) -> None:
+def test_conversations_are_accepted_except_the_invalid_ones(course: Course, actions: list[Action]) -> None:
     for action in actions:
         if action.kind not in ("talk", "compact", "refused"):
             continue
@@ -69,7 +69,7 @@ def test_talks_are_accepted_and_what_is_spoilt_is_not(course: Course, actions: l
         assert all(message.sent_at <= action.now for message in found.messages)
 
 
-def test_each_message_has_a_word_of_its_own_that_names_its_agent(course: Course, actions: list[Action]) -> None:
+def test_each_message_has_a_unique_word_of_its_agent(course: Course, actions: list[Action]) -> None:
     said: dict[str, set[str]] = {}
     for action in actions:
         if action.kind == "talk":
@@ -83,7 +83,7 @@ def test_each_message_has_a_word_of_its_own_that_names_its_agent(course: Course,
     assert word("b", 1) != word("b", 2)
 
 
-def test_garbage_is_no_record(actions: list[Action]) -> None:
+def test_garbage_lines_are_not_valid_records(actions: list[Action]) -> None:
     lines = [action.body["line"] for action in actions if action.kind == "garbage"]
     assert lines
     for line in lines:
@@ -98,7 +98,7 @@ def _record(line: str) -> object:
     return Edit.from_record(record) if "edit" in record else Message.from_record(record)
 
 
-def test_what_will_be_forgotten_is_named_and_what_comes_later_stays(course: Course, actions: list[Action]) -> None:
+def test_messages_before_an_erasure_are_covered_and_others_are_not(course: Course, actions: list[Action]) -> None:
     forgotten = course.forgotten(range(6))
     counts: Counter[tuple[int, bool]] = Counter()
     for action in actions:

@@ -66,11 +66,11 @@ def violated(station: Station) -> set[str]:
     return {name for name, verdict in verdicts(station).items() if verdict.wrong}
 
 
-def test_all_holds_where_nothing_went_wrong(station: Station) -> None:
+def test_an_intact_lake_violates_nothing(station: Station) -> None:
     assert violated(station) == set()
 
 
-def test_what_was_lost_is_named(station: Station) -> None:
+def test_a_lost_message_is_reported(station: Station) -> None:
     lake = Lake(station.root)
     lost = lake.tables.read(MESSAGES)["id"][0].as_py()
     lake.tables.drop_rows(MESSAGES, None, lambda rows: pc.equal(rows["id"], lost).combine_chunks(), ["id"])
@@ -79,7 +79,7 @@ def test_what_was_lost_is_named(station: Station) -> None:
     assert lost in found[0]
 
 
-def test_what_nobody_wrote_is_named(station: Station) -> None:
+def test_a_message_that_no_writer_sent_is_reported(station: Station) -> None:
     lake = Lake(station.root)
     write(lake, said())
     assert violated(station) == {"journal"}
@@ -89,7 +89,7 @@ def test_what_nobody_wrote_is_named(station: Station) -> None:
     assert [verdict for verdict in judge._made_again() if verdict.wrong]
 
 
-def test_what_was_acknowledged_and_what_was_only_begun_are_told_apart(station: Station) -> None:
+def test_only_acknowledged_writes_must_be_present(station: Station) -> None:
     """An action that a writer dropped may be in the lake or not. An acknowledged one must be."""
     [message] = read_messages(said(), Admission(FIRST.date(), COURSE.now(TICK))).messages
     log = Log(station.oracle("w0"))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_short_soak_leaves_everything_as_it_must_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_invariants_hold_after_a_short_soak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # The thorough run takes minutes, on an S3 server behind a proxy that injects faults.
     seconds, course = (240.0, Course(2)) if IS_THOROUGH else (3.0, Course(4, agents=2, writers=1, readers=1))
     verdicts = soak(seconds, course, tmp_path, on_s3=IS_THOROUGH, pace=0.0, idle=10)
