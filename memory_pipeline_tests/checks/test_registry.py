@@ -48,7 +48,7 @@ def test_all_checks_pass_in_a_complete_and_in_an_empty_lake(indexed: Lake, root:
     assert [finding for finding in run_checks(CheckContext(empty, NOW), all_checks()) if not finding.passed] == []
 
 
-def test_checks_that_share_a_scan_find_what_each_finds_alone(lake: Lake) -> None:
+def test_checks_that_share_a_scan_find_the_same_as_alone(lake: Lake) -> None:
     plant(lake, FACTS, "2024-01-15T08", lambda rows: rows.append(rows[0]))
     plant(lake, MESSAGES, "2024-01-15T11", list.clear)
     plant(lake, SUMMARIES, "2024-02-20", lambda rows: rows.pop(0), grain="daily")

@@ -169,7 +169,7 @@ def test_invalid_periods_are_rejected(grain: str, text: str, expected: str) -> N
         ["2024"],
     ],
 )
-def test_hostile_names_are_refused_whatever_the_grain(grain: Grain, text: object) -> None:
+def test_hostile_names_are_refused_for_every_grain(grain: Grain, text: object) -> None:
     with pytest.raises(InputError, match="is not valid; expected ") as refusal:
         Period.parse(grain, text)  # type: ignore[arg-type]
     assert len(str(refusal.value)) < 250

@@ -186,7 +186,7 @@ def test_data_of_others_is_not_reported(erased: Erased) -> None:
         assert result.places["marts"] == 5
 
 
-def test_a_person_may_come_back_after_the_forgetting(lake: Lake, models: Models) -> None:
+def test_a_person_may_be_remembered_again_after_an_erasure(lake: Lake, models: Models) -> None:
     receipt = forget(lake, models, ANNA, EARLY.replace(day=20))
     write(lake, conversation("Anna is back, so they say.", name="Dora", at="2024-01-21T08:00", conversation_id="c7"))
     run(lake, models, EARLY)

@@ -241,7 +241,7 @@ def test_a_date_is_the_whole_day_of_the_lakes_zone(zone: str, day: date) -> None
     assert found.until + timedelta(microseconds=1) == following
 
 
-def test_times_keep_their_instant_whatever_their_zone() -> None:
+def test_times_keep_their_instant_in_any_zone() -> None:
     since = datetime(2024, 1, 1, 5, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     until = datetime(2024, 1, 1, 1, 0, 0, 7, tzinfo=BERLIN)
     assert filtered(since=since, until=until) == Filter(

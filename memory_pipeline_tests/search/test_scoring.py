@@ -242,7 +242,7 @@ def test_numbers_count_where_the_question_asks_how_many() -> None:
     assert not any(each["counted"] for each in signals("what", rows).values())
 
 
-def test_a_long_reply_counts_less_unless_the_question_asks_what_the_assistant_said() -> None:
+def test_a_long_reply_counts_less_unless_the_question_is_about_the_assistants_words() -> None:
     long = " ".join(["tea"] * 60)
     rows = [fact(long, role="assistant", speaker="Agent"), fact("tea", 1), fact("Yes.", 2, role="assistant")]
     found = signals("tea", rows)

@@ -308,28 +308,24 @@ ELSEWHEN = {"timestamp": "2024-02-20T10:00:00Z"}
 
 
 @pytest.mark.parametrize("reuse", [*REUSES, pytest.param(ELSEWHEN, id="other hour")])
-class TestAnIdIsUsedForSomethingElse:
+class TestReusedIds:
     """A message cannot be changed: a second use of its id is refused with an error that names the id."""
 
     MATCH = "message id 'm1' of conversation 'call' was already (used for other content|sent with the time)"
 
-    def test_a_reused_id_is_refused_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+    def test_reuse_is_refused_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         with pytest.raises(InputError, match=self.MATCH):
             write(writer, message(id="m1"), message(id="m1") | reuse)
         assert not Path(root).exists()
 
-    def test_a_reused_id_is_refused_while_the_first_is_pending(
-        self, writer: MemoryWriter, root: str, reuse: Record
-    ) -> None:
+    def test_reuse_is_refused_while_the_first_is_pending(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         write(writer, message(id="m1"))
         for one in (writer, open_writer(root)):  # the writer that wrote it, and another process
             with pytest.raises(InputError, match=self.MATCH):
                 write(one, message("new", id="m2"), message(id="m1") | reuse)
         assert contents(root) == ["I moved to Porto."]
 
-    def test_a_reused_id_is_refused_after_the_first_was_loaded(
-        self, writer: MemoryWriter, root: str, reuse: Record
-    ) -> None:
+    def test_reuse_is_refused_after_the_first_was_loaded(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         write(writer, message(id="m1"))
         run(root)
         for one in (writer, open_writer(root)):

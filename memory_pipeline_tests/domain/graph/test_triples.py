@@ -265,7 +265,7 @@ def test_single_valued_predicates_are_recognized() -> None:
     assert held == {"pet": True, "rents": False, "lives_in": False, "favourite_food": False, "favourite_tea": True}
 
 
-def test_the_digest_of_a_vocabulary_changes_with_what_is_declared() -> None:
+def test_the_digest_of_a_vocabulary_changes_with_its_declarations() -> None:
     ways = [
         Vocabulary(),
         Vocabulary(single=frozenset({"pet"})),

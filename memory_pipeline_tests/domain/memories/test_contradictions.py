@@ -110,7 +110,7 @@ def test_all_but_the_winner_are_superseded_by_it() -> None:
     assert superseded(*events) == {event.memory_id: events[-1].memory_id for event in events[:-1]}
 
 
-def test_a_point_in_time_memory_does_not_supersede_a_lasting_one() -> None:
+def test_a_point_in_time_memory_does_not_supersede_an_ordinary_one() -> None:
     berlin = remember(
         "Anna is in Berlin now.", 1, subject="Anna", predicate="lives_in", object="Berlin", is_point_in_time=True
     )

@@ -98,7 +98,7 @@ def test_scripts_with_spaces_keep_their_words() -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_has_terms_and_none_of_them_is_empty(text: str) -> None:
+def test_no_term_of_any_text_is_empty(text: str) -> None:
     assert all(terms(text))
 
 
