@@ -1,7 +1,4 @@
-"""Processes that commit to the same tables, agents and index at once lose and double nothing, and nobody gives up.
-
-A few rounds always run; ``make test-thorough`` makes them 8 processes with 50 commits each, in a folder and on S3.
-"""
+"""Processes that commit to the same tables, agents and index at once lose and duplicate nothing."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ def test_concurrent_writes_to_the_ledger_and_marts_lose_nothing(rivals: Rivals, 
     rivals.race(replace_marts, usual_place.root, usual_place.rounds, usual_place.environment)
     entries = Lake(usual_place.root).ledger.entries("working_facts")
     common = entries["2024-01-26T00"]
-    assert common.rows == usual_place.rounds - 1, "somebody's last entry is the one that stays"
+    assert common.rows == usual_place.rounds - 1, "the last entry of some process is kept"
     assert len(entries) == rivals.count * usual_place.rounds + 1
     marts = Marts(Lake(usual_place.root).storage)
     parts, whole = marts.dataset("parts"), marts.dataset("whole")
@@ -126,10 +123,10 @@ def test_concurrent_calls_and_leases_lose_and_repeat_nothing(rivals: Rivals, pla
     lake = Lake(place.root)
     lake.calls.settle()
     calls = lake.tables.read(MODEL_CALLS)["id"].to_pylist()
-    assert len(calls) == len(set(calls)) == (rivals.count + 1) * place.fewer, "what all ask is asked once"
+    assert len(calls) == len(set(calls)) == (rivals.count + 1) * place.fewer, "shared questions are asked once"
     texts = lake.tables.read(ANSWERS)["answer"].to_pylist()
     alone = [f"{number}-{each}" for number, each in every(rivals, place.fewer)]
     assert sorted(texts) == sorted([*alone, *(f"all-{each}" for each in range(place.fewer))])
-    assert sum(usage.calls for usage in usages) <= len(calls), "what was spent is counted once"
+    assert sum(usage.calls for usage in usages) <= len(calls), "usage is counted once"
     rivals.race(count_up, place.root, place.fewer, place.environment)
     assert lake.storage.read("counter") == str(rivals.count * place.fewer).encode()

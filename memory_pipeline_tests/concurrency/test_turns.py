@@ -1,4 +1,4 @@
-"""Turns: a writer that keeps losing against faster ones gets through, and a turn ends with its holder."""
+"""Turns: a writer that keeps losing against faster ones succeeds, and a turn ends with its holder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TURN = f"state/turns/tables.{LEDGER.name}.json"
 
 
 class Watched(Storage):
-    """Counts the checks for another's turn."""
+    """Counts the checks for the turn of another writer."""
 
     looks = 0
 
@@ -52,9 +52,9 @@ def test_a_slow_writer_succeeds_among_fast_writers(rivals: Rivals, root: str) ->
     append(Tables(Storage(root)), "seed")
     rounds = 3 if IS_THOROUGH else 1
     quick = [partial(append_until, root, number, 0) for number in range(1, rivals.count)]
-    # Fast writers go on until this one is done: without turns it would lose every time, and give up.
+    # Fast writers continue until this one is done. Without turns it would always lose.
     most, *added = rivals.do([partial(append_slowly, root, 0, rounds, seconds=2.0 if IS_THOROUGH else 0.5), *quick])
-    assert most <= 3 + rivals.count, "who is under way when the turn is taken may still come first, each once"
+    assert most <= 3 + rivals.count, "each commit that is in progress when the turn is taken may still win once"
     wanted = [f"{number}-{each}" for number, count in enumerate(added, start=1) for each in range(count)]
     assert periods(root) == sorted(["seed", *(f"0-{each}" for each in range(rounds)), *wanted])
     assert Storage(root).list("state/turns") == []
@@ -71,7 +71,7 @@ def test_a_killed_process_loses_its_turn(root: str) -> None:
     assert held["pid"] == process.pid
     process.kill()
     process.join()
-    assert not other.heed(), "there is nobody to wait for"
+    assert not other.heed(), "no live process holds the turn"
     other.take(timedelta(minutes=1))
     assert json.loads(storage.read(TURN) or b"")["pid"] == os.getpid()
     other.give_back()
@@ -86,7 +86,7 @@ def test_waiting_for_a_turn_is_limited(root: str, monkeypatch: pytest.MonkeyPatc
     assert theirs.claim(f"tables.{LEDGER.name}", timedelta(hours=1))
     append(tables, "two")
     assert periods(root) == ["one", "two"]
-    assert Storage(root).read(TURN) is not None, "it is still theirs"
+    assert Storage(root).read(TURN) is not None, "the other process still holds it"
 
 
 def test_only_frequent_writers_check_for_a_turn(root: str) -> None:

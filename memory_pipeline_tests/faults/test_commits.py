@@ -1,7 +1,7 @@
-"""A commit whose answer was lost is made once, and whoever made it knows that it was made.
+"""A commit whose answer is lost is made once, and its writer knows that it was made.
 
-``late`` is the worst case: the store did what it was asked and answered 500, so that its client asks again and is told
-that another was first. After ``lost`` nobody asks again, and nobody knows whether it was done.
+``late`` is the worst case: the store executes the request and answers 500, so the client sends it again and receives a
+conflict. After ``lost`` the client does not repeat the request and does not know whether it was executed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from memory_pipeline_tests.faults.rows import indexed, ledger
 if TYPE_CHECKING:
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
 
-#: Faults after which nobody knows whether a request was done, and one after which it was not.
+#: Faults after which the client does not know whether a request was executed, and one after which it was not.
 KINDS = ("late", "lost", "half", "reset")
 COMMIT = r"_delta_log/\d+\.json$"
 ANNA = Scope("acme", "anna")
 
 
 def struck_by(*kinds: str) -> pytest.MarkDecorator:
-    """Run a test under some kinds of fault; under all where there is time."""
+    """Parametrize a test by kinds of faults; by all of them in the thorough run."""
     return pytest.mark.parametrize("kind", KINDS if IS_THOROUGH else kinds)
 
 
@@ -54,7 +54,7 @@ def made(uri: str) -> Tables:
 
 
 def strike(proxy: FaultProxyProcess, kind: str, match: str = COMMIT) -> None:
-    """Have the next request that writes what matches end in a fault."""
+    """Inject a fault into the next matching write request."""
     proxy.faults = [Fault(kind, method="PUT", match=match)]
 
 
@@ -62,7 +62,7 @@ def strike(proxy: FaultProxyProcess, kind: str, match: str = COMMIT) -> None:
 def test_rows_are_added_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     tables = made(far)
     strike(proxy, kind)
-    # A change that adds to its input would add twice if it started over on its own commit.
+    # A change that appends to its input would append twice if it were retried on its own commit.
     done = tables.transform(LEDGER, ["a"], lambda old: pa.concat_tables([old, ledger("a", f"new {old.num_rows}")]))
 
     assert proxy.counts[kind] == 1

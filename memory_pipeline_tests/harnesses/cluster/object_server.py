@@ -4,10 +4,9 @@
 
     python -m memory_pipeline_tests.harnesses.cluster.object_server --bucket lakes  # prints its address
 
-It holds buckets in memory and knows what the lake's libraries ask for: GET with ranges, PUT (also on the condition that
-there is no such object, or that it is as it was), HEAD, DELETE, many deletions at once, listings in pages with prefixes
-and delimiters, copies, and uploads in parts. Signatures it does not look at. One thread answers one request after the
-other, so a condition and what depends on it are one step.
+It supports the requests of the lake's libraries: GET with ranges, PUT (also with If-None-Match and If-Match), HEAD,
+DELETE, bulk deletion, listings in pages with prefixes and delimiters, copies, and multipart uploads. Signatures are not
+checked. One thread answers all requests, so conditional writes are atomic.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An object."""
+    """A stored object."""
 
     data: bytes
     etag: str
@@ -51,7 +50,7 @@ class Stored(NamedTuple):
 
 
 class FaultError(Exception):
-    """An invalid request, with the error code of S3."""
+    """An invalid request, with its S3 error code."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
@@ -86,7 +85,6 @@ class Store:
         self._numbers = count(1)
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Return the answer that S3 would give."""
         parts = urlsplit(target)
         name, _, key = unquote(parts.path).lstrip("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
@@ -231,7 +229,7 @@ def _listing(name: str, bucket: Bucket, query: dict[str, str]) -> Answer:
         key = keys[at]
         cut = key.find(delimiter, len(prefix)) if delimiter else -1
         folder = key[: cut + len(delimiter)] if cut >= 0 else ""
-        if folder and folder == after.rstrip("\U0010ffff"):  # told on the page before
+        if folder and folder == after.rstrip("\U0010ffff"):  # was on the previous page
             at = bisect_left(keys, f"{folder}\U0010ffff")
             continue
         if len(contents) + len(folders) >= most:
@@ -269,7 +267,7 @@ def _xml(text: str) -> Answer:
 
 
 def _whole(body: bytes) -> bytes:
-    """Decode a body in chunks, which may be signed (``aws-chunked``)."""
+    """Decode a chunked, possibly signed body (``aws-chunked``)."""
     found: list[bytes] = []
     at = 0
     while True:

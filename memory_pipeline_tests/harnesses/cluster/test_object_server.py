@@ -1,4 +1,4 @@
-"""The quick server answers as S3 does in what the lake asks of it: it must not be kinder than a real one."""
+"""The S3 server in memory answers like S3, and is no more lenient."""
 
 from __future__ import annotations
 
