@@ -99,7 +99,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         ]
 
 
-# --- the server -------------------------------------------------------------------------------------------------------
+# --- the server ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _check(what: str, expected: object, found: object) -> None:
         raise RuntimeError(f"{what}: expected {expected}, found {found}")
 
 
-# --- lakes and what is asked ------------------------------------------------------------------------------------------
+# --- lakes and what is asked -----------------------------------------------------------------------------------------
 
 
 def _lake(folder: Path, server: _Server, at_once: int, *, batch: int | None = None, **more: object) -> Lake:
@@ -348,7 +348,7 @@ def _warm_up(folder: Path, server: _Server) -> None:
     lake.calls.settle()
 
 
-# --- completions ------------------------------------------------------------------------------------------------------
+# --- completions -----------------------------------------------------------------------------------------------------
 
 
 def _completions(folder: Path, server: _Server, *, quick: bool) -> Table:
@@ -407,7 +407,7 @@ def _ways_to_ask(folder: Path, server: _Server, at_once: int, number: int) -> di
     return found
 
 
-# --- embeddings -------------------------------------------------------------------------------------------------------
+# --- embeddings ------------------------------------------------------------------------------------------------------
 
 
 def _embeddings(folder: Path, server: _Server, *, quick: bool) -> Table:
@@ -459,7 +459,7 @@ def _ways_to_embed(folder: Path, server: _Server, at_once: int, batch: int, numb
     ]
 
 
-# --- remembered answers -----------------------------------------------------------------------------------------------
+# --- remembered answers ----------------------------------------------------------------------------------------------
 
 
 def _remembered(folder: Path, server: _Server, *, quick: bool) -> Table:
@@ -502,7 +502,7 @@ def _remembered(folder: Path, server: _Server, *, quick: bool) -> Table:
     return table
 
 
-# --- a year -----------------------------------------------------------------------------------------------------------
+# --- a year ----------------------------------------------------------------------------------------------------------
 
 
 def _year(folder: Path, server: _Server, *, quick: bool) -> list[Table]:

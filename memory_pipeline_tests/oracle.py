@@ -1,4 +1,4 @@
-"""A predictable model: answers that depend on the question alone, and the configuration of a lake that uses it."""
+"""A deterministic model for tests, and the configuration of a lake that uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import rules that import-linter cannot see: what comes along when a module is imported."""
+"""Import rules that import-linter cannot check: the libraries that importing a module loads."""
 
 from __future__ import annotations
 

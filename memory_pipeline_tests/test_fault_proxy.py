@@ -1,4 +1,4 @@
-"""The proxy passes on what it gets byte by byte, does each fault to the requests it is meant for, and counts."""
+"""The fault proxy forwards bytes unchanged, injects each fault into matching requests, and counts."""
 
 from __future__ import annotations
 

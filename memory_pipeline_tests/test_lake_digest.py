@@ -1,4 +1,4 @@
-"""The digest of a lake tells what it holds, and nothing of how it came there."""
+"""The digest of a lake depends on its contents, not on how it was built."""
 
 from __future__ import annotations
 

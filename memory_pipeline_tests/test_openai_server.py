@@ -1,4 +1,4 @@
-"""The server that stands for a model in other tests does what it is told."""
+"""The test server for models answers, fails and counts as configured."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from memory_pipeline_tests.invoking import call
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
-#: As of when nothing waits in the lakes of these tests.
+#: A time at which nothing is pending in the lakes of these tests.
 AS_OF = NOW.isoformat()
 
 

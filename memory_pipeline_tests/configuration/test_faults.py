@@ -12,7 +12,7 @@ DURATION = "a whole number of h, d, w, mo, q, y, such as 48h, 30d or 6mo, at mos
 
 
 def refused(text: str) -> list[str]:
-    """Return the lines of the error, each without the file's address."""
+    """Return the lines of the error, without the address of the file."""
     with pytest.raises(ConfigurationError) as refusal:
         Configuration.parse(text, SOURCE)
     assert refusal.value.__context__ is None or refusal.value.__suppress_context__

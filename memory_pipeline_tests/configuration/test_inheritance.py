@@ -16,7 +16,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 
 
 def resolved(*levels: dict[str, Any]) -> Inherited:
-    """Apply levels, each as in the file, in their order."""
+    """Resolve levels, each as in the file."""
     inherited = Inherited()
     for level in levels:
         inherited = inherited.at(Level.model_validate(level))
@@ -63,7 +63,7 @@ def test_injection_with_its_own_model_inherits_no_key_of_another_provider() -> N
     assert resolved({"completion": {**A, **ABOUT}, "injection": {"model": "openai/b"}}).injection == {
         "model": "openai/b"
     }
-    assert inherited.injection == A  # a later completion that names a model takes its place
+    assert inherited.injection == A  # replaced by a later completion with a model
 
 
 def test_injection_keeps_its_other_keys_when_its_model_is_replaced() -> None:
@@ -154,14 +154,14 @@ def test_another_model_inherits_no_setting_of_the_previous_one(place: str, level
 
 
 def test_another_model_of_the_same_provider_inherits_no_setting_either() -> None:
-    """The former may be at an address of its own: this key must not go there, nor the former's key elsewhere."""
+    """The previous model may have its own address. Its key must not go to another one."""
     vllm = {"model": "openai/llama", "api_base": "http://vllm", "api_key": "env:VLLM"}
     assert extraction({"completion": vllm}, {"completion": B}) == B
     assert extraction({"completion": vllm}, {"completion": {"model": "openai/gpt"}}) == {"model": "openai/gpt"}
 
 
 def test_a_repeated_model_inherits_nothing() -> None:
-    """A workspace that names model and key must not send the key to the defaults' address, whatever these become."""
+    """A workspace that sets model and key must not send the key to the address of the defaults."""
     assert extraction({"completion": {**B, **ABOUT}}, {"completion": B}) == B
 
 
@@ -247,7 +247,7 @@ SECTION: st.SearchStrategy[dict[str, Any]] = st.one_of(
 def test_a_key_is_only_sent_to_its_provider_and_address(levels: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     inherited = Inherited()
     for completion, own in levels:
-        # A key without a model is the key of what the section inherits: say so in its name.
+        # A key without a model belongs to the inherited model.
         named = dict(completion)
         if completion == {"api_key": "env:filled_in"}:
             named["api_key"] = _account(inherited.completion)
@@ -262,6 +262,6 @@ def test_a_key_is_only_sent_to_its_provider_and_address(levels: list[tuple[dict[
 
 
 def _account(keys: Any) -> str:
-    """Name the key for a model's provider and address."""
+    """Return a name for the key of a model's provider and address."""
     provider = keys.get("model", "deterministic").split("/")[0]
     return f"env:{provider}_{(keys.get('api_base') or 'https://own').removeprefix('https://')}"

@@ -28,7 +28,7 @@ SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
 
 
 def refused(record: type[Record], **keys: Any) -> str:
-    """Return what an error says of keys that are not accepted."""
+    """Return the error of invalid keys."""
     with pytest.raises(ValidationError) as refusal:
         record.model_validate(keys)
     assert SECRET not in str(refusal.value)

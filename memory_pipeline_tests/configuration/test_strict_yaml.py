@@ -19,7 +19,7 @@ SOURCE = "lake/config/workspaces.yaml"
 
 @pytest.fixture(params=["libyaml", "python"], autouse=True)
 def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both parsers: libyaml is not there on every platform."""
+    """Both parsers, because libyaml is not available on every platform."""
     loaders = {"libyaml": getattr(yaml, "CSafeLoader", yaml.SafeLoader), "python": yaml.SafeLoader}
     monkeypatch.setattr(strict_yaml, "_LOADER", loaders[request.param])
 

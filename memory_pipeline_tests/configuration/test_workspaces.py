@@ -146,7 +146,7 @@ def test_unnamed_agents_share_one_object(configuration: Configuration) -> None:
     assert configuration.extraction(OTHER) is configuration.extraction(Scope("hooli", "any"))
     assert configuration.extraction(SALES) is configuration.extraction(Scope("acme", "any"))
     assert configuration.extraction(SUPPORT) is configuration.extraction(Scope("acme", "support"))
-    # A workspace that says nothing about models has the defaults'.
+    # A workspace without model settings has the defaults.
     assert configuration.extraction(Scope("initech", "any")) is configuration.extraction(OTHER)
 
 
@@ -254,7 +254,7 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.di
 
 
 def error_of(text: str) -> str:
-    """Return what is said of a text, nothing if it is accepted."""
+    """Return the error for a text, or an empty text."""
     try:
         Configuration.parse(text, SOURCE)
     except ConfigurationError as error:

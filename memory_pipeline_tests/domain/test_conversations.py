@@ -31,7 +31,7 @@ NAIVE = datetime.fromisoformat("2024-01-15T08:03:00")
 
 Record = dict[str, Any]
 
-#: What no label may hold, a person's name included.
+#: Invalid labels and names.
 UNPRINTABLE = [
     "",
     " ",
@@ -66,12 +66,12 @@ HOSTILE_IDS = [
     "`id`",
     "x' OR '1'='1",
 ]
-#: Values of another type, as JSON can hold them.
+#: JSON values of other types.
 WRONG_TYPES = [5, 1.5, True, [], ["a"], {}, b"a"]
 
 
 def message(**fields: object) -> Record:
-    """Return a message that is accepted, but for `fields`; a field given as ... is left out."""
+    """Return a valid message with other `fields`; ... removes a field."""
     record: Record = {"role": "user", "content": "I moved to Porto.", "timestamp": AT, **fields}
     return {key: value for key, value in record.items() if value is not ...}
 
@@ -91,7 +91,7 @@ def accepted(*messages: object, admission: Admission = ADMISSION, **fields: Any)
 
 
 def refusal(*messages: object, admission: Admission = ADMISSION, **fields: Any) -> Rejection:
-    """Return the one rejection of a conversation of which nothing is accepted."""
+    """Return the only rejection of a conversation without accepted messages."""
     found, rejected, _ = read_messages(conversation(*messages, **fields), admission)
     assert found == []
     assert len(rejected) == 1
@@ -100,7 +100,7 @@ def refusal(*messages: object, admission: Admission = ADMISSION, **fields: Any) 
     return rejected[0]
 
 
-# --- what is accepted ------------------------------------------------------------------------------------------------
+# --- accepted --------------------------------------------------------------------------------------------------------
 
 
 def test_a_message_inherits_the_fields_of_its_conversation() -> None:
@@ -178,7 +178,7 @@ def test_people_may_have_any_name(name: str) -> None:
     assert accepted(message(name=name))[0].speaker == name
 
 
-# --- one message or two ----------------------------------------------------------------------------------------------
+# --- identity --------------------------------------------------------------------------------------------------------
 
 
 def test_equal_texts_at_different_times_are_two_messages() -> None:
@@ -253,7 +253,7 @@ def test_turns_count_from_zero_and_include_rejected_messages() -> None:
     assert [each.where for each in rejected] == ["conversation call, message 2"]
 
 
-# --- what is refused: messages ---------------------------------------------------------------------------------------
+# --- rejected messages -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [..., None, "", " \n\t", *(each for each in WRONG_TYPES if each != ["a"])])
@@ -376,10 +376,10 @@ def test_one_invalid_message_does_not_reject_the_others() -> None:
     found, [rejection], _ = read_messages(conversation(message(id="m1"), bad, message(id="m3"), tags=["t"]), ADMISSION)
     assert [each.source_id for each in found] == ["m1", "m3"]
     assert rejection.where == "conversation call, message 2"
-    assert rejection.record == conversation(bad, tags=["t"])  # by itself it can be corrected and written again
+    assert rejection.record == conversation(bad, tags=["t"])  # so it can be corrected and sent alone
 
 
-# --- what is refused: conversations ----------------------------------------------------------------------------------
+# --- rejected conversations ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [None, "hello", 5, [], [{}], b"x"])
@@ -419,7 +419,7 @@ def test_scope_ids_that_are_accepted(value: str) -> None:
 def test_hostile_conversation_ids_are_refused(value: object) -> None:
     rejection = refusal(conversation_id=value)
     assert rejection.reason.startswith("conversation_id ")
-    assert rejection.where == "conversation"  # the id is not repeated where it would be trusted
+    assert rejection.where == "conversation"  # the id is not repeated in a trusted place
 
 
 @pytest.mark.parametrize("value", [*HOSTILE_IDS, *WRONG_TYPES])
@@ -433,7 +433,7 @@ def test_tags_are_a_list_of_labels(value: object) -> None:
 
 
 def test_messages_cannot_override_the_ids_of_their_conversation() -> None:
-    """A message cannot smuggle itself into another's memory."""
+    """A message must not enter another agent's memory."""
     sneaky = message(
         workspace_id="other", agent_id="other", conversation_id="other", turn=99, received_at="x", tags=["x"]
     )
@@ -459,7 +459,7 @@ json_values: st.SearchStrategy[object] = st.recursive(
     ),
 )
 def test_every_message_is_accepted_dropped_or_rejected(header: Record, messages: list[object]) -> None:
-    """Whatever JSON says, each message is accepted, dropped as a repetition, or rejected with a reason."""
+    """For any JSON."""
     found, rejected, _ = read_messages(conversation(*messages, **header), ADMISSION)
     assert all(rejection.reason for rejection in rejected)
     assert found or rejected
@@ -467,7 +467,7 @@ def test_every_message_is_accepted_dropped_or_rejected(header: Record, messages:
         assert Message.from_record(each.to_record()) == each
 
 
-# --- the flat form, as the journal keeps it --------------------------------------------------------------------------
+# --- journal records -------------------------------------------------------------------------------------------------
 
 labels = st.text(
     st.characters(exclude_characters="\"'`/\\.", exclude_categories=("C", "Zl", "Zp")), min_size=1, max_size=9
@@ -502,7 +502,7 @@ def test_the_id_is_always_computed() -> None:
     assert Message.from_record(forged).id != read.id
 
 
-# --- what memory recalled --------------------------------------------------------------------------------------------
+# --- recalled memory -------------------------------------------------------------------------------------------------
 
 BLOCK = mark("- [2024-01-14] Anna: I live in Lisbon.")
 

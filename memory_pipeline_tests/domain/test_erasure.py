@@ -179,7 +179,7 @@ def test_an_event_that_names_a_person_only_in_its_note_loses_the_note() -> None:
         assert known.taken(taken) == taken
         assert forgotten(Subject.agent(ACME)).taken(event) is None
     assert known.taken(do("UPDATE", bob, 1, content="Bob likes Anna.")) is None
-    # A revocation says nothing of what it revokes; what somebody wrote into one has no effect.
+    # The changes of a revocation have no effect.
     said = do("FORGET", bob, 1, content="Anna", user_id="anna")
     assert [(one.verb, one.changes.to_record()) for one in known.filter([said])] == [(said.verb, {})]
     later = do("FORGET", bob, 21 * 24, reason="Anna asked for it")
@@ -318,7 +318,7 @@ def test_hashes_match_the_same_texts_as_clear_names(texts: list[str], name: str)
     known, clear = forgotten(subject), Mentions([name])
     for text in texts:
         assert known.covers_text(ACME, text, SAID) == clear.mentioned_in(text)
-    # A name is found wherever it stands between other words.
+    # A name is found between any other words.
     assert known.covers_text(ACME, f"Then {name.strip()} left", SAID)
 
 

@@ -43,7 +43,7 @@ def message(content: str, *, at: datetime = AT, **changes: Any) -> Message:
 
 
 def durable(content: str, **changes: Any) -> Fact:
-    """Return a fact that is durable whatever it says."""
+    """Return a durable fact."""
     made = Fact.of(message("Something."), FactKind.STATEMENT, "Something.", extraction_method="x", position=2)
     kept: dict[str, Any] = {"durable": MemoryKind.FACT, "importance": 0.7, "confidence": 0.6, "content": content}
     return replace(made, **(kept | changes))
@@ -145,7 +145,7 @@ def test_recalled_memory_never_becomes_durable_again() -> None:
         assert events_of([durable(content)]) == []
     (event,) = events_of([durable(f"Anna: Ask Tom. {recalled} Thanks.")])
     assert event.changes.content == "Anna: Ask Tom.\nThanks."
-    # At the door it goes from the message, before anything is extracted.
+    # The recalled text is removed from the message before the extraction.
     assert events_of(EXTRACTOR.facts_of([message(f"I had soup.\n{recalled}\n")])) == []
 
 

@@ -31,7 +31,7 @@ ZONES = [
 
 
 def period(name: str) -> Period:
-    """Read a period of any grain: their names differ in form."""
+    """Parse a period; the grain follows from the form of its name."""
     for grain in Grain:
         try:
             return Period.parse(grain, name)
@@ -45,7 +45,7 @@ def forty_years(grain: Grain) -> list[Period]:
 
 
 def instants() -> st.SearchStrategy[datetime]:
-    """Moments of the forty years, down to the microsecond."""
+    """Times within the forty years, in microseconds."""
     first, last = (datetime.fromisoformat(text) for text in ("1990-01-01T00:00:00", "2029-12-31T23:59:59.999999"))
     return st.datetimes(first, last, timezones=st.just(UTC))
 
@@ -396,7 +396,7 @@ def test_the_children_of_forty_years_partition_them(parent_grain: Grain) -> None
     child_grain = parent_grain.finer
     assert child_grain is not None
     assert set(owned.values()) == {1}
-    # Whatever lies well inside the forty years is owned by one of their periods.
+    # Every period well within the forty years has a parent.
     assert {
         child for child in forty_years(child_grain) if date(1990, 2, 1) < child.first_day < date(2029, 12, 1)
     } <= set(owned)
@@ -438,7 +438,7 @@ def test_every_hour_of_forty_years_in_utc_is_in_one_day() -> None:
     ],
 )
 def test_days_tile_forty_years_in_every_zone(zone: str) -> None:
-    """Bounds meet, and the hours at either side of a midnight belong to the days that the bounds say."""
+    """The hours before and after a midnight belong to the days of the bounds."""
     calendar = Calendar(zone)
     bounds = [(day, *calendar.bounds(day)) for day in forty_years(Grain.DAILY)]
     assert all(end == start for (_, _, end), (_, start, _) in pairwise(bounds))
@@ -510,7 +510,7 @@ def test_the_day_of_an_instant_is_the_local_day() -> None:
     moment = datetime(2024, 1, 15, 18, 40, tzinfo=UTC)  # 00:10 in Kolkata
     assert Calendar().day_of(moment) == date(2024, 1, 15)
     assert Calendar("Asia/Kolkata").day_of(moment) == date(2024, 1, 16)
-    # Its memory lies in the UTC hour that began at 23:30 of the day before, and goes with that hour.
+    # Its UTC hour began at 23:30 of the day before, and belongs to that day.
     kolkata = Calendar("Asia/Kolkata")
     assert str(kolkata.parent(kolkata.hour(moment))) == "2024-01-15"
 
@@ -576,7 +576,7 @@ def test_an_event_never_comes_after_its_periods_have_closed(moment: datetime) ->
     assert closings == sorted(closings)
 
 
-# --- instants that are mistakes --------------------------------------------------------------------------------------
+# --- invalid times ---------------------------------------------------------------------------------------------------
 
 
 def test_a_naive_time_is_refused() -> None:
@@ -595,7 +595,7 @@ def test_a_time_outside_the_supported_years_is_refused(year: int) -> None:
 @pytest.mark.parametrize("moment", [datetime(1901, 1, 1, tzinfo=UTC), datetime(2998, 12, 31, 23, tzinfo=UTC)])
 @pytest.mark.parametrize("offset", [-14, 0, 14])
 def test_the_hour_of_every_accepted_time_round_trips(moment: datetime, offset: int) -> None:
-    """The last accepted moments still have readable names and ancestors, whatever their zone."""
+    """Even the last accepted times have valid names and ancestors in every zone."""
     calendar = Calendar("Pacific/Auckland")
     hour = calendar.hour(moment.replace(tzinfo=timezone(timedelta(hours=offset))))
     for grain in Grain:
@@ -604,7 +604,7 @@ def test_the_hour_of_every_accepted_time_round_trips(moment: datetime, offset: i
         assert calendar.closes_at(ancestor) > calendar.bounds(ancestor)[0]
 
 
-# --- times that callers give -----------------------------------------------------------------------------------------
+# --- arguments -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

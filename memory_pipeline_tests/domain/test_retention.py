@@ -37,7 +37,7 @@ SUMMARIES = (
     RetentionClass.QUARTERLY,
     RetentionClass.YEARLY,
 )
-#: About as many of each unit as make two years.
+#: About two years of each unit.
 SOME = {Unit.HOURS: 17_520, Unit.DAYS: 730, Unit.WEEKS: 104, Unit.MONTHS: 24, Unit.QUARTERS: 8, Unit.YEARS: 2}
 
 zones = st.sampled_from([ZoneInfo(zone) for zone in ZONES])
@@ -293,12 +293,12 @@ def test_nothing_expires_before_the_first_valid_year() -> None:
 
 
 def only(kept: RetentionClass, duration: Duration) -> Retention:
-    """Return what keeps one class for a duration, and what it is made from for no longer."""
+    """Return a retention that keeps one class and its sources for a duration."""
     finer = [RetentionClass.CONVERSATIONS, *SUMMARIES[: SUMMARIES.index(kept)]] if kept in SUMMARIES else []
     return Retention(**{each.value: duration for each in (kept, *finer)})
 
 
-# --- what does not fit -----------------------------------------------------------------------------------------------
+# --- contradictions --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_a_held_period_and_all_later_ones_are_kept() -> None:
         "2024-05-13",
         Period(Grain.DAILY, "2024-05-14"),
     )
-    # Held, but not old enough to go anyway; and a year has no parent.
+    # Held, but not old enough to expire; and a year has no parent.
     assert (plan[RetentionClass.WEEKLY].through.key, plan[RetentionClass.WEEKLY].held_back_by) == ("2024-W17", None)
     assert (plan[RetentionClass.YEARLY].through.key, plan[RetentionClass.YEARLY].held_back_by) == ("2021", None)
 

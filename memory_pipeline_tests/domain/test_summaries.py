@@ -78,7 +78,7 @@ def test_every_change_changes_the_digest(changes: dict[str, object]) -> None:
     ],
 )
 def test_method_and_usage_are_not_in_the_digest_of_a_summary(changes: dict[str, object]) -> None:
-    """Otherwise a month would be asked for again because a week said the same at another price."""
+    """Otherwise a month would be recomputed because an equal week had another price."""
     assert replace(summary(), **changes).digest == summary().digest  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What was forgotten and is sent again: it is not written, nor set aside, and is not found afterwards."""
+"""Erased data that is sent again is neither written, quarantined nor found."""
 
 from __future__ import annotations
 

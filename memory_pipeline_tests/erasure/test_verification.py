@@ -1,4 +1,4 @@
-"""Verification: whatever is left behind is found, wherever it lies, and nothing else is."""
+"""Verification finds all remnants and nothing else."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_an_unreadable_edit_does_not_affect_other_records(
     assert rejection.where == f"{path}, line 3"
 
 
-# --- events of durable memories ---------------------------------------------------------------------------------------
+# --- events of durable memories --------------------------------------------------------------------------------------
 
 
 def test_events_share_a_file_with_messages_and_edits_and_are_read_separately(journal: Journal) -> None:
@@ -321,7 +321,7 @@ def test_a_line_of_another_agent_or_hour_is_rejected(
     assert rejection.where == f"{path}, line 2"
 
 
-# --- what the journal did not write ----------------------------------------------------------------------------------
+# --- foreign files ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_files_with_foreign_names_are_left_alone(journal: Journal, tmp_path: Pat
     journal.append([message()])
     foreign = tmp_path / PENDING / name
     foreign.parent.mkdir(parents=True, exist_ok=True)
-    foreign = foreign.resolve()  # the agent's own folder goes with its last file
+    foreign = foreign.resolve()  # the agent's folder is deleted with its last file
     foreign.write_bytes(b"not a message\n")
     assert len(journal.pending()) == 1
     journal.acknowledge(journal.pending())
@@ -367,7 +367,7 @@ def test_files_with_foreign_names_are_left_alone(journal: Journal, tmp_path: Pat
     [
         (b"{", "not valid JSON"),
         (b"hello", "not valid JSON"),
-        (b'{"turn": 0', "not valid JSON"),  # cut short
+        (b'{"turn": 0', "not valid JSON"),  # truncated
         (b"[" * 100_000, "not valid JSON"),
         (b'{"turn": ' + b"9" * 10_000 + b"}", "not valid JSON"),
         (b'{"content": "\xff"}', "not valid UTF-8 at byte 13"),
@@ -416,7 +416,7 @@ def test_any_line_ending_is_accepted(journal: Journal, tmp_path: Path) -> None:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the lake, with files named like the journal's."""
+    """A folder outside of the lake, with files named like the journal's."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "2024-01-15T08__01HK.jsonl").write_text("root:x:0:0\n" + json.dumps(message("theirs").to_record()))
@@ -488,7 +488,7 @@ def test_acknowledged_files_are_deleted(journal: Journal, tmp_path: Path) -> Non
 
 
 def spanning(journal: Journal, count: int = 4, first: int = 8) -> list[Message]:
-    """Write one message per hour, all at once; return them."""
+    """Write one message per hour in one call. Return the messages."""
     said = [message(f"{number}", at=f"2024-01-15T{first + number:02}:00:00+00:00") for number in range(count)]
     journal.append(said)
     return said
@@ -509,7 +509,7 @@ def test_a_file_is_deleted_when_all_its_hours_are_acknowledged(journal: Journal)
 
 
 def test_concurrent_acknowledgements_of_all_hours_delete_the_file(journal: Journal) -> None:
-    """Each has listed the file before the others acknowledged anything."""
+    """Each process has listed the file before the others acknowledge anything."""
     said = spanning(journal)
     files = journal.pending()
     for each in said:

@@ -27,8 +27,6 @@ NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
 
 
 class Clock:
-    """A clock that is set by hand."""
-
     def __init__(self) -> None:
         self.now = NOW
 
@@ -58,7 +56,7 @@ def dead_pid() -> int:
 
 
 def left_behind(root: str, key: str = KEY, **fields: object) -> None:
-    """Write the claim of another running process on this host, or of `fields`."""
+    """Write the lease of another process on this host, or with other `fields`."""
     record: dict[str, object] = {
         "host": socket.gethostname(),
         "pid": 1,
@@ -142,7 +140,7 @@ def test_a_thread_does_not_release_a_lease_taken_over_by_another_thread(root: st
     mine.claim(KEY, LEASE)
     clock.now += LEASE
     assert mine.claim(KEY, LEASE)
-    mine.release(KEY)  # the first, late
+    mine.release(KEY)  # the first holder, too late
     assert not mine.claim(KEY, LEASE)
     mine.release(KEY)
     assert files(root) == []
@@ -160,7 +158,7 @@ def test_a_lease_of_a_live_process_lasts_until_it_expires(root: str, clock: Cloc
 
 
 def test_a_lease_of_an_earlier_process_with_this_pid_is_stale(root: str, clock: Clock) -> None:
-    """In a restarted container, every process has the id of the one before."""
+    """In a restarted container, processes have the same ids as before."""
     left_behind(root, pid=os.getpid(), process="another")
     assert claims(root, clock).claim(KEY, LEASE)
 
@@ -177,7 +175,7 @@ def test_leases_of_other_hosts_end_only_by_expiry(root: str, clock: Clock, dead_
     [b"", b"\xff", b"[]", b"{}", b'{"until": "tomorrow"}', b'{"until": "2099-01-01T00:00:00", "host": "x", "pid": 1}'],
 )
 def test_an_unreadable_lease_is_stale(root: str, clock: Clock, content: bytes) -> None:
-    """Claims are not flushed, so that a power cut may leave one empty."""
+    """Leases are not flushed, so a power cut may leave an empty file."""
     Storage(root).write(f"calls/claims/{KEY}.json", content)
     assert claims(root, clock).claim(KEY, LEASE)
 
@@ -238,7 +236,7 @@ def test_a_takeover_interrupted_by_a_kill_can_be_completed_by_another(root: str,
 
 
 class _Dying(Storage):
-    """Dies when it is about to replace a claim."""
+    """Fails when it is about to replace a lease."""
 
     def write(self, path: str, data: bytes) -> None:
         raise OSError("killed")
@@ -248,7 +246,7 @@ def _race(root: str, keys: list[str], start: Any, won: Any) -> None:
     mine = Leases(Storage(root), "calls/claims", lambda: NOW)
     start.wait()
     won.put([key for key in keys if mine.claim(key, LEASE)])
-    start.wait()  # a process that has ended holds nothing
+    start.wait()  # a dead process holds no lease
 
 
 def test_only_one_of_several_processes_gets_each_lease(root: str, clock: Clock, dead_pid: int) -> None:

@@ -57,7 +57,6 @@ def made(root: str, changes: int = CHANGES) -> Lake:
 
 
 def held(root: str) -> tuple[list[str], list[str]]:
-    """Return what a new process reads."""
     lake = Lake(root)
     rows = lake.tables.read(LEDGER)["period"].to_pylist()
     return sorted(rows), lake.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist()
@@ -77,7 +76,7 @@ def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     before, rows = files(lake.storage), held(root)
     assert gone(vacuum(lake.storage, lake.tables, datetime.now(UTC))) == Purged()
     assert before.items() <= files(lake.storage).items()
-    before = files(lake.storage)  # with a checkpoint, of which a dry run knows nothing
+    before = files(lake.storage)  # with a checkpoint that the dry run does not predict
 
     shown = vacuum(lake.storage, lake.tables, later(), dry_run=True)
     assert shown["replaced"].files == CHANGES - 1
@@ -90,7 +89,7 @@ def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     assert held(root) == rows
     assert len([path for path in after if path.endswith(".parquet") and "_delta_log" not in path]) == 2
     assert len([path for path in after if path.endswith(".manifest")]) == 1
-    assert len([path for path in after if "_delta_log" in path]) <= 6  # with what a vacuum says of itself
+    assert len([path for path in after if "_delta_log" in path]) <= 6  # with the record of the vacuum
     assert unnamed_files(lake.storage) == []
 
     lake.storage.delete(["state/vacuum.json"])
@@ -106,7 +105,7 @@ def test_a_vacuum_keeps_the_files_of_open_readers(root: str) -> None:
     scan = lake.tables.dataset(LEDGER)
     opened: Any = lancedb.connect(Path(root, "vectordb", "acme")).open_table("anna__daily")
     opened.checkout(opened.version)
-    for path in Path(root).rglob("*"):  # what they use was written long ago, and is replaced only now
+    for path in Path(root).rglob("*"):  # old files that are replaced only now
         os.utime(path, (0, 0))
     change(lake, "new")
     vacuum(lake.storage, lake.tables, datetime.now(UTC))
@@ -228,9 +227,7 @@ def test_a_table_with_a_damaged_manifest_is_skipped_and_others_are_vacuumed(root
 
 def test_many_small_files_are_merged(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root, 1)
-    monkeypatch.setattr(
-        "memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000
-    )  # as if others left writers no gap
+    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000)  # so that writers never compact
     for number in range(40):
         lake.index.replace(
             Grain.DAILY,

@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keys_program(home: Path, lasting: timedelta) -> str:
-    """Return a command that prints other keys at each call, and counts its calls."""
+    """Return a command that prints new keys at each call and counts its calls."""
     program = home / "keys.py"
     until = (datetime.now(UTC) + lasting).strftime("%Y-%m-%dT%H:%M:%SZ")
     program.write_text(
@@ -60,7 +60,7 @@ def keys_program(home: Path, lasting: timedelta) -> str:
 def test_a_profile_with_an_endpoint_and_a_program_for_keys_is_enough(
     home: Path, s3_server: S3Server, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every library writes and reads the lake, with nothing but a profile."""
+    """All libraries can use the lake with only a profile."""
     (home / "config").write_text(
         f"[profile lakes]\nregion = eu-north-1\nendpoint_url = {s3_server.url}\n"
         f"credential_process = {keys_program(home, timedelta(hours=2))}\n"
@@ -78,7 +78,7 @@ def test_a_profile_with_an_endpoint_and_a_program_for_keys_is_enough(
 
 
 def make(lake: Lake, models: Models) -> None:
-    """Make the hour of the conversation."""
+    """Compute the hour of the conversation."""
     for _ in make_periods(lake, models, Grain.WORKING, hours("2024-01-15T08")):
         pass
 

@@ -83,7 +83,7 @@ def test_verification_scans_every_text_column() -> None:
             )
             value = [nested] if pa.types.is_list(kind) else SAID
             rows = pa.table({**{own: [values[0]] for own, values in ids.items()}, name: pa.array([value], kind)})
-            # Relations are named as the graph names them, and stand beside the words in which they were said.
+            # Relations have canonical names and are stored beside the original words.
             assert bool(looker.in_rows(rows)) is (name != "predicate"), (spec.name, name)
 
 

@@ -35,7 +35,7 @@ HISTORIES, CHUNKS = 10_000, 40
 
 
 def smallest(operations: list[Operation], vocabulary: Vocabulary) -> list[Operation]:
-    """Leave out of a history on which the model and the fold differ what does not matter for that."""
+    """Reduce a history on which the model and the fold differ to the operations that matter."""
     for index in range(len(operations)):
         fewer = operations[:index] + operations[index + 1 :]
         if fold_operations(SCOPE, fewer, vocabulary) != model(SCOPE, fewer, vocabulary):
@@ -44,7 +44,7 @@ def smallest(operations: list[Operation], vocabulary: Vocabulary) -> list[Operat
 
 
 def operation(text: str, *, hours: float = 0, message: str | None = None, confidence: float = 1.0) -> Operation:
-    """Return the operation that `text` writes as ``VERB subject predicate object``, by default by its own message."""
+    """Return the operation of a text ``VERB subject predicate object``, by default with its own message."""
     verb, subject, predicate, *rest = text.split(" ")
     at = AT + timedelta(hours=hours)
     ids = [message or f"m{hours}"]
@@ -52,12 +52,12 @@ def operation(text: str, *, hours: float = 0, message: str | None = None, confid
 
 
 def folded(*texts: str) -> list[Triple]:
-    """Return the triples of operations, each an hour after the one before."""
+    """Return the triples of operations, one hour apart."""
     return fold_operations(SCOPE, [operation(text, hours=hour) for hour, text in enumerate(texts)])
 
 
 def spans(triples: list[Triple]) -> list[tuple[str, float, float | None]]:
-    """Return triples with the hours at which they begin and end."""
+    """Return triples with the hours of their start and end."""
 
     def hour(at: datetime) -> float:
         return (at - AT) / timedelta(hours=1)
@@ -74,7 +74,7 @@ def test_the_fold_equals_the_naive_model(chunk: int) -> None:
 
 
 def test_the_random_histories_cover_all_cases_of_the_fold() -> None:
-    """Otherwise the comparison would compare nothing."""
+    """Otherwise the comparison would be empty."""
     seen: defaultdict[str, int] = defaultdict(int)
     for operations, vocabulary in histories(1, 500, PLAIN + NAMING):
         triples = fold_operations(SCOPE, operations, vocabulary)
@@ -84,14 +84,14 @@ def test_the_random_histories_cover_all_cases_of_the_fold() -> None:
         seen["chain"] += any(name in names.aliases.values() for name in names.aliases)
         for one in triples:
             successor = by_id.get(one.superseded_by or "")
-            seen["stands"] += one.valid_to is None
+            seen["current"] += one.valid_to is None
             seen["replaced"] += successor is not None and vocabulary.holds_one(one.label)
             seen["withdrawn for another"] += successor is not None and not vocabulary.holds_one(one.label)
             seen["withdrawn"] += one.valid_to is not None and successor is None
             seen["of no length"] += one.valid_to == one.valid_from
             seen["much evidence"] += len(one.evidence) > 2
             seen["resolved source"] += one.source_id != name_key(one.source)
-    # An alias of an alias stands for what is at the end, never for what lies between.
+    # An alias of an alias resolves to the end of the chain.
     assert seen.pop("chain") == 0
     assert {name: count for name, count in seen.items() if count < 10} == {}
     assert len(seen) == 8
@@ -118,7 +118,7 @@ def test_duplicate_operations_do_not_matter() -> None:
 
 
 def test_further_source_messages_of_an_operation_do_not_matter() -> None:
-    """A table keeps the turn that an operation stands at, which is the first of them."""
+    """The table stores only the turn of the first message."""
     for operations, vocabulary in histories("further", 300, PLAIN + NAMING):
         first = [replace(one, message_ids=one.message_ids[:1]) for one in operations]
         assert fold_operations(SCOPE, first, vocabulary) == fold_operations(SCOPE, operations, vocabulary)
@@ -214,7 +214,7 @@ def test_a_deleted_object_is_superseded_by_the_first_assertion_of_its_message() 
     ale = triples["Anna likes ale"]
     assert triples["Anna likes tea"].superseded_by == triples["Anna likes figs"].superseded_by == ale.id
     assert {str(one) for one in standing(triples.values())} == {"Anna likes ale", "Anna likes rum", "Anna owns ale"}
-    # What is open already takes nobody's place; nor does what another message says, or a thing its own.
+    # An object that was open before, of another message or of another source supersedes nothing.
     opened = operation("ADD Anna likes ale", hours=0.5)
     for again in ("UPDATE Anna likes ale", "UPDATE Anna likes TEA", "UPDATE Ben likes rum", "UPDATE Anna owns rum"):
         withdrawal = operation("DELETE Anna likes tea", hours=1)
@@ -325,7 +325,7 @@ def test_normalizing_any_letter_is_idempotent() -> None:
 
 
 def named(*texts: str, vocabulary: Vocabulary | None = None) -> dict[str, str]:
-    """Return the aliases that stand after operations, each an hour after the one before."""
+    """Return the aliases after operations, one hour apart."""
     operations = [operation(text, hours=hour) for hour, text in enumerate(texts)]
     return Names.of(operations, vocabulary or Vocabulary()).aliases
 
@@ -419,32 +419,32 @@ def test_valid_triples_are_in_the_order_of_their_last_statement() -> None:
     assert standing(reversed(at_once)) == standing(at_once)
 
 
-def stands(*texts: str) -> list[str]:
-    """Return what stands after operations, each an hour after the one before."""
+def current(*texts: str) -> list[str]:
+    """Return the current facts after operations, one hour apart."""
     return [str(one) for one in standing(folded(*texts))]
 
 
 def test_an_insert_keeps_existing_objects() -> None:
     said = ["Anna likes tea", "Anna likes figs", "Ben likes tea"]
-    assert stands(*(f"ADD {text}" for text in said)) == said
+    assert current(*(f"ADD {text}" for text in said)) == said
     again = ["Anna likes figs", "anna likes Tea"]
-    assert stands("ADD Anna likes tea", "ADD Anna likes figs", "ADD anna likes Tea") == again
+    assert current("ADD Anna likes tea", "ADD Anna likes figs", "ADD anna likes Tea") == again
 
 
 def test_an_update_replaces_only_the_object_of_a_single_valued_predicate() -> None:
     others = ["Ben lives_in Rome", "Anna works_in Rome"]
     said = ["ADD Anna lives_in Rome", "ADD Anna lives_in Oslo", *(f"ADD {other}" for other in others)]
-    assert stands(*said, "UPDATE ANNA lives_in Porto") == [*others, "ANNA lives_in Porto"]
-    assert stands(*said, "UPDATE Anna works_in Porto") == ["Anna lives_in Oslo", *others, "Anna works_in Porto"]
-    assert stands("UPDATE Anna lives_in Porto") == ["Anna lives_in Porto"]
+    assert current(*said, "UPDATE ANNA lives_in Porto") == [*others, "ANNA lives_in Porto"]
+    assert current(*said, "UPDATE Anna works_in Porto") == ["Anna lives_in Oslo", *others, "Anna works_in Porto"]
+    assert current("UPDATE Anna lives_in Porto") == ["Anna lives_in Porto"]
 
 
 def test_a_delete_ends_one_object_or_without_an_object_all() -> None:
     said = ["ADD Anna likes tea", "ADD Anna likes figs", "ADD Anna owns tea"]
-    assert stands(*said, "DELETE anna likes TEA") == ["Anna likes figs", "Anna owns tea"]
-    assert stands(*said, "DELETE Anna likes") == ["Anna owns tea"]
-    assert stands(*said, "DELETE Anna likes rum") == ["Anna likes tea", "Anna likes figs", "Anna owns tea"]
-    assert stands("DELETE Anna likes tea", "ADD Anna likes tea") == ["Anna likes tea"]
+    assert current(*said, "DELETE anna likes TEA") == ["Anna likes figs", "Anna owns tea"]
+    assert current(*said, "DELETE Anna likes") == ["Anna owns tea"]
+    assert current(*said, "DELETE Anna likes rum") == ["Anna likes tea", "Anna likes figs", "Anna owns tea"]
+    assert current("DELETE Anna likes tea", "ADD Anna likes tea") == ["Anna likes tea"]
 
 
 @pytest.mark.parametrize("predicate", ["likes", "lives_in"])

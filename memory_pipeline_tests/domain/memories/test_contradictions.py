@@ -10,8 +10,8 @@ import pytest
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline_tests.domain.memories.consolidating import consolidated, day_after, nothing_alike
 from memory_pipeline_tests.domain.memories.histories import do, remember
-from memory_pipeline_tests.domain.memories.nights import kept, night, nothing_alike
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
@@ -23,8 +23,8 @@ FARO = remember("Anna was seen in Faro.", 2, kind="observation", subject="Anna",
 
 
 def superseded(*events: MemoryEvent, **named: Any) -> dict[str, str | None]:
-    """Return what is superseded after the night, with what took its place."""
-    _, memories = kept(events, similar=nothing_alike, **named)
+    """Return the superseded memories after one day, with their winners."""
+    _, memories = consolidated(events, similar=nothing_alike, **named)
     return {own: each.superseded_by for own, each in memories.newest.items() if each.status is Status.SUPERSEDED}
 
 
@@ -39,7 +39,7 @@ def test_f9_a_fact_wins_over_an_observation_and_newer_over_older() -> None:
 
 
 def test_f9_the_loser_becomes_cold_with_winner_and_reason() -> None:
-    _, memories = kept([PORTO, LISBON, FARO], similar=nothing_alike)
+    _, memories = consolidated([PORTO, LISBON, FARO], similar=nothing_alike)
     loser, seen = memories.newest[PORTO.memory_id], memories.newest[FARO.memory_id]
     assert (loser.temperature, loser.superseded_by) == (Temperature.COLD, LISBON.memory_id)
     assert loser.status_reason == (
@@ -49,14 +49,16 @@ def test_f9_the_loser_becomes_cold_with_winner_and_reason() -> None:
         "“Anna moved to Lisbon.” contradicts it, and lives_in holds one value at a time: "
         "a fact counts more than an observation"
     )
-    assert not kept(memories, similar=nothing_alike)[0].events
+    assert not consolidated(memories, similar=nothing_alike)[0].events
 
 
 def test_simultaneous_contradictions_have_the_same_winner_in_any_order() -> None:
     both = [PORTO, replace(LISBON, event_at=PORTO.event_at)]
     [(loser, winner)] = superseded(*both).items()
     assert superseded(*reversed(both)) == {loser: winner}
-    reasons = [event.reason or "" for event in kept(both, similar=nothing_alike)[0].events if event.memory_id == loser]
+    reasons = [
+        event.reason or "" for event in consolidated(both, similar=nothing_alike)[0].events if event.memory_id == loser
+    ]
     assert any("both were said at the same time" in reason for reason in reasons)
     assert winner == max(PORTO.memory_id, LISBON.memory_id)
 
@@ -92,12 +94,12 @@ def test_inactive_memories_contradict_nothing() -> None:
 
 
 def test_a_restated_memory_wins_again() -> None:
-    _, memories = kept([PORTO, LISBON], similar=nothing_alike)
+    _, memories = consolidated([PORTO, LISBON], similar=nothing_alike)
     again = fold_events(
         [remember("Anna lives in Porto.", 24, subject="Anna", predicate="lives_in", object="Porto")], memories
     )
     assert again.newest[PORTO.memory_id].is_recalled
-    _, memories = kept(again, night(1), similar=nothing_alike)
+    _, memories = consolidated(again, day_after(1), similar=nothing_alike)
     assert memories.newest[PORTO.memory_id].is_recalled
     assert memories.newest[LISBON.memory_id].superseded_by == PORTO.memory_id
 

@@ -50,8 +50,8 @@ def test_an_event_round_trips_through_the_journal(changes: dict[str, Any], turn:
     event = MemoryEvent.from_record(RECORD | {"changes": changes, "turn": turn, "reason": reason})
     line = json.loads(json.dumps(event.to_record()))
     assert MemoryEvent.from_record(line) == event
-    assert MemoryEvent.from_record(line | {"memory_id": "memory:of somebody else"}) == event, "ids are worked out"
-    # What is accepted once is accepted as it was taken.
+    assert MemoryEvent.from_record(line | {"memory_id": "memory:of somebody else"}) == event, "ids are computed"
+    # Parsing is idempotent.
     assert Changes.of(event.changes.to_record()) == event.changes
 
 

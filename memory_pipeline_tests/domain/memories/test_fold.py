@@ -18,7 +18,7 @@ from memory_pipeline_tests.domain.memories.histories import at, do, histories, n
 TEA = remember("Anna likes tea.")
 
 
-# --- any order, any pieces -------------------------------------------------------------------------------------------
+# --- order and parts -------------------------------------------------------------------------------------------------
 
 
 @given(histories(), st.randoms(use_true_random=False))
@@ -57,7 +57,7 @@ def test_invariants_of_all_memories(events: list[MemoryEvent]) -> None:
         assert memories.resolved(memories.resolved(own)) == memories.resolved(own)
         for earlier, later in pairwise(versions):
             assert earlier.changed_at <= later.changed_at
-    # Nothing that was ever there is gone.
+    # No memory or version is lost.
     for end in range(len(ordered)):
         before = fold_events(ordered[:end])
         assert before.newest.keys() <= memories.newest.keys()
@@ -146,7 +146,7 @@ def test_a_renamed_preference_is_identified_by_its_new_name() -> None:
     assert sorted((each.key, each.value) for each in memories.values()) == [("drink", '"milk"'), ("hot drink", '"tea"')]
 
 
-# --- what agents do --------------------------------------------------------------------------------------------------
+# --- events of agents ------------------------------------------------------------------------------------------------
 
 
 def test_p5_three_updates_make_version_four_and_a_history_of_four() -> None:
@@ -175,7 +175,7 @@ def test_f1_a_confirmed_observation_becomes_a_fact_and_stays_the_same_memory() -
     seen = remember("Anna likes tea.", kind="observation", confidence=0.5)
     memory = only(seen, do("CONFIRM", seen, 5))
     assert (memory.id, memory.kind, memory.version, memory.confidence) == (seen.memory_id, MemoryKind.FACT, 2, 0.6)
-    # What it was known by, as the one and as the other, it is known by still.
+    # It still matches the keys of both kinds.
     later = [remember("Anna likes tea.", 6, kind=kind) for kind in ("observation", "fact")]
     memory = only(seen, do("CONFIRM", seen, 5), *later)
     assert (memory.id, memory.kind, memory.version) == (seen.memory_id, MemoryKind.FACT, 4)
@@ -255,7 +255,7 @@ def test_a_restatement_in_the_hour_of_a_revocation_is_a_new_version() -> None:
 
 
 def test_an_id_resolves_to_the_memory_that_a_late_event_created() -> None:
-    """What comes late makes the memory; what was done to the one that was there is done to it."""
+    """The late event creates the memory. Events of the previous memory apply to that one."""
     late, boost = remember("Anna likes tea.", -5), do("BOOST", TEA, 1)
     memory = only(TEA, boost, late)
     assert (memory.id, memory.importance, memory.version) == (late.memory_id, 0.6, 2)
@@ -263,7 +263,7 @@ def test_an_id_resolves_to_the_memory_that_a_late_event_created() -> None:
     assert fold_events([TEA, late]).resolved(TEA.memory_id) == late.memory_id
 
 
-# --- the upkeep ------------------------------------------------------------------------------------------------------
+# --- consolidation ---------------------------------------------------------------------------------------------------
 
 MILK = remember("Anna likes milk, and tea.", 2, importance=0.8, tags=["b"], evidence=["m2"], conversation="c2")
 MERGED = do("MERGE", MILK, 12, other=TEA, content="Anna likes milk and tea.", reason="the same", turn=2)
@@ -321,7 +321,7 @@ def test_f9_the_loser_names_its_winner_and_becomes_cold() -> None:
         Status.SUPERSEDED, Temperature.COLD, MILK.memory_id
     )  # fmt: skip
     assert memory.status_reason == "Anna changed her mind"
-    # It is another memory still, and counts again once it is said again.
+    # It remains a separate memory, and is active again once restated.
     assert fold_events([TEA, MILK, loser]).resolved(TEA.memory_id) == TEA.memory_id
     again = newest(TEA, MILK, loser, remember("Anna likes tea.", 20))[TEA.memory_id]
     assert (again.status, again.superseded_by, again.version) == (Status.ACTIVE, None, 2)
@@ -337,7 +337,7 @@ def test_a_late_revocation_overrides_consolidation(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["MERGE", "SUPERSEDE"])
 def test_no_memory_is_replaced_by_an_unknown_one(verb: str) -> None:
-    """The conversation that said it was forgotten, and its nights are not made again yet."""
+    """The conversation that stated it was erased, and its days are not consolidated again yet."""
     night = do(verb, TEA, 12, other=MILK, reason="as it stood")
     memories = fold_events([TEA, night])
     assert memories.newest == newest(TEA)

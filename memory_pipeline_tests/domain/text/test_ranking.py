@@ -172,7 +172,7 @@ def test_a_query_has_each_word_once_in_order() -> None:
     [
         ("What does Anna drink?", ("Anna Lee",)),
         ("What does lee drink?", ("Anna Lee", "Bruce Lee")),
-        ("What does ANNA LEE drink?", ("Anna Lee", "Bruce Lee")),  # whoever shares a name is named too
+        ("What does ANNA LEE drink?", ("Anna Lee", "Bruce Lee")),  # all speakers with the name match
         ("Did Zoë meet Anna?", ("Zoë", "Anna Lee")),
         ("Did Anna meet Zoe?", ("Anna Lee", "Zoë")),
         ("Is this Zoe\u0308’s?", ("Zoë",)),

@@ -18,7 +18,7 @@ from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, m
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Occurs in what is marked, and nowhere else.
+#: A word that occurs only in marked text.
 CANARY = "zyxcanary"
 BLOCK = mark(f"- Anna moved to Porto.\n- She likes {CANARY}.")
 BEGIN, END = BLOCK.split("\n")[0], BLOCK.split("\n")[-1]
@@ -28,7 +28,7 @@ def quoted(block: str) -> str:
     return "\n".join(f"> {line}" for line in block.split("\n"))
 
 
-#: What becomes of a block on its way, by name.
+#: Changes of a block in transit, by name.
 WAYS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "upper case": str.upper,
@@ -171,7 +171,7 @@ def test_text_without_a_block_stays_unchanged(text: str) -> None:
 LINES = mark(f"- Anna moved to Porto.\n- She likes {CANARY}.\n  Milk, too.\nKnown facts:\n- Ben lives_in Rome").split(
     "\n"
 )
-#: What becomes of lines on their way, by name.
+#: Changes of lines in transit, by name.
 COPIED: dict[str, Callable[[str], str]] = {
     **{way: WAYS[way] for way in ("as it is", "quoted", "quoted twice", "indented", "fenced", "HTML", "CRLF")},
     **{way: WAYS[way] for way in ("JSON", "JSON twice", "JSON list", "one line", "upper case")},
@@ -230,7 +230,7 @@ def test_every_line_is_marked_after_any_change_of_line_breaks() -> None:
 
 # --- properties ------------------------------------------------------------------------------------------------------
 
-#: What texts are put together from that are to confuse; digests occur that fit, and that do not.
+#: Parts of confusing texts, with matching and other digests.
 FRAGMENTS = [
     *"<>/\\&\"'` \n\tan0",
     "&lt;",
@@ -330,7 +330,7 @@ MANY = [f"{number:012x}" for number in range(16_000)]
 def test_a_megabyte_of_any_text_is_processed_quickly(text: str) -> None:
     begun = perf_counter()
     left = without_recalled(text)
-    assert perf_counter() - begun < 5  # a fraction of a second; what is not linear takes minutes
+    assert perf_counter() - begun < 5  # quadratic code takes minutes
     assert without_recalled(left) is left
     assert CANARY not in left
 

@@ -15,7 +15,7 @@ SHIPPED = files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_te
 
 
 def entries() -> list[list[str]]:
-    """Return the words and signs of each line of the shipped file."""
+    """Return the words and signs of each line of the shipped thesaurus."""
     split = [line.partition("#")[0].split() for line in SHIPPED.splitlines()]
     return [entry for entry in split if entry]
 

@@ -38,8 +38,6 @@ LEASE = timedelta(minutes=5)
 
 
 class Clock:
-    """A clock that is set by hand."""
-
     def __init__(self) -> None:
         self.now = NOW
 
@@ -48,7 +46,7 @@ class Clock:
 
 
 class CountingStorage(Storage):
-    """Counts the requests to it."""
+    """Counts storage requests."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
@@ -82,7 +80,7 @@ class CountingStorage(Storage):
 
 
 class CountingTables(Tables):
-    """Counts the requests to it."""
+    """Counts table requests."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage)
@@ -102,7 +100,6 @@ class CountingTables(Tables):
 
 
 def opened(root: str, clock: Clock | None = None) -> Calls:
-    """Return the call store of a new process."""
     storage = Storage(root)
     return Calls(storage, Tables(storage), clock or Clock())
 
@@ -175,7 +172,7 @@ def found(calls: Calls, question: object, period: Period = HOUR) -> str | None:
 
 
 def with_tables(root: str) -> int:
-    """Make the tables, with one row each, so that a race is one for rows; return how many there are."""
+    """Create the tables with one row each, so that a race is about rows. Return the number of rows."""
     calls = opened(root)
     keep(calls, "before", workspace="before")
     calls.settle()
@@ -307,7 +304,7 @@ def test_only_the_last_loaded_partitions_are_in_memory(root: str, calls: Calls) 
     assert found(calls, f"{HOUR} 0", HOUR) == f"answer to {HOUR} 0"
 
 
-# --- what it costs ---------------------------------------------------------------------------------------------------
+# --- cost ------------------------------------------------------------------------------------------------------------
 
 
 def test_loaded_answers_are_found_without_storage_requests(root: str, calls: Calls) -> None:
@@ -380,7 +377,7 @@ def test_settling_costs_a_read_and_a_deletion_per_file_and_a_commit_per_table_an
     calls.settle()
     # Of the three commits, the second to the same table checks whether another writer has its turn.
     assert storage.since() == {"list": 1, "read": 30 + 1, "delete": 30}
-    # Each table is created first, in a version of its own.
+    # Each table is created first, in a separate version.
     assert before == (-1, -1)
     assert (tables.version(ANSWERS), tables.version(MODEL_CALLS)) == (2, 1)
 
@@ -436,7 +433,7 @@ def test_a_crash_between_commit_and_deletion_duplicates_nothing(
     tables = Tables(Storage(root))
     versions = tables.version(ANSWERS), tables.version(MODEL_CALLS)
     again = opened(root)
-    assert again.spent("acme", "2026-11").calls == 11  # pending and landed at once
+    assert again.spent("acme", "2026-11").calls == 11  # both pending and settled
     assert again.settle() == {}
     assert pending(root) == []
     assert landed(root) == before
@@ -555,7 +552,7 @@ def test_a_killed_process_loses_no_answer_and_holds_no_lease(root: str) -> None:
     late = opened(root)
     assert late.spent("acme", "2026-11") == spent
     assert found(late, 3) == "answer to 3"
-    assert len(pending(root)) == 1  # the vectors, whose rows nobody has written
+    assert len(pending(root)) == 1  # the vectors, whose rows are not written
     calls.settle([HOUR])
     assert pending(root) == []
 
@@ -609,7 +606,7 @@ def test_a_process_deletes_the_vectors_that_it_found(root: str, calls: Calls) ->
 
 
 def test_vectors_of_a_concurrent_run_are_kept(root: str, calls: Calls) -> None:
-    """It may be making the partition of other rows, and be killed before it commits them."""
+    """That run may compute the partition from other rows, and be killed before it commits them."""
     keep_vectors(calls, 1)
     other = opened(root)
     other.load([HOUR])
@@ -761,11 +758,11 @@ def test_spending_reads_the_table_once_and_then_only_changed_hours(root: str, ca
     assert tables.asked["read model_calls"] == 2
 
 
-# --- what this package did not write ---------------------------------------------------------------------------------
+# --- foreign files ---------------------------------------------------------------------------------------------------
 
 
 def content(**fields: object) -> bytes:
-    """Return the content of the pending file of question 1, changed."""
+    """Return the content of the pending file of question 1, with changes."""
     record: dict[str, Any] = {
         "kept_at": NOW.isoformat(),
         "calls": [],
@@ -889,11 +886,11 @@ def test_a_file_deleted_while_it_is_read_is_ignored(root: str, calls: Calls, mon
     assert calls.settle() == {}
 
 
-# --- many at once ----------------------------------------------------------------------------------------------------
+# --- threads ---------------------------------------------------------------------------------------------------------
 
 
 def test_threads_send_each_question_once(root: str) -> None:
-    """Like callers of models: look, claim, look again, ask, keep, release."""
+    """Each thread calls like callers of models: find, claim, find, request, keep, release."""
     before = with_tables(root)
     each = [opened(root) for _ in range(2)]
     asked: list[object] = []

@@ -35,7 +35,7 @@ NIGHTS = {at(12): Period(Grain.DAILY, "2024-01-15"), at(36): Period(Grain.DAILY,
 
 
 def bare(event: MemoryEvent) -> MemoryEvent:
-    """Return an event without the fields that its rows do not hold."""
+    """Return an event without the fields that are not in its rows."""
     return MemoryEvent(
         **{name: getattr(event, name) for name in MemoryEvent.__dataclass_fields__ if name != "received_at"}
     )
@@ -77,7 +77,7 @@ def test_memories_round_trip(events: list[MemoryEvent]) -> None:
     chance = np.random.default_rng(1)
     found = rows_to_memories(rows.take(pa.array(chance.permutation(rows.num_rows))))
     assert found == stored(memories)
-    # They are gone on with as if they had been folded.
+    # The fold continues from them as from its own result.
     later = [remember("Anna likes tea.", 60), *(do("BOOST", own, 61) for own in memories.newest)]
     assert stored(fold_events(later, found)) == stored(fold_events([*events, *later]))
 

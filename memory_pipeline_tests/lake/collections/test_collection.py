@@ -31,7 +31,7 @@ from memory_pipeline_tests.effort import examples
 
 ACME = Scope("acme", "support")
 HOSTILE = ["it's", "' OR '1'='1", "x'); DROP TABLE a; --", "../a", "a..b", "a\nb", "a\x00", "", "x" * 257, "\ud800"]
-#: Maximum error of a similarity: it is rounded, and so are its inputs.
+#: Maximum error of a similarity, due to rounding.
 NEAR = 2e-6
 
 counter = itertools.count()
@@ -58,7 +58,7 @@ def collection(root: str) -> VectorCollection:
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VectorCollection]:
-    """Return what opens a collection that nobody has used yet; properties ask for one at each try."""
+    """Return a function that opens an unused collection, for properties."""
     root = str(tmp_path_factory.mktemp("lake"))
     return lambda: opened(root, name=f"c{next(counter)}")
 
@@ -79,7 +79,7 @@ def test_250_items_need_3_commits_each_time(root: str, collection: VectorCollect
     assert collection.stats() == CollectionStats(items=0, dimension=3, bytes=0, versions=0)
     assert collection.upsert(many(250)) == 3
     stats = collection.stats()
-    assert (stats.items, stats.dimension, stats.versions) == (250, 3, 1 + 3)  # its making is a commit, too
+    assert (stats.items, stats.dimension, stats.versions) == (250, 3, 1 + 3)  # creating the table is a commit, too
     assert stats.bytes > 250 * 3 * 4
     assert collection.upsert(many(250)) == 3
     assert (collection.stats().items, collection.stats().versions) == (250, 4 + 3)
@@ -135,7 +135,7 @@ def test_hostile_ids_are_neither_written_nor_deleted(collection: VectorCollectio
 
 
 def test_hostile_contents_and_metadata_round_trip(collection: VectorCollection) -> None:
-    texts = HOSTILE[:-1]  # but broken Unicode
+    texts = HOSTILE[:-1]  # except lone surrogates
     collection.upsert(VectorItem(f"{n}", [1, 1, 1], text, {"text": text}) for n, text in enumerate(texts))
     assert [match.content for match in collection.search([1, 1, 1])] == texts
     assert [match.metadata for match in collection.search([1, 1, 1])] == [{"text": text} for text in texts]
@@ -202,7 +202,7 @@ def test_a_threshold_excludes_less_similar_items(collection: VectorCollection) -
 
 
 def test_a_similarity_is_between_minus_1_and_1(collection: VectorCollection) -> None:
-    """In float32 it may be 1.0000001, and a threshold of 1 would accept more than equal vectors."""
+    """In float32 it may be 1.0000001, so a threshold of 1 would accept more than equal vectors."""
     generator = np.random.default_rng(1)
     some = generator.standard_normal((50, 3))
     collection.upsert(VectorItem(f"{number}", vector) for number, vector in enumerate(some))
@@ -285,7 +285,7 @@ def test_a_collection_behaves_like_a_dictionary(
 
 
 def test_a_collection_is_visible_only_to_its_owner(root: str) -> None:
-    """Agent ids may contain dots, and so look like another agent's collection."""
+    """An agent id may contain dots, so it may look like another agent's collection."""
     owners = {
         (scope, name): opened(root, scope, name=name)
         for scope in (ACME, Scope("acme", "sales"), Scope("other", "support"), Scope("acme", "support.docs"))
@@ -351,7 +351,7 @@ def test_another_dimension_is_refused_with_a_remedy(root: str) -> None:
 
 
 def test_collections_and_the_memory_index_are_separate(root: str) -> None:
-    """They lie in one database; what is said to be deleted to make an index afresh is not among the collections."""
+    """They share a database. Deleting the index, as the documentation says, does not delete collections."""
     lake = Lake(root)
     period = Period.parse("working", "2024-01-15T08")
     values = {"id": "m", "period": period.key, "content": "memory", "digest": "d", "vector": [1.0, 0.0, 0.0]}
@@ -379,7 +379,7 @@ def test_a_lake_created_by_a_collection_accepts_any_time_zone_later(root: str) -
 
 
 def _upsert(collection: VectorCollection, word: str) -> None:
-    """Write items of one's own, and some that all write, one of which all delete."""
+    """Write separate items and shared ones. All delete one shared item."""
     for turn in range(8):
         own = [VectorItem(f"{word}-{turn}-{number}", [1, turn, number]) for number in range(3)]
         collection.upsert([*own, VectorItem("shared", [1, 2, 3], word), VectorItem("gone", [1, 2, 3])])
@@ -396,7 +396,7 @@ def assert_whole(root: str, words: list[str]) -> None:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_concurrent_threads_lose_nothing(root: str, together: bool) -> None:
-    """Through one collection, or each through its own; one of them makes it."""
+    """With one shared collection object, or one each. One of the threads creates the table."""
     words = ["a", "b", "c"]
     one = opened(root)
     start = threading.Barrier(len(words))
@@ -428,7 +428,7 @@ def test_concurrent_processes_lose_nothing(root: str) -> None:
 
 
 def test_a_search_during_writes_sees_every_item_once(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write replaces items in one commit, and a compaction takes nothing from readers."""
+    """A write replaces items in one commit, and a compaction does not disturb readers."""
     monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 4)
     collection, writer = opened(root), opened(root)
     members = sorted(item.id for item in many(20))

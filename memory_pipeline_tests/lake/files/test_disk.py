@@ -58,7 +58,7 @@ def test_a_root_that_is_a_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_root_that_cannot_be_created_is_named() -> None:
-    root = "/proc/memory-lake"  # no folder can be made there, by nobody
+    root = "/proc/memory-lake"  # no user can create a folder there
     with pytest.raises(LakeError, match=f"{root}.*MEMORY_PIPELINE_ROOT"):
         Lake(root).ensure()
 

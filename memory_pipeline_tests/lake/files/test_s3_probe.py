@@ -88,7 +88,7 @@ def test_a_single_writer_may_write_where_conditions_are_ignored(
 
 
 def test_a_server_that_supports_conditions_is_probed_once(s3_server: S3Server) -> None:
-    with conditionless(s3_server.url, refuses=False) as server:  # it notes what is asked
+    with conditionless(s3_server.url, refuses=False) as server:  # it records requests
         with s3_server.in_environment(server.url):
             root = s3_server.new_root()
             reader = Lake(root)

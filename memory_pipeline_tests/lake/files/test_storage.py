@@ -23,7 +23,7 @@ def storage(root: str) -> Storage:
 
 
 def files_below(root: Path) -> list[str]:
-    """Return all files below a folder, hidden ones included."""
+    """Return all files below a folder, including hidden ones."""
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
@@ -154,7 +154,7 @@ def test_a_failed_write_leaves_nothing_behind(
 def test_data_is_synced_before_the_rename_and_the_rename_before_returning(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.write("b", b"")  # it makes the folder
+    storage.write("b", b"")  # creates the folder
     steps: list[str] = []
     replace, fsync = os.replace, os.fsync
 
@@ -205,7 +205,7 @@ def test_readers_see_one_whole_version_while_it_is_replaced(storage: Storage) ->
 
 
 def test_files_of_a_killed_writer_are_not_listed(storage: Storage, tmp_path: Path) -> None:
-    """A real process that dies between its data and its rename."""
+    """A real process is killed between its write and its rename."""
     program = (
         "import os, sys; from memory_pipeline.lake.files.storage import Storage\n"
         "os.replace = lambda *_: os._exit(9)\n"
@@ -215,7 +215,7 @@ def test_files_of_a_killed_writer_are_not_listed(storage: Storage, tmp_path: Pat
     package = Path(__file__).parents[2]
     died = subprocess.run([sys.executable, "-c", program, root], cwd=package, check=False)
     assert died.returncode == 9
-    assert files_below(tmp_path) != []  # it had begun
+    assert files_below(tmp_path) != []  # it had started
     assert storage.list("") == []
     assert storage.read("d/a") is None
 
@@ -233,7 +233,7 @@ def test_a_listing_is_sorted_and_recursive(storage: Storage) -> None:
 
 @pytest.mark.on_s3
 def test_a_folder_is_not_a_prefix(storage: Storage) -> None:
-    """The files of agent "a" are not those of agent "ab"."""
+    """The files of agent "a" do not include those of agent "ab"."""
     storage.write("w/a/1", b"")
     storage.write("w/ab/2", b"")
     assert [entry.path for entry in storage.list("w/a")] == ["w/a/1"]
@@ -321,11 +321,11 @@ def test_another_kind_of_root_is_refused(uri: str) -> None:
         Storage(uri)
 
 
-# --- who may read ----------------------------------------------------------------------------------------------------
+# --- permissions -----------------------------------------------------------------------------------------------------
 
 
 def modes(root: Path) -> dict[str, str]:
-    """Return the permissions of a root and of everything below it."""
+    """Return the permissions of a root and everything below it."""
     return {str(path.relative_to(root)): oct(path.stat().st_mode & 0o7777) for path in (root, *root.rglob("*"))}
 
 

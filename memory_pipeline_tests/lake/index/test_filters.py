@@ -28,7 +28,7 @@ HOSTILE = [
     "{}", "日本", "🚲", "\x01", "--", "/* */", "NULL", "true", " x ", "O'Brien", "O''Brien", "a" * 256,
 ]  # fmt: skip
 SPEAKERS = ["Anna Lee", "anna lee", "Joanna", "Zoë", "Zoe Ann", "José María", "STRAẞE", "O'Brien", "Ann\nLee", None]
-#: Persons whose names need no folding but of case; see the test of those that do.
+#: Persons whose names differ only in case; another test covers accents.
 PLAIN = [*(text for text in HOSTILE if folded(text) == text.casefold()), "Anna Lee", "LEE", "joanna", "Ben", "brien"]
 
 
@@ -77,7 +77,7 @@ def on_disk(index: VectorIndex, where: Filter) -> set[str]:
 
 
 def expected(where: Filter) -> set[str]:
-    """Say in plain Python which rows pass."""
+    """Return the ids of the rows that pass, computed in plain Python."""
 
     def passes(row: Row) -> bool:
         name = None if where.person is None else f" {folded(where.person)} "

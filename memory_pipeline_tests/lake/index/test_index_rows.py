@@ -38,14 +38,14 @@ def hour(number: int) -> str:
 
 
 def fill(index: VectorIndex, *numbers: int, scope: Scope = ACME, word: str = "word", **options: Any) -> None:
-    """Write hours of an agent in one commit, with so many rows each."""
+    """Write an agent's hours in one commit."""
     parts = [rows(hour(n), *(f"{word} {n} {m}" for m in range(WHOLE)), **options) for n in numbers]
     periods = [Period.parse("working", hour(n)) for n in numbers]
     index.replace(Grain.WORKING, periods, {scope: pa.concat_tables(parts)})
 
 
 def numbers(index: VectorIndex, scope: Scope = ACME) -> Counter[int]:
-    """Return how many rows each hour of an agent has."""
+    """Return the number of rows of each of an agent's hours."""
     found = index.scan(scope, Grain.WORKING)["period"].to_pylist()
     return Counter((int(key[8:10]) - 1) * 24 + int(key[11:13]) for key in found)
 
@@ -82,11 +82,11 @@ def test_rows_up_to_a_period_are_removed_from_disk(root: str, index: VectorIndex
 
 
 def test_a_few_removed_rows_of_a_large_file_are_removed_from_disk(root: str, index: VectorIndex) -> None:
-    """LanceDB itself keeps deleted rows that are less than a tenth of a file."""
+    """LanceDB keeps deleted rows that are less than a tenth of a file."""
     fill(index, 0, word="secret")
     fill(index, *range(1, 40))
     fill(index, 40)
-    index.purge([ACME])  # which puts all of it into one file
+    index.purge([ACME])  # merges everything into one file
     assert len(list(folder(root).glob("data/*"))) == 1
     index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(0))]})
     assert numbers(index) == dict.fromkeys(range(1, 41), WHOLE)
@@ -132,7 +132,7 @@ def test_values_of_a_filter_are_escaped() -> None:
 
 
 def test_an_emptied_table_is_dropped_and_recreated(root: str, index: VectorIndex) -> None:
-    """Data read from the old table must not be attributed to the new one, which counts versions from one again."""
+    """Data of the old table must not be attributed to the new one, whose versions start from one again."""
     reader = VectorIndex(Storage(root))
     fill(index, 0)
     first = reader.version(ACME, Grain.WORKING)
@@ -221,7 +221,7 @@ def test_a_removed_collection_can_be_recreated_with_another_dimension(root: str,
     assert VectorCollection(lake, ACME, 3).upsert([VectorItem(id="a", vector=[1, 0, 0], content="")]) == 1
 
 
-# --- beside others ---------------------------------------------------------------------------------------------------
+# --- concurrency -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_errors_about_missing_files_are_recognized(message: str, vanished: bool)
 def test_a_write_to_a_table_being_dropped_is_not_lost(
     root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process finds a table empty; before it drops it, another writes to it."""
+    """One process finds a table empty. Another writes to it before the first one drops it."""
     fill(index, 0)
     dropper = VectorIndex(Storage(root))
     writing: list[threading.Thread] = []
@@ -260,7 +260,7 @@ def test_a_write_to_a_table_being_dropped_is_not_lost(
 
 
 def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
-    """Write, remove and purge, and empty another agent's table, until others are done."""
+    """Write, remove, purge, and empty another agent's table, until the others are done."""
     index = VectorIndex(Storage(root))
     until = time.monotonic() + seconds
     number = 0
@@ -273,7 +273,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
 
 
 def _read_many(root: str, reads: int) -> None:
-    """Read in all ways while others write, remove and purge."""
+    """Read in all ways during writes, removals and purges."""
     index = VectorIndex(Storage(root))
     for _ in range(reads):
         found = numbers(index)

@@ -30,7 +30,7 @@ CONFLICTS = (
 
 
 class Client:
-    """A user of a lake's databases, on an event loop of its own."""
+    """A client of a lake with its own event loop."""
 
     def __init__(self, root: str) -> None:
         self.loop = EventLoop()
@@ -74,7 +74,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def losing(times: int, message: str, write: Callable[[], Awaitable[Any]] | None = None) -> Callable[[], Awaitable[Any]]:
-    """Return a write that fails a number of times, then does what `write` does, or returns how often it was tried."""
+    """Return a write that fails a number of times and then runs `write`, or returns the number of attempts."""
     tried = 0
 
     async def attempt() -> Any:

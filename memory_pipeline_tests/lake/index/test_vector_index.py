@@ -85,7 +85,7 @@ def test_each_agent_has_its_own_tables(index: VectorIndex) -> None:
 
 
 def test_another_embedder_is_refused_with_a_remedy(root: str) -> None:
-    VectorIndex(Storage(root)).check(HashingEmbedder(64))  # nothing is there yet
+    VectorIndex(Storage(root)).check(HashingEmbedder(64))  # the table does not exist yet
     VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
     VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
     for other in (HashingEmbedder(128), HashingEmbedder()):
@@ -148,7 +148,7 @@ def test_a_filter_selects_the_same_rows_in_sql_and_in_memory(index: VectorIndex)
 
 
 def loaded(index: VectorIndex, dimension: int = 8) -> dict[str, list[float]]:
-    """Return the vectors that are loaded, by the rows' contents."""
+    """Return the loaded vectors by content."""
     table, vectors, _ = index.load(ACME, Grain.WORKING, dimension)
     assert vectors.shape == (table.num_rows, dimension)
     return dict(zip(table["content"].to_pylist(), vectors.tolist(), strict=True))
@@ -262,7 +262,7 @@ def test_tables_are_compacted_and_stay_searchable(index: VectorIndex, monkeypatc
 def _merge_many(root: str, writer: int) -> None:
     index = VectorIndex(Storage(root))
     for number in range(8):
-        # Every process writes the same periods: nothing may be doubled.
+        # Every process writes the same periods.
         period = f"2024-01-15T{number:02}"
         index.replace(Grain.WORKING, [Period.parse("working", period)], {ACME: rows(period, f"{number}")})
 
@@ -287,7 +287,7 @@ def test_processes_that_write_the_same_periods_duplicate_nothing(root: str) -> N
 
 
 def test_tables_and_indices_can_be_created_concurrently(root: str) -> None:
-    """All see no table, or one without indices, and try to create it; none may fail or lose a row."""
+    """All processes find no table or no indices, and create them. None may fail or lose a row."""
     scopes = [Scope("acme", f"agent-{number}") for number in range(12)]
 
     start = threading.Barrier(4)

@@ -49,7 +49,7 @@ FACTS = pa.table(
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files that nobody may read."""
+    """A folder with files that queries must not read."""
     folder = tmp_path_factory.mktemp("house")
     (folder / "secret.csv").write_text(f"a,b\n{SECRET},1\n", encoding="utf-8")
     (folder / "secret.txt").write_text(SECRET, encoding="utf-8")
@@ -308,7 +308,7 @@ def test_a_second_statement_after_a_select_is_refused(session: Session, house: P
 
 
 def test_sql_that_passes_the_rules_is_still_sandboxed(house: Path) -> None:
-    """DuckDB's settings and the process's limits each hold alone, without the rules."""
+    """DuckDB's settings and the process's limits each suffice without the rules."""
     attacks = [
         line.replace("{house}", str(house)) for line in REFUSED if re.search(r"house|http|SET|LOAD|INSTALL", line)
     ]
@@ -347,7 +347,7 @@ if is_locked:
         result = subprocess.run([sys.executable, "-c", code, layer], capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         if layer == "process" and (house / "made").exists():
-            (house / "made").rmdir()  # an empty folder is no file, and is stopped by the settings
+            (house / "made").rmdir()  # an empty folder has no files; the settings reject it
         assert listing(house) == before
 
 
@@ -542,7 +542,7 @@ def test_the_size_of_an_answer_is_limited(session: Session) -> None:
         session.ask("SELECT " + ", ".join(f"repeat('a', 20000) c{number}" for number in range(60)))
 
 
-#: Each with the seconds that it may take: those that would take all memory meet their limit after a while.
+#: Queries with their time limits. Those that exhaust memory need some time to reach the limit.
 ENDLESS = [
     *[
         (0.2, statement)

@@ -38,7 +38,7 @@ def files_of(root: str) -> list[Path]:
 
 
 def found_in(root: str, word: str) -> list[Path]:
-    """Return the files and folders with a word in their content or name."""
+    """Return the files and folders that contain a word or have it in their name."""
     paths = Path(root, "tables", "things").rglob("*")
     return [path for path in paths if word in path.name or (path.is_file() and word.encode() in path.read_bytes())]
 
@@ -168,12 +168,12 @@ def test_a_mart_is_purged_by_its_path_while_it_is_open(root: str, tables: Tables
     assert write(other, {"b": [1]})
 
 
-# --- beside others ---------------------------------------------------------------------------------------------------
+# --- concurrency -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("commits", [0, 1, 3])
 def test_readers_and_writers_from_before_a_purge_retry(root: str, commits: int) -> None:
-    """The handles of a writer and a reader are of a version that no longer exists."""
+    """Their handles are of a version that no longer exists."""
     first, other = Tables(Storage(root)), Tables(Storage(root))
     first.replace(THINGS, ["a", "gone"], things("a", "gone"))
     first.read(THINGS)
@@ -206,7 +206,7 @@ def test_a_lost_file_is_reported_until_its_partition_is_replaced(root: str, tabl
 
 
 def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
-    """Replace, remove and purge partitions until others are done."""
+    """Replace, remove and purge partitions until the others are done."""
     tables = Tables(Storage(root))
     until = time.monotonic() + seconds
     number = 0
@@ -220,7 +220,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
 
 
 def _read_many(root: str, reads: int) -> int:
-    """Read while others remove and purge; return how often rows were found."""
+    """Read during removals and purges. Return the number of reads that found rows."""
     tables = Tables(Storage(root))
     found = 0
     for _ in range(reads):

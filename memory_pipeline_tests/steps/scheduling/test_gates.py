@@ -1,4 +1,4 @@
-"""Summaries are requested soon after their period has closed; late data waits for gates that follow the calendar."""
+"""Summaries are requested soon after their period closes; late data waits for windows that follow the calendar."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_hour_day_or_week_has_a_schedule_window(zone: str, grain: Grain, n
 def test_a_period_is_due_at_the_first_check_after_it_has_settled(
     zone: str, grain: Grain, now: datetime, before: int, after: int
 ) -> None:
-    """Checks may be rare: the first one after the period has settled finds it, and none before."""
+    """Checks may be rare. The first check after the period has settled finds it."""
     calendar = Calendar(zone)
     period = calendar.ancestor(calendar.hour(now), grain)
     settled = settled_at(calendar, period)
