@@ -539,7 +539,7 @@ def main(arguments: list[str] | None = None) -> None:
     with FaultProxy(given.upstream, given.seed, port=given.port) as proxy:
         proxy.latency = given.latency
         proxy.faults = [Fault.parse(text) for text in given.fault]
-        print(proxy.url, flush=True)  # noqa: T201  # whoever started it reads this
+        print(proxy.url, flush=True)  # noqa: T201  # the starting process reads it
         threading.Event().wait()
 
 

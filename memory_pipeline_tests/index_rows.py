@@ -45,7 +45,7 @@ def fact(
     mentioned: datetime | None = None,
     vector: Sequence[float] | None = None,
 ) -> Row:
-    """Return a fact said `minute` minutes after noon, by default from a message of its own."""
+    """Return a fact at `minute` minutes after noon, by default from a separate message."""
     at = NOON + timedelta(minutes=minute)
     own = id or f"{conversation}:{minute}:{turn}:{position}:{content}"
     return {

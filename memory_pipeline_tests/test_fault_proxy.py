@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Upstream(BaseHTTPRequestHandler):
-    """Answers each request with what it was, and keeps what was put."""
+    """Answers each request with a description of it, and stores objects."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # or each answer waits for the client to have said that it has the head

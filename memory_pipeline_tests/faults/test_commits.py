@@ -1,8 +1,4 @@
-"""A commit whose answer is lost is made once, and its writer knows that it was made.
-
-``late`` is the worst case: the store executes the request and answers 500, so the client sends it again and receives a
-conflict. After ``lost`` the client does not repeat the request and does not know whether it was executed.
-"""
+"""A commit whose answer is lost is made once, and its writer knows that it was made."""
 
 from __future__ import annotations
 
@@ -29,7 +25,9 @@ from memory_pipeline_tests.faults.rows import indexed, ledger
 if TYPE_CHECKING:
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
 
-#: Faults after which the client does not know whether a request was executed, and one after which it was not.
+#: Faults after which the client does not know whether a request was executed, and one after which it was not. ``late``
+#: is the worst case: the store executes the request and answers 500, so the client sends it again and gets a conflict.
+#: After ``lost`` the client does not repeat the request.
 KINDS = ("late", "lost", "half", "reset")
 COMMIT = r"_delta_log/\d+\.json$"
 ANNA = Scope("acme", "anna")

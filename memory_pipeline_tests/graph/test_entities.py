@@ -10,7 +10,7 @@ import pytest
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.entities import named_in
 from memory_pipeline_tests.building import ACME
-from memory_pipeline_tests.graph.telling import graph_of, hour, land, lines, tell, told
+from memory_pipeline_tests.graph.line_edits import graph_of, hour, land, lines, operations_in, write_edits
 
 if TYPE_CHECKING:
     from memory_pipeline.graph import Graph
@@ -33,8 +33,10 @@ INSERT Clara|lives_in|Oslo"""
 
 @pytest.fixture
 def graph(lake: Lake) -> Graph:
-    land(lake, {ACME: told(SAID, ["m1"], hour(0))})
-    tell(lake, "INSERT Clara | lives_in | Bergen", "INSERT Dora | likes | jazz", "DELETE Dora | likes |", at=hour(1))
+    land(lake, {ACME: operations_in(SAID, ["m1"], hour(0))})
+    write_edits(
+        lake, "INSERT Clara | lives_in | Bergen", "INSERT Dora | likes | jazz", "DELETE Dora | likes |", at=hour(1)
+    )
     return graph_of(lake)
 
 
@@ -106,11 +108,11 @@ def test_ended_facts_are_not_found(graph: Graph) -> None:
 
 
 def test_pending_and_committed_facts_give_the_same_answer(lake: Lake) -> None:
-    said = told(SAID, ["m1"], hour(0))
+    said = operations_in(SAID, ["m1"], hour(0))
     text = "What do I, Anna, Clara and Lopez like? Where do they live?"
     land(lake, {ACME: said[:6]})
     rest = [f"{one.verb} {one.subject} | {one.predicate} | {one.object}" for one in said[6:]]
-    tell(lake, *rest, at=hour(1))
+    write_edits(lake, *rest, at=hour(1))
     before = graph_of(lake).search(text, now=hour(2))
     assert len(before) > 5
     edits = [edit for file in lake.journal.pending() for edit in lake.journal.read(file).edits]
@@ -120,9 +122,9 @@ def test_pending_and_committed_facts_give_the_same_answer(lake: Lake) -> None:
 
 
 def test_newer_facts_come_before_older_ones(lake: Lake) -> None:
-    tell(lake, "INSERT Anna | met | Bruno", at=hour(0))
-    tell(lake, "INSERT Anna | met | Clara", at=hour(24 * 300))
-    tell(lake, "INSERT Anna | met | Dora", at=hour(24 * 100))
+    write_edits(lake, "INSERT Anna | met | Bruno", at=hour(0))
+    write_edits(lake, "INSERT Anna | met | Clara", at=hour(24 * 300))
+    write_edits(lake, "INSERT Anna | met | Dora", at=hour(24 * 100))
     assert [fact.target for fact in graph_of(lake).search("Anna", now=hour(24 * 301))] == ["Clara", "Dora", "Bruno"]
 
 
@@ -169,8 +171,8 @@ def test_a_name_beyond_the_read_limit_is_ignored(graph: Graph) -> None:
 
 def test_an_entity_with_many_facts_is_bounded(lake: Lake) -> None:
     said = "\n".join(f"INSERT Anna|likes|thing {number}" for number in range(4_000))
-    land(lake, {ACME: told(said, ["m1"], hour(0))})
-    tell(lake, "INSERT Anna | likes | honey", at=hour(1))
+    land(lake, {ACME: operations_in(said, ["m1"], hour(0))})
+    write_edits(lake, "INSERT Anna | likes | honey", at=hour(1))
     graph = graph_of(lake)
     graph.search("Anna")
     begun = time.process_time()
@@ -193,12 +195,12 @@ def test_names_and_speakers_that_are_not_texts_are_refused(graph: Graph, argumen
 
 
 def test_a_curly_apostrophe_in_a_stored_name_is_found(lake: Lake) -> None:
-    tell(lake, "INSERT Anna’s sister | lives_in | Rome")
+    write_edits(lake, "INSERT Anna’s sister | lives_in | Rome")
     assert lines(graph_of(lake).search("where does anna’s sister live?")) == ["Anna’s sister lives_in Rome"]
 
 
 def test_each_hop_adds_a_ring_of_facts_and_the_nearer_comes_first(lake: Lake) -> None:
-    tell(
+    write_edits(
         lake, *(f"INSERT {pair}" for pair in ("Anna|knows|Ben", "Ben|knows|Cleo", "Cleo|knows|Dora", "Dora|knows|Eve"))
     )
     graph = graph_of(lake)
@@ -220,7 +222,7 @@ def test_many_facts_of_the_first_ring_leave_room_for_the_others(lake: Lake, hops
     pairs = [f"INSERT Anna | knows | P{number}" for number in range(8)]
     pairs += [f"INSERT P{number} | lives_in | C{number}" for number in range(8)]
     pairs += [f"INSERT C{number} | located_in | L{number}" for number in range(8)]
-    tell(lake, *pairs)
+    write_edits(lake, *pairs)
     found = graph_of(lake).search("What of Anna?", limit, hops=hops, now=hour(2))
     assert len(found) == min(limit, 8 * hops)
     assert sum("Anna" not in (fact.source, fact.target) for fact in found) == outer

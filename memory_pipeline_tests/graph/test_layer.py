@@ -13,7 +13,7 @@ from memory_pipeline.graph.snapshot import Codes, Layer
 from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import PLAIN, histories
-from memory_pipeline_tests.graph.telling import hour, told
+from memory_pipeline_tests.graph.line_edits import hour, operations_in
 
 
 def column(*names: str) -> pa.ChunkedArray:
@@ -22,7 +22,7 @@ def column(*names: str) -> pa.ChunkedArray:
 
 def layer(*said: str, codes: Codes | None = None) -> Layer:
     """Return a layer with a fact per line, an hour apart."""
-    operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
+    operations = [one for place, line in enumerate(said) for one in operations_in(line, [f"m{place}"], hour(place))]
     return Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), Codes() if codes is None else codes)
 
 

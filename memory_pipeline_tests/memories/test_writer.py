@@ -350,7 +350,7 @@ def test_a_value_nested_a_thousand_levels_is_refused(writer: MemoryWriter) -> No
             writer.set_preference("u1", "theme", value, now=NOON)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- invalid arguments -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

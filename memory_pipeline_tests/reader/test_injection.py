@@ -27,7 +27,7 @@ from memory_pipeline_tests.reader.injecting import (
     ask,
     injected,
     recalled,
-    tell,
+    write_fact,
 )
 from memory_pipeline_tests.reader.ways import make_hours
 
@@ -93,7 +93,7 @@ def test_the_same_memory_gives_the_same_block(reader: MemoryReader, shared: str,
 
 def test_the_word_i_refers_to_the_speaker(lake: Lake, models: Models) -> None:
     for name, firm in (("Anna", "Initech"), ("Ben", "Hooli")):
-        tell(lake.storage.uri, name, "works_for", firm)
+        write_fact(lake.storage.uri, name, "works_for", firm)
     reader = MemoryReader(lake, ACME, models.embedder)
     assert "Initech" in ask(reader, "Where do I work?", speaker="Anna").block
     assert "Hooli" not in ask(reader, "Where do I work?", speaker="Anna").block

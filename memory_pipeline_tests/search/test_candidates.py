@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
-    """Replace the periods of rows with them, as another process would."""
+    """Replace the periods of the rows, like another process."""
     index = VectorIndex(Storage(root))
     periods = [Period.parse(grain, period) for period in by_period(rows)]
     index.replace(grain, periods, scoped(ACME, rows))

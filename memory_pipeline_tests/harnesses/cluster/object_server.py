@@ -109,8 +109,8 @@ class Store:
             gone = [element.text or "" for element in ET.fromstring(body).iter() if element.tag.endswith("Key")]
             for key in gone:
                 bucket.delete(key)
-            told = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in gone)
-            return _xml(f"<DeleteResult {_XMLNS}>{told}</DeleteResult>")
+            result = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in gone)
+            return _xml(f"<DeleteResult {_XMLNS}>{result}</DeleteResult>")
         if "versioning" in query:
             return _xml(f"<VersioningConfiguration {_XMLNS}/>")
         if "location" in query:
@@ -149,8 +149,8 @@ class Store:
         if there is None:
             raise FaultError(404, "NoSuchKey")
         copied = bucket.put(key, there.data)
-        told = f"<LastModified>{_iso(copied.at)}</LastModified><ETag>{escape(copied.etag)}</ETag>"
-        return _xml(f"<CopyObjectResult {_XMLNS}>{told}</CopyObjectResult>")
+        result = f"<LastModified>{_iso(copied.at)}</LastModified><ETag>{escape(copied.etag)}</ETag>"
+        return _xml(f"<CopyObjectResult {_XMLNS}>{result}</CopyObjectResult>")
 
     def _of_upload(
         self,
@@ -165,8 +165,8 @@ class Store:
         if method == "POST" and "uploads" in query:
             upload = f"upload-{next(self._numbers)}"
             bucket.uploads[upload] = {}
-            told = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
-            return _xml(f"<InitiateMultipartUploadResult {_XMLNS}>{told}</InitiateMultipartUploadResult>")
+            result = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
+            return _xml(f"<InitiateMultipartUploadResult {_XMLNS}>{result}</InitiateMultipartUploadResult>")
         parts = bucket.uploads.get(query.get("uploadId", ""))
         if parts is None:
             raise FaultError(404, "NoSuchUpload")
@@ -177,8 +177,8 @@ class Store:
             self._check(bucket, key, headers)
             stored = bucket.put(key, b"".join(parts[number] for number in sorted(parts)))
             del bucket.uploads[query["uploadId"]]
-            told = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><ETag>{escape(stored.etag)}</ETag>"
-            return _xml(f"<CompleteMultipartUploadResult {_XMLNS}>{told}</CompleteMultipartUploadResult>")
+            result = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><ETag>{escape(stored.etag)}</ETag>"
+            return _xml(f"<CompleteMultipartUploadResult {_XMLNS}>{result}</CompleteMultipartUploadResult>")
         if method == "DELETE":
             del bucket.uploads[query["uploadId"]]
             return Answer(204)
@@ -334,7 +334,7 @@ async def serve(port: int, bucket: str) -> None:
     store.buckets[bucket] = Bucket()
     server = await asyncio.get_running_loop().create_server(lambda: Connection(store), "127.0.0.1", port)
     host, port = server.sockets[0].getsockname()
-    print(f"Running on http://{host}:{port}", flush=True)  # noqa: T201  # whoever starts it waits for this
+    print(f"Running on http://{host}:{port}", flush=True)  # noqa: T201  # the starting process waits for it
     await server.serve_forever()
 
 

@@ -298,7 +298,7 @@ def _again(plan: Plan, chance: random.Random, key: str, tick: int) -> Action:
 
 
 def _secret(plan: Plan, chance: random.Random, key: str, tick: int) -> Action:
-    """Talk with or about the next subject to be erased, or the last one, who is then remembered anew."""
+    """Talk with or about the next subject to be erased, or the last one, who is then remembered again."""
     since, now = plan.now(tick - 1), plan.now(tick)
     number = tick // _FORGET_EVERY - (1 if chance.random() < 0.2 and tick >= _FORGET_EVERY else 0)
     kind = number % 5

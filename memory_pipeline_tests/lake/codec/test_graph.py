@@ -19,10 +19,10 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories
-from memory_pipeline_tests.graph.telling import hour, told
+from memory_pipeline_tests.graph.line_edits import hour, operations_in
 
 OTHER = Scope("acme", "sales")
-TEA = told("INSERT Anna|likes|tea", ["m1"], hour(0))
+TEA = operations_in("INSERT Anna|likes|tea", ["m1"], hour(0))
 
 
 @pytest.mark.parametrize("are_edits", [True, False])
@@ -39,7 +39,7 @@ def test_operations_round_trip_with_their_message(are_edits: bool) -> None:
 
 
 def test_a_row_contains_its_owner_and_hour() -> None:
-    rows = operations_to_rows({ACME: TEA, OTHER: told("DELETE Anna|likes|", ["m2"], hour(2))}, are_edits=False)
+    rows = operations_to_rows({ACME: TEA, OTHER: operations_in("DELETE Anna|likes|", ["m2"], hour(2))}, are_edits=False)
     found = [(row["owner"], row["period"], row["agent_id"], row["verb"], row["object"]) for row in rows.to_pylist()]
     assert found == [
         ("acme~support", "2024-01-15T08", "support", "INSERT", "tea"),
