@@ -113,7 +113,6 @@ class Embedder:
 
 
 def by_period(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return rows by their period."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["period"], []).append(row)

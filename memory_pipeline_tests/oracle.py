@@ -93,7 +93,7 @@ def answer(body: Json) -> Json:
 
 
 def name_of(body: Json) -> str:
-    """Return the task of a question: extraction, summary, entities or rerank."""
+    """Return the task of a question, such as extraction."""
     name: str = body["response_format"]["json_schema"]["name"]
     return name
 

@@ -88,7 +88,6 @@ class Ticking:
         return next((grain for grain in Grain if str(request.job_name).endswith(f"_{grain}")), None)
 
     def periods(self, request: dg.RunRequest) -> list[Period]:
-        """Return the periods of a request."""
         grain = self.grain(request)
         assert grain is not None
         if RANGE_START in request.tags:

@@ -90,7 +90,6 @@ class Cluster:
         self._stack.close()
 
     def start_worker(self, name: str, stack: ExitStack | None = None) -> None:
-        """Start or restart a Celery worker."""
         self.workers[name] = self._start(stack or self._stack, name, [*_WORKER, "--hostname", f"{name}@%h"])
 
     def start_daemon(self) -> None:

@@ -208,7 +208,6 @@ class Plan:
         return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now)).messages
 
     def _scope_of(self, number: int) -> Scope:
-        """Return the agent that talks to or about the n-th subject."""
         return self.scopes[:-1][number % (len(self.scopes) - 1)]
 
     def _chance(self, *parts: object) -> random.Random:

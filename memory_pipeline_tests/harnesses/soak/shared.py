@@ -51,8 +51,6 @@ class Clock:
 
 
 class SharedFolder:
-    """The shared folder of a soak."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
