@@ -68,10 +68,10 @@ def main() -> None:
     if unknown := [name for name in arguments.names if name not in NAMES]:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(NAMES)}")
 
-    os.environ.pop("DAGSTER_HOME", None)  # runs are counted and timed on an instance of their own
+    os.environ.pop("DAGSTER_HOME", None)  # runs are counted and timed on a separate instance
     os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of each partition that it leaves out of an index
     tables: list[Table] = []
-    # Labelled sets are no part of the project.
+    # Labelled sets are not part of the project.
     for name in arguments.names or [name for name in NAMES if name != "retrieval" or arguments.sets]:
         progress(name)
         started = time.perf_counter()

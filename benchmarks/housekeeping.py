@@ -55,7 +55,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
             night = _night(lake, live_then)
             live_then = int(night["live"])
             nights.append(night)
-            lake = Lake(lake.storage.uri)  # what is open would trust a log of which nothing goes within the hour
+            lake = Lake(lake.storage.uri)  # open handles trust the log for an hour
         started = time.perf_counter()
         writer.write(conversation(source, agent_name(0), START + timedelta(hours=number), 2), now=now)
         for grain in Grain:
@@ -82,7 +82,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
 def _night(lake: Lake, live_then: int) -> dict[str, float]:
     live = _live(lake)[1]
     before = _files(lake)
-    lake.storage.delete(["state/vacuum.json"])  # it would tell that nothing has changed since: hours are seconds here
+    lake.storage.delete(["state/vacuum.json"])  # else nothing seems changed, as hours are seconds here
     cleaned = clean_files(lake, datetime.now(UTC) + timedelta(hours=2))
     after = _files(lake)
     return {

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from benchmarks.measure import Cell
 
 _AGENTS = 20
-#: Of the reader's agent and of each other: hours that it has spoken in before, with so many messages each.
+#: Hours with messages of the reader's agent and of each other agent, and messages per hour.
 _OWN, _OTHERS = (60, 45), (6, 20)
 _PACE, _WARM_UP = 0.05, 20
 _SCOPE = Scope(WORKSPACE, agent_name(0))
-#: All of it has long closed.
+#: A time at which all periods have closed.
 _NOW = START + timedelta(days=400)
 
 

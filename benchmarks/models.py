@@ -99,7 +99,7 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         ]
 
 
-# --- the server -------------------------------------------------------------------------------------------------------
+# --- the server ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a step took: seconds and CPU of this process, what the server saw, and what was ideal."""
+    """The cost of a step: seconds and CPU of this process, counts of the server, and the ideal seconds."""
 
     seen: _Seen
     seconds: float
@@ -126,12 +126,12 @@ class _Step:
 
     @property
     def overhead(self) -> float:
-        """Milliseconds for each call."""
+        """Milliseconds per call."""
         return (self.seconds - self.ideal) * 1000 / self.calls
 
     @property
     def cpu_ms(self) -> float:
-        """Milliseconds for each call."""
+        """Milliseconds per call."""
         return self.cpu * 1000 / self.calls
 
     def cells(self, base: _Step | None = None) -> _Row:
@@ -149,7 +149,7 @@ class _Step:
 
 
 class _Server:
-    """The model, in a process of its own."""
+    """The model server in a separate process."""
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context("spawn")
@@ -191,7 +191,7 @@ def serve(connection: Connection[Any, float | None]) -> None:
                 latency = connection.recv()
             except EOFError:
                 return
-            while server.active:  # a client has its answer a moment before the server has done with it
+            while server.active:  # a client has its answer shortly before the server finishes the request
                 time.sleep(0.001)
             if latency is None:
                 connection.send(_seen(server, time.process_time() - began))
@@ -226,7 +226,7 @@ def _check(what: str, expected: object, found: object) -> None:
         raise RuntimeError(f"{what}: expected {expected}, found {found}")
 
 
-# --- lakes and what is asked ------------------------------------------------------------------------------------------
+# --- lakes and requests ----------------------------------------------------------------------------------------------
 
 
 def _lake(folder: Path, server: _Server, at_once: int, *, batch: int | None = None, **more: object) -> Lake:
@@ -252,7 +252,7 @@ def _configure(lake: Lake, server: _Server, at_once: int, *, batch: int | None =
     defaults = {
         "max_concurrency": at_once,
         "completion": {"model": "openai/oracle", **reached},
-        "budget": {"usd_per_month": 1_000_000},  # never spent, but looked after
+        "budget": {"usd_per_month": 1_000_000},  # never spent, but checked
         **more,
     }
     if batch:
@@ -293,7 +293,7 @@ def _by(rows: Iterable[dict[str, Any]], *columns: str) -> dict[str, Usage]:
 
 
 def _passages(lake: Lake, number: int) -> list[ConversationHour]:
-    """Return passages of three messages each, of four hours."""
+    """Return passages of three messages each, from four hours."""
     agents = -(-number // 4)
     passages = []
     for talk in islice(busy(agents, 4, 12 * agents), number):
@@ -348,7 +348,7 @@ def _warm_up(folder: Path, server: _Server) -> None:
     lake.calls.settle()
 
 
-# --- completions ------------------------------------------------------------------------------------------------------
+# --- completions -----------------------------------------------------------------------------------------------------
 
 
 def _completions(folder: Path, server: _Server, *, quick: bool) -> Table:
@@ -407,7 +407,7 @@ def _ways_to_ask(folder: Path, server: _Server, at_once: int, number: int) -> di
     return found
 
 
-# --- embeddings -------------------------------------------------------------------------------------------------------
+# --- embeddings ------------------------------------------------------------------------------------------------------
 
 
 def _embeddings(folder: Path, server: _Server, *, quick: bool) -> Table:
@@ -459,7 +459,7 @@ def _ways_to_embed(folder: Path, server: _Server, at_once: int, batch: int, numb
     ]
 
 
-# --- remembered answers -----------------------------------------------------------------------------------------------
+# --- remembered answers ----------------------------------------------------------------------------------------------
 
 
 def _remembered(folder: Path, server: _Server, *, quick: bool) -> Table:
@@ -471,7 +471,7 @@ def _remembered(folder: Path, server: _Server, *, quick: bool) -> Table:
 
     def measure(what: str, action: Callable[[Lake], object], calls: int) -> None:
         progress(what)
-        fresh = Lake(lake.storage.uri)  # a process of its own would remember nothing either
+        fresh = Lake(lake.storage.uri)  # like a new process, which caches nothing
         step = server.measured(lambda: action(fresh), _WRITING, at_once)
         _check(f"calls, {what}", calls, step.calls)
         base = float(table.rows[0]["seconds"]) if table.rows else step.seconds
@@ -502,7 +502,7 @@ def _remembered(folder: Path, server: _Server, *, quick: bool) -> Table:
     return table
 
 
-# --- a year -----------------------------------------------------------------------------------------------------------
+# --- a year ----------------------------------------------------------------------------------------------------------
 
 
 def _year(folder: Path, server: _Server, *, quick: bool) -> list[Table]:

@@ -153,7 +153,7 @@ def run(folder: Path, *, quick: bool, sets: Sequence[str], configuration: Path |
         configuration: a workspaces.yaml for the lakes; None for the default models.
         fit: fit the weights, leaving out one set at a time.
     """
-    if fit and len(sets) < 2:  # one to fit to, and one that is left out
+    if fit and len(sets) < 2:  # one set to fit, and one to leave out
         raise SystemExit("--fit leaves one set out at a time; name two sets or more")
     asked: dict[str, dict[str, list[Asked]]] = {}
     signals: dict[str, list[_Signals]] = {}

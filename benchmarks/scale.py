@@ -95,7 +95,7 @@ def run(
 
 
 def _on_folder(folder: Path, agents: int) -> dict[str, Measured]:
-    """Measure the runs of a number of agents on a folder."""
+    """Measure the runs of a number of agents in a folder."""
     found = {}
     for name in _RUNS:
         _prepare(str(folder), name, agents)
@@ -114,7 +114,7 @@ def _on_folder(folder: Path, agents: int) -> dict[str, Measured]:
 
 
 def _on_s3(agents: int) -> dict[str, Measured]:
-    """Measure the runs of a number of agents on a server of their own, counting what a proxy sees."""
+    """Measure the runs of a number of agents on a new server, counting requests in a proxy."""
     from memory_pipeline_tests.fault_proxy import FaultProxy
     from memory_pipeline_tests.s3_server import S3Server
 
@@ -124,7 +124,7 @@ def _on_s3(agents: int) -> dict[str, Measured]:
         for name in _RUNS:
             with server.in_environment():
                 _prepare(root, name, agents)
-            # A proxy for each run: what writes beside it is not counted.
+            # A proxy for each run, so that only its requests are counted.
             with FaultProxy(server.url) as proxy, server.in_environment(proxy.url):
                 found[name] = _child(root, name) | _counted(proxy)
             progress(f"S3, {agents:,} agents, {name}: {found[name]['requests']:,} requests")
@@ -137,7 +137,7 @@ def _counted(proxy: FaultProxy) -> Measured:
 
 
 def _prepare(root: str, name: str, agents: int) -> None:
-    """Write what a run finds in the journal."""
+    """Write the journal of a run."""
     if name in ("again", "the day"):
         return
     hour = _FIRST if name == "all speak" else _SECOND
@@ -161,7 +161,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def _child(root: str, name: str) -> Measured:
-    """Measure one run in a process of its own."""
+    """Measure one run in a separate process."""
     made = subprocess.run(
         [sys.executable, "-m", "benchmarks.scale", "--child", root, name], check=True, stdout=subprocess.PIPE
     )
@@ -170,11 +170,11 @@ def _child(root: str, name: str) -> Measured:
 
 
 def _measure(root: str, name: str) -> Measured:
-    """Compute one run, in a process that does nothing else."""
+    """Compute one run in this process, which does nothing else."""
     from memory_pipeline.models.factory import default_models
     from memory_pipeline.steps.materialize import materialize
 
-    # What is imported late, and what caches of words hold, is not the run's.
+    # Exclude late imports and caches of words.
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _prepare(folder, "all speak", 2)
@@ -217,7 +217,7 @@ def _day() -> Period:
 
 
 def _tables(where: str, found: dict[int, dict[str, Measured]]) -> Iterator[Table]:
-    """Yield what was measured, and the fits of it."""
+    """Yield the tables of measurements and of their fits."""
     for name in _RUNS:
         rows: list[dict[str, Cell]] = [{"agents": number, **runs[name]} for number, runs in found.items()]
         yield Table(f"{name}, {where}", "one run in a process of its own", rows)
@@ -231,7 +231,6 @@ def _tables(where: str, found: dict[int, dict[str, Measured]]) -> Iterator[Table
 
 
 def _fit(agents: list[int], column: str, values: list[float]) -> dict[str, Cell]:
-    """Fit a line to the measurements."""
     fixed, each = line(agents, values)
     residuals = [
         abs(fixed + each * number - value) / max(value, 1e-9) for number, value in zip(agents, values, strict=True)
@@ -262,7 +261,7 @@ def exponent(agents: Sequence[int], values: Sequence[float]) -> float:
 
 
 def _money(found: dict[int, dict[str, Measured]], put_price: float, get_price: float) -> Table:
-    """Return the price of a run's requests, and of those of a million agents."""
+    """Return the price of a run's requests, and of a run with a million agents."""
     rows: list[dict[str, Cell]] = []
     for name in _RUNS:
         costs = []

@@ -101,5 +101,4 @@ def index_rows(lake: Lake, scopes: Sequence[Scope]) -> dict[tuple[Scope, Grain],
 
 
 def versions(lake: Lake) -> dict[str, int]:
-    """Return the version of each table."""
     return {name: lake.tables.version(spec) for name, spec in TABLES.items()}

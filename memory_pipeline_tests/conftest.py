@@ -34,7 +34,7 @@ PATIENT = (
 )
 #: Temporary files are in memory if this many bytes are free. A lake has hundreds of small files, and creating and
 #: deleting them on a disk takes a third of the CPU time.
-_IN_MEMORY, _ROOM = Path("/dev/shm"), 4 * 2**30  # a folder of pytest's own is made there
+_IN_MEMORY, _ROOM = Path("/dev/shm"), 4 * 2**30  # pytest creates its folder there
 
 load_profile()
 

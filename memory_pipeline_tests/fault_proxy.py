@@ -192,7 +192,6 @@ class FaultProxy:
         self.stop()
 
     def start(self) -> None:
-        """Listen on loopback and accept connections."""
         self._listener = socket.create_server(("127.0.0.1", self._port), backlog=256)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True, name="fault-proxy").start()
@@ -210,7 +209,6 @@ class FaultProxy:
                     connection.shutdown(socket.SHUT_RDWR)
 
     def reset_counts(self) -> None:
-        """Count from nothing."""
         with self._lock:
             self.counts: Counter[str] = Counter()
             self.requests = self.bytes_in = self.bytes_out = 0
@@ -382,20 +380,16 @@ class FaultProxyProcess:
 
     @property
     def counts(self) -> Counter[str]:
-        """The number of faults by kind and of requests by method."""
         return Counter(self.stats()["counts"])
 
     @property
     def requests(self) -> int:
-        """How many requests there were."""
         return int(self.stats()["requests"])
 
     def reset_counts(self) -> None:
-        """Count from nothing."""
         self.stats(reset=True)
 
     def wait_until_hanging(self, timeout: float = 60.0, count: int = 1) -> bool:
-        """Wait until `count` requests are held, and return whether they are within `timeout` seconds."""
         end = time.monotonic() + timeout
         while self.stats()["hanging"] < count:
             if time.monotonic() >= end:
@@ -545,7 +539,7 @@ def main(arguments: list[str] | None = None) -> None:
     with FaultProxy(given.upstream, given.seed, port=given.port) as proxy:
         proxy.latency = given.latency
         proxy.faults = [Fault.parse(text) for text in given.fault]
-        print(proxy.url, flush=True)  # noqa: T201  # whoever started it reads this
+        print(proxy.url, flush=True)  # noqa: T201  # the starting process reads it
         threading.Event().wait()
 
 

@@ -45,7 +45,7 @@ def fact(
     mentioned: datetime | None = None,
     vector: Sequence[float] | None = None,
 ) -> Row:
-    """Return a fact said `minute` minutes after noon, by default from a message of its own."""
+    """Return a fact at `minute` minutes after noon, by default from a separate message."""
     at = NOON + timedelta(minutes=minute)
     own = id or f"{conversation}:{minute}:{turn}:{position}:{content}"
     return {
@@ -113,7 +113,6 @@ class Embedder:
 
 
 def by_period(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return rows by their period."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["period"], []).append(row)

@@ -1,4 +1,4 @@
-"""A predictable model: answers that depend on the question alone, and the configuration of a lake that uses it."""
+"""A deterministic model for tests, and the configuration of a lake that uses it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def answer(body: Json) -> Json:
 
 
 def name_of(body: Json) -> str:
-    """Return the task of a question: extraction, summary, entities or rerank."""
+    """Return the task of a question, such as extraction."""
     name: str = body["response_format"]["json_schema"]["name"]
     return name
 

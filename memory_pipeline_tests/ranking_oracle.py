@@ -1,4 +1,4 @@
-"""The score of a memory as ``domain.text.ranking.Weights`` describes it: slowly, in plain Python."""
+"""The score of a memory as ``domain.text.ranking.Weights`` defines it, in slow plain Python."""
 
 from __future__ import annotations
 

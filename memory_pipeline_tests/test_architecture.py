@@ -1,4 +1,4 @@
-"""The import rules that import-linter cannot see: what comes along when a module is imported."""
+"""Import rules that import-linter cannot check: the libraries that importing a module loads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))
 """
 
 
-def test_a_module_brings_along_only_what_it_may_and_a_search_no_more(root: str) -> None:
+def test_modules_and_a_search_import_only_allowed_libraries(root: str) -> None:
     """One fresh interpreter imports one after the other, writes, and searches; what it has is never less."""
     modules = [module for module, _ in ALLOWED]
     result = subprocess.run(
@@ -62,7 +62,7 @@ def test_a_module_brings_along_only_what_it_may_and_a_search_no_more(root: str) 
     assert not {"dagster", "polars", "litellm", "duckdb"} & after_search
 
 
-def test_no_module_imports_itself_through_others() -> None:
+def test_there_are_no_import_cycles() -> None:
     graph = grimp.build_graph("memory_pipeline", cache_dir=None)
     TopologicalSorter(
         {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}

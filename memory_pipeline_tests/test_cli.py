@@ -97,7 +97,7 @@ def test_an_ingested_file_can_be_searched_and_expanded(filled: None) -> None:
     assert (walk["what"], walk["content"]) == ("message", "08:00 Anna: Bruno ate my passport.")
 
 
-def test_a_second_run_has_nothing_to_do(made: None) -> None:
+def test_a_second_run_computes_nothing(made: None) -> None:
     assert all(not grain["periods"] for grain in read("run"))
 
 

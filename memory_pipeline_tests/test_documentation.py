@@ -70,7 +70,7 @@ def sample_lake(shared_folder: SharedFolder) -> Path:
         history = (ROOT / SAMPLE).read_text(encoding="utf-8").splitlines()
         sample, lake = folder / "history.jsonl", str(folder / "memory-lake")
         sample.write_text("\n".join(history[: len(history) // (3 if IS_THOROUGH else 12)]), encoding="utf-8")
-        # One command in a process of its own shows that the command line starts; that takes longer than most commands.
+        # Only one command runs in a separate process, because starting takes longer than most commands.
         ingest = [sys.executable, "-m", "memory_pipeline.cli", "ingest", str(sample), "--root", lake]
         started = subprocess.run(ingest, capture_output=True, text=True, check=False)
         assert started.returncode == 0, started.stderr
@@ -104,7 +104,7 @@ def test_the_commands_of_a_page_run_in_order(
 def test_a_python_example_prints_what_it_says(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each runs with names and a folder of its own, and all in this process: most of the time is importing."""
+    """Each example has separate names and a folder, but all run in this process, because importing is slow."""
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "example", "exec"), {"__name__": "__main__"})
     expected = re.findall(r"# prints: (.*)", code)

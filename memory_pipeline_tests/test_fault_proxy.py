@@ -1,4 +1,4 @@
-"""The proxy passes on what it gets byte by byte, does each fault to the requests it is meant for, and counts."""
+"""The fault proxy forwards bytes unchanged, injects each fault into matching requests, and counts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Upstream(BaseHTTPRequestHandler):
-    """Answers each request with what it was, and keeps what was put."""
+    """Answers each request with a description of it, and stores objects."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # or each answer waits for the client to have said that it has the head
@@ -92,7 +92,7 @@ def _ask(client: http.client.HTTPConnection, method: str, path: str, body: bytes
         return answer.status, answer.read()
 
 
-def test_requests_arrive_as_they_were_sent_over_one_connection(
+def test_requests_are_forwarded_unchanged_over_one_connection(
     upstream: Any, proxy: FaultProxy, client: http.client.HTTPConnection
 ) -> None:
     body = bytes(range(256)) * 1000
@@ -113,7 +113,7 @@ def test_requests_arrive_as_they_were_sent_over_one_connection(
     assert (proxy.bytes_in, proxy.bytes_out) == (2 * len(body) + 6, 21 + len(body) + 9 + 6)
 
 
-def test_listings_are_counted_apart(proxy: FaultProxy, client: http.client.HTTPConnection) -> None:
+def test_listings_are_counted_separately(proxy: FaultProxy, client: http.client.HTTPConnection) -> None:
     for path in ("/bucket?list-type=2&prefix=a%2F", "/bucket/?prefix=x", "/bucket/key?prefix=x", "/bucket/key"):
         _ask(client, "GET", path)
 
@@ -126,7 +126,7 @@ def test_listings_are_counted_apart(proxy: FaultProxy, client: http.client.HTTPC
     ("kind", "status", "code", "passed"),
     [("500", 500, b"InternalError", 0), ("503", 503, b"SlowDown", 0), ("late", 500, b"InternalError", 1)],
 )
-def test_an_error_is_answered_as_s3_does(
+def test_errors_have_the_format_of_s3(
     upstream: Any,
     proxy: FaultProxy,
     client: http.client.HTTPConnection,
@@ -148,7 +148,7 @@ def test_an_error_is_answered_as_s3_does(
 
 
 @pytest.mark.parametrize(("kind", "done"), [("reset", 0), ("lost", 1)])
-def test_a_connection_is_closed_before_or_after_the_request_was_done(
+def test_a_connection_is_closed_before_or_after_the_request_is_executed(
     upstream: Any, proxy: FaultProxy, client: http.client.HTTPConnection, kind: str, done: int
 ) -> None:
     proxy.faults = [Fault(kind)]
@@ -161,7 +161,7 @@ def test_a_connection_is_closed_before_or_after_the_request_was_done(
     assert _ask(client, "GET", "/bucket/a")[0] == 200
 
 
-def test_half_of_an_answer_announces_the_whole(proxy: FaultProxy, client: http.client.HTTPConnection) -> None:
+def test_a_truncated_answer_announces_its_full_length(proxy: FaultProxy, client: http.client.HTTPConnection) -> None:
     proxy.faults = [Fault("half", method="GET"), Fault("half", method="HEAD")]
 
     client.request("GET", "/bucket/0123456789")
@@ -178,15 +178,13 @@ def test_half_of_an_answer_announces_the_whole(proxy: FaultProxy, client: http.c
     assert not head.endswith(b"\r\n\r\n")
 
 
-def test_requests_are_let_through_before_a_fault_and_after_its_times(
-    proxy: FaultProxy, client: http.client.HTTPConnection
-) -> None:
+def test_requests_are_forwarded_before_and_after_a_fault(proxy: FaultProxy, client: http.client.HTTPConnection) -> None:
     proxy.faults = [Fault("500", after=2, times=3), Fault("503", after=7, times=None)]
 
     assert [_ask(client, "GET", "/bucket/a")[0] for _ in range(12)] == [200] * 2 + [500] * 3 + [200] * 2 + [503] * 5
 
 
-def test_chance_is_repeated_by_its_seed(upstream: Any) -> None:
+def test_random_faults_depend_on_the_seed(upstream: Any) -> None:
     def struck(seed: int) -> list[int]:
         with FaultProxy(f"http://127.0.0.1:{upstream.server_port}", seed) as proxy:
             proxy.faults = [Fault("503", probability=0.3, times=None)]
@@ -200,7 +198,7 @@ def test_chance_is_repeated_by_its_seed(upstream: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "done"), [("hang", 0), ("stall", 1)])
-def test_a_request_is_held_until_its_client_goes_or_the_fault_is_taken_out(
+def test_a_request_hangs_until_the_client_disconnects_or_the_fault_is_removed(
     upstream: Any, proxy: FaultProxy, client: http.client.HTTPConnection, kind: str, done: int
 ) -> None:
     proxy.faults = [Fault(kind, times=2)]
@@ -233,7 +231,7 @@ def test_slowness_and_latency_delay_the_answer(proxy: FaultProxy, client: http.c
     assert time.monotonic() - before >= 0.3
 
 
-def test_storage_does_not_notice_the_proxy(s3_server: S3Server) -> None:
+def test_storage_works_through_the_proxy(s3_server: S3Server) -> None:
     with FaultProxy(s3_server.url, logging=True) as proxy, s3_server.in_environment(proxy.url):
         storage = Storage(s3_server.new_root())
         assert storage.create("a/odd %+ name", b"1" * 100_000)
@@ -250,7 +248,7 @@ def test_storage_does_not_notice_the_proxy(s3_server: S3Server) -> None:
     assert proxy.bytes_out >= 100_000
 
 
-def test_a_process_of_its_own_is_told_what_to_do(upstream: Any) -> None:
+def test_the_proxy_runs_as_a_process_controlled_over_http(upstream: Any) -> None:
     command = [sys.executable, "-m", "memory_pipeline_tests.fault_proxy"]
     command += ["--upstream", f"http://127.0.0.1:{upstream.server_port}", "--seed", "3"]
     command += ["--fault", "503,method=PUT,times=none"]
@@ -275,6 +273,6 @@ def test_a_process_of_its_own_is_told_what_to_do(upstream: Any) -> None:
 
 
 @pytest.mark.parametrize("fault", ["404", "503,method=PATCH"])
-def test_a_fault_that_is_not_known_is_refused(fault: str) -> None:
+def test_an_unknown_fault_is_refused(fault: str) -> None:
     with pytest.raises(AssertionError, match=r"404|PATCH"):
         Fault.parse(fault)

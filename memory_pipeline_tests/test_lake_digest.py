@@ -1,4 +1,4 @@
-"""The digest of a lake tells what it holds, and nothing of how it came there."""
+"""The digest of a lake depends on its contents, not on how it was built."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def other(folder: Path, root: str) -> Lake:
     return Lake(root)
 
 
-def test_it_names_tables_and_index_tables_with_their_rows(made: Lake) -> None:
+def test_a_digest_names_tables_and_index_tables_with_their_rows(made: Lake) -> None:
     found = lake_digest(made)
     assert {name for name in found if name.startswith("index/")} == {
         f"index/acme/{agent}/{grain}" for agent in ("sales", "support") for grain in Grain
@@ -61,7 +61,7 @@ def test_it_names_tables_and_index_tables_with_their_rows(made: Lake) -> None:
     assert not [name for name in found if name.startswith("journal/")]
 
 
-def test_another_way_to_the_same_lake_has_the_same_digest(made: Lake, tmp_path: Path, models: Models) -> None:
+def test_equal_lakes_built_differently_have_the_same_digest(made: Lake, tmp_path: Path, models: Models) -> None:
     other = Lake(str(tmp_path / "other"))
     # Later, in another order and other files, one hour after the other, and some of it twice.
     for talk in (TALKS[1], TALKS[0], TALKS[1]):
@@ -71,14 +71,14 @@ def test_another_way_to_the_same_lake_has_the_same_digest(made: Lake, tmp_path: 
     assert differing(lake_digest(made), lake_digest(other)) == []
 
 
-def test_a_silent_period_that_was_looked_at_is_no_difference(made: Lake, other: Lake, models: Models) -> None:
+def test_an_empty_period_in_the_ledger_is_no_difference(made: Lake, other: Lake, models: Models) -> None:
     silent = Period.containing(Grain.DAILY, START)
     list(materialize(other, models, Grain.DAILY, [silent]))
     assert other.tables.read(LEDGER).num_rows > made.tables.read(LEDGER).num_rows
     assert differing(lake_digest(made), lake_digest(other)) == []
 
 
-def test_what_is_pending_is_told_however_it_is_cut_into_files(tmp_path: Path) -> None:
+def test_pending_records_are_compared_across_file_boundaries(tmp_path: Path) -> None:
     once, twice = (Lake(str(tmp_path / name)) for name in ("once", "twice"))
     write(once, conversation("One.", "Two."))
     write(twice, conversation("One.", "Two."), now=NOW + timedelta(hours=1))
@@ -90,17 +90,17 @@ def test_what_is_pending_is_told_however_it_is_cut_into_files(tmp_path: Path) ->
     ]
 
 
-def test_one_row_too_few_in_a_table_or_an_index_is_told(made: Lake, other: Lake) -> None:
+def test_a_missing_row_of_a_table_or_index_is_reported(made: Lake, other: Lake) -> None:
     facts = other.tables.read(FACTS, ["2024-01-15T08"])
     other.tables.replace(FACTS, ["2024-01-15T08"], facts.slice(1))
     other.index.remove_agent(SALES)
-    told = {line.split(":")[0] for line in differing(lake_digest(made), lake_digest(other))}
-    assert told == {"tables/facts", *(f"index/acme/sales/{grain}" for grain in Grain)}
+    differing_names = {line.split(":")[0] for line in differing(lake_digest(made), lake_digest(other))}
+    assert differing_names == {"tables/facts", *(f"index/acme/sales/{grain}" for grain in Grain)}
     assert lake_digest(made)["tables/messages"] == lake_digest(other)["tables/messages"]
     assert ACME != SALES
 
 
-def test_rows_are_the_same_in_any_order_and_with_any_chunks() -> None:
+def test_the_digest_of_rows_ignores_order_and_chunks() -> None:
     rows = pa.table({"id": ["a", "b"], "vector": pa.array([[1.0, 2.0], None], pa.list_(pa.float32())), "n": [1, None]})
     turned = pa.concat_tables([rows.slice(1), rows.slice(0, 1)])
     assert digest_of_rows(rows) == digest_of_rows(turned)

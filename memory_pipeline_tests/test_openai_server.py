@@ -1,4 +1,4 @@
-"""The server that stands for a model in other tests does what it is told."""
+"""The test server for models answers, fails and counts as configured."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def content(reply: dict[str, Any]) -> Any:
     return reply["choices"][0]["message"]["content"]
 
 
-def test_a_chat_is_answered_by_its_last_message_or_by_the_test(server: OpenAIServer) -> None:
+def test_a_chat_is_answered_with_its_last_message_or_the_tests_answer(server: OpenAIServer) -> None:
     reply = chat(server)
     assert content(reply) == "Hello"
     assert reply["usage"] == {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
@@ -62,7 +62,7 @@ def test_a_chat_is_answered_by_its_last_message_or_by_the_test(server: OpenAISer
     assert "usage" not in chat(server)
 
 
-def test_a_schema_is_answered_by_its_least_instance(server: OpenAIServer) -> None:
+def test_a_schema_is_answered_with_its_smallest_instance(server: OpenAIServer) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     assert content(chat(server, response_format=wanted)) == '{"n": 3}'
@@ -92,11 +92,11 @@ def test_a_schema_is_answered_by_its_least_instance(server: OpenAIServer) -> Non
         ),
     ],
 )
-def test_the_least_instance(schema: dict[str, Any], least: object) -> None:
+def test_the_smallest_instance_of_a_schema_is_returned(schema: dict[str, Any], least: object) -> None:
     assert least_instance(schema) == least
 
 
-def test_vectors_depend_on_the_text_alone(server: OpenAIServer) -> None:
+def test_vectors_depend_only_on_the_text(server: OpenAIServer) -> None:
     reply = embed(server, "Porto", "Lisbon")
     vectors = [item["embedding"] for item in reply["data"]]
     assert vectors[0] == embed(server, "Porto")["data"][0]["embedding"] != vectors[1]
@@ -122,7 +122,7 @@ def test_requests_are_recorded(server: OpenAIServer) -> None:
     assert (server.requests, dict(server.counts)) == ([], {})
 
 
-def test_a_connection_is_kept_and_the_busiest_moment_counted(server: OpenAIServer) -> None:
+def test_connections_are_reused_and_peak_concurrency_is_counted(server: OpenAIServer) -> None:
     address = urlsplit(server.base_url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
     for _ in range(3):
@@ -151,7 +151,7 @@ def test_a_connection_is_kept_and_the_busiest_moment_counted(server: OpenAIServe
         (Fault("leak"), 401, "invalid_api_key"),
     ],
 )
-def test_errors_are_written_as_openai_writes_them(server: OpenAIServer, fault: Fault, status: int, code: str) -> None:
+def test_errors_have_the_format_of_openai(server: OpenAIServer, fault: Fault, status: int, code: str) -> None:
     server.faults = [fault]
     with pytest.raises(HTTPError) as caught:
         post(server, "/chat/completions", HELLO, Authorization="Bearer k-123")
@@ -162,7 +162,7 @@ def test_errors_are_written_as_openai_writes_them(server: OpenAIServer, fault: F
     assert content(chat(server)) == "Hello"  # once means once
 
 
-def test_waiting_is_asked_for_as_ordered(server: OpenAIServer) -> None:
+def test_retry_after_is_sent_as_configured(server: OpenAIServer) -> None:
     server.faults = [
         Fault("429"),
         Fault("429", retry_after=7),
@@ -176,7 +176,7 @@ def test_waiting_is_asked_for_as_ordered(server: OpenAIServer) -> None:
     assert asked == ["1", "7", "Wed, 21 Oct 2026 07:28:00 GMT"]
 
 
-def test_what_is_wrong_with_an_answer(server: OpenAIServer) -> None:
+def test_each_fault_produces_its_kind_of_bad_answer(server: OpenAIServer) -> None:
     def struck(kind: str, *texts: str) -> dict[str, Any]:
         server.faults = [Fault(kind)]
         return embed(server, *texts) if texts else chat(server)
@@ -210,7 +210,7 @@ def test_what_is_wrong_with_an_answer(server: OpenAIServer) -> None:
     assert content(chat(server)) == "Hello"
 
 
-def test_faults_choose_their_requests(server: OpenAIServer) -> None:
+def test_faults_apply_to_matching_requests(server: OpenAIServer) -> None:
     server.faults = [
         Fault("500", times=None, match="Porto"),
         Fault("502", times=None, path="embeddings"),
@@ -235,7 +235,7 @@ def test_faults_choose_their_requests(server: OpenAIServer) -> None:
         Fault("nonsense")
 
 
-def test_chance_does_not_depend_on_the_order_of_requests(server: OpenAIServer) -> None:
+def test_random_faults_do_not_depend_on_the_order_of_requests(server: OpenAIServer) -> None:
     def struck(numbers: list[int]) -> set[int]:
         server.reset()
         server.faults = [Fault("500", times=None, probability=0.3)]
@@ -255,7 +255,7 @@ def test_chance_does_not_depend_on_the_order_of_requests(server: OpenAIServer) -
     assert struck(numbers) != first
 
 
-def test_stopping_releases_whoever_hangs() -> None:
+def test_stopping_releases_hanging_requests() -> None:
     with OpenAIServer() as server:
         server.faults = [Fault("hang", times=None)]
         caught: list[BaseException] = []
@@ -277,14 +277,14 @@ def test_stopping_releases_whoever_hangs() -> None:
     OpenAIServer().stop()  # one that never started
 
 
-def test_a_failing_answer_of_the_test_is_a_500_that_says_so(server: OpenAIServer) -> None:
+def test_an_error_in_the_tests_answer_becomes_a_500_that_names_it(server: OpenAIServer) -> None:
     server.answer = lambda body: str(body["no such key"])
     with pytest.raises(HTTPError) as caught:
         chat(server)
     assert "no such key" in caught.value.read().decode()
 
 
-def test_it_runs_as_a_process_that_is_steered_and_killed() -> None:
+def test_the_server_runs_as_a_process_that_can_be_controlled_and_killed() -> None:
     command = [sys.executable, "-m", "memory_pipeline_tests.openai_server", "--dimension", "4", "--latency", "0.05"]
     with subprocess.Popen([*command, "--fault", "500,times=1"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -93,7 +93,7 @@ def call(
     period: str = "2024-01-15",
     outcome: str = "ok",
 ) -> Row:
-    """Return one row of a model request."""
+    """Return one model call."""
     return {
         "hour": hour, "id": f"{hour}-{number}", "request_id": f"{hour}-{number if request is None else request}",
         "key": "k", "called_at": datetime.fromisoformat(f"{hour}:00:00+00:00"), "workspace_id": "acme",
@@ -103,7 +103,6 @@ def call(
 
 
 def memory(version: int = 1, number: int = 1, *, agent: str = "a", newest: bool = True, **own: Any) -> Row:
-    """Return a version of a durable memory."""
     at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
     identifier = f"memory:2024-01-15T08:{number:032x}"
     return {
@@ -128,12 +127,10 @@ def event(number: int, verb: str, *, night: str | None = None, agent: str = "a",
 
 
 def put_memories(lake: Lake, *rows: Row) -> None:
-    """Write versions of durable memories."""
     put(lake, MEMORIES, rows)
 
 
 def put_events(lake: Lake, *rows: Row) -> None:
-    """Write events of durable memories and of consolidation."""
     for spec, name in ((MEMORY_EVENTS, "period"), (UPKEEP_EVENTS, "night")):
         if own := [row for row in rows if name in row]:
             put(lake, spec, own)
@@ -158,19 +155,16 @@ def _message_of(fact: Row) -> Row:
 
 
 def put_summaries(lake: Lake, *rows: Row) -> None:
-    """Write summaries of any grains."""
     for grain in Grain:
         if own := [row for row in rows if row["grain"] == grain]:
             put(lake, SUMMARIES, own, grain=grain.value)
 
 
 def put_calls(lake: Lake, *rows: Row) -> None:
-    """Write rows of model requests."""
     put(lake, MODEL_CALLS, rows)
 
 
 def put_mark(lake: Lake, kept: str, through: str, *, agent: str = "a", workspace: str = "acme") -> None:
-    """Write an expiration mark."""
     at = datetime.fromisoformat("2024-06-01T00:00:00+00:00")
     put(
         lake,

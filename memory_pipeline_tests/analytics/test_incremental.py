@@ -203,7 +203,7 @@ def test_a_month_of_a_table_includes_the_sources_of_its_rows(root: str) -> None:
     assert set(found["2024-10"]["period"].to_pylist()) == {"2024-Q4"}
 
 
-def test_a_mart_brings_those_that_it_reads_up_to_date(unbuilt: Lake) -> None:
+def test_building_a_mart_updates_the_marts_that_it_reads(unbuilt: Lake) -> None:
     lake = unbuilt
     assert Warehouse(lake).build("memory_growth").rows == 2
     assert "memory_by_period" not in {model.name for model in stale_marts(lake)}

@@ -133,7 +133,7 @@ def test_survival_is_the_share_of_cited_sources(empty: Lake) -> None:
     assert found["weekly", "2024-W03"]["month"] == "2024-01"
 
 
-def test_coverage_tells_missing_from_expired(empty: Lake) -> None:
+def test_coverage_distinguishes_missing_from_expired(empty: Lake) -> None:
     put_hours(empty, *(fact("2024-01-15T08", agent) for agent in ("a", "b", "c")))
     source = "working:2024-01-15T08:acme-a-turn"
     put_summaries(empty, summary(empty, DAY, [source], [[source]]))
@@ -209,7 +209,7 @@ def test_durable_memories_are_counted_by_kind_status_and_temperature(empty: Lake
     assert rows["b", "fact", "active", "warm"]["mean_age_days"] == 0
 
 
-def test_changes_of_durable_memories_are_counted_by_month_maker_and_verb(empty: Lake) -> None:
+def test_changes_of_durable_memories_are_counted_by_month_editor_and_verb(empty: Lake) -> None:
     put_events(
         empty,
         event(1, "REMEMBER"),

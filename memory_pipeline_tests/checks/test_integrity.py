@@ -72,7 +72,7 @@ def test_only_the_given_periods_are_checked(lake: Lake) -> None:
     some = context(lake, "working_facts", "unique_ids", periods=hours("2024-01-15T11", "2024-02-20T09"))
     assert some.numbers["rows"] == lake.tables.read(FACTS, ["2024-01-15T11", "2024-02-20T09"]).num_rows
     assert context(lake, "working_facts", "unique_ids", periods=[]).numbers["rows"] == 0
-    # What nights did is of days; how memories stand is of no period.
+    # Consolidation events belong to days; memories belong to no period.
     night = lake.tables.read(UPKEEP_EVENTS, ["acme~support"])["night"][0].as_py()
     plant(lake, UPKEEP_EVENTS, "acme~support", lambda rows: rows.append(rows[0]))
     assert not context(lake, "memory_upkeep", "unique_ids", periods=[Period.parse("daily", night)]).passed

@@ -87,18 +87,18 @@ def test_duplicate_memories_are_found_after_consolidation(lake: Lake) -> None:
     cases: list[tuple[dict[str, Any], int]] = [
         ({"content": shouted}, 1),
         ({"content": shouted, "object": None}, 1),
-        ({"content": shouted, "object": "Rome"}, 0),  # two objects are two things to say
+        ({"content": shouted, "object": "Rome"}, 0),  # different objects
         ({"content": shouted, "kind": "observation"}, 0),
         ({"content": shouted, "status": "superseded"}, 0),
         ({"content": shouted, "temperature": "cold"}, 0),
         ({"content": shouted, "is_newest": False}, 0),
         ({"content": shouted, "user_id": "u", "key": "k"}, 0),
-        ({"content": shouted, "changed_at": NOW}, 0),  # the night has not passed yet
+        ({"content": shouted, "changed_at": NOW}, 0),  # not consolidated yet
         ({"content": f"Not {shouted}"}, 0),
     ]
     for changes, count in cases:
         assert found(lake, check, partial(twin, **changes)).offenders == count, changes
-    # Of an agent whose last night failed it says nothing: another check does.
+    # Agents with a failed consolidation are reported by another check.
     plant(lake, MEMORIES, OWNER, lambda rows: twin(rows, content=shouted))
     plant(lake, UPKEEP, "acme", lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows])
     assert context(lake, *check).passed
@@ -154,7 +154,7 @@ def test_unconsolidated_days_are_found_after_a_day(lake: Lake) -> None:
     assert context(lake, *check, now=ended + timedelta(hours=23)).passed
     finding = context(lake, *check, now=ended + timedelta(hours=25))
     assert finding.sample == (Period(Grain.DAILY, last).next().key,)
-    # A day of which something became known later is to be kept again.
+    # A day with late data must be consolidated again.
     key, entry = next(pair for pair in lake.ledger.entries("durable_memories").items() if pair[1].rows)
     lake.ledger.record([replace(entry, output_digest="0" * 32)])
     assert context(lake, *check).sample == (key[:10],)

@@ -28,7 +28,7 @@ KEYS = {
     Grain.QUARTERLY: "2024-Q1",
     Grain.YEARLY: "2024",
 }
-#: How many agents' periods of each grain there are.
+#: The number of periods of all agents, by grain.
 DUE = {Grain.DAILY: 3, Grain.WEEKLY: 3, Grain.MONTHLY: 3, Grain.QUARTERLY: 2, Grain.YEARLY: 2}
 
 
@@ -41,7 +41,7 @@ def expire(lake: Lake, kept: RetentionClass, through: str, agent_id: str = ACME.
 
 
 def test_a_closed_period_without_its_summary_is_found(lake: Lake) -> None:
-    # From coarse to fine: a summary that is missing is no material for the next.
+    # From coarse to fine, because a missing summary is no source of the next one.
     for grain in reversed(SUMMARY_GRAINS):
         fine = context(lake, f"{grain}_summaries", "coverage")
         assert fine.passed
@@ -50,7 +50,7 @@ def test_a_closed_period_without_its_summary_is_found(lake: Lake) -> None:
         finding = context(lake, f"{grain}_summaries", "coverage")
         assert (finding.offenders, finding.sample) == (1, (f"acme/support {KEYS[grain]}",))
         assert finding.numbers == {"due": DUE[grain], "missing": 1, "waiting": 0}
-        # Until it has closed nobody expects it.
+        # It is not expected before the period closes.
         closes_at = Calendar().closes_at(Period(grain, KEYS[grain]))
         assert not context(lake, f"{grain}_summaries", "coverage", now=closes_at).passed
         assert context(lake, f"{grain}_summaries", "coverage", now=closes_at - timedelta(seconds=1)).passed
@@ -60,7 +60,7 @@ def test_a_summary_that_has_expired_is_not_missing(lake: Lake) -> None:
     plant(lake, SUMMARIES, "2024-02-20", drop_one, grain="daily")
     expire(lake, RetentionClass.DAILY, "2024-02-19")
     assert not context(lake, "daily_summaries", "coverage").passed
-    expire(lake, RetentionClass.DAILY, "2024-02-20", "sales")  # somebody else's
+    expire(lake, RetentionClass.DAILY, "2024-02-20", "sales")  # of another agent
     assert not context(lake, "daily_summaries", "coverage").passed
     expire(lake, RetentionClass.DAILY, "2024-02-20")
     assert context(lake, "daily_summaries", "coverage").passed

@@ -20,7 +20,7 @@ from memory_pipeline_tests.invoking import call
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
-#: As of when nothing waits in the lakes of these tests.
+#: A time at which nothing is pending in the lakes of these tests.
 AS_OF = NOW.isoformat()
 
 
@@ -48,7 +48,7 @@ def test_all_checks_pass_in_a_complete_and_in_an_empty_lake(indexed: Lake, root:
     assert [finding for finding in run_checks(CheckContext(empty, NOW), all_checks()) if not finding.passed] == []
 
 
-def test_checks_that_share_a_scan_find_what_each_finds_alone(lake: Lake) -> None:
+def test_checks_that_share_a_scan_find_the_same_as_alone(lake: Lake) -> None:
     plant(lake, FACTS, "2024-01-15T08", lambda rows: rows.append(rows[0]))
     plant(lake, MESSAGES, "2024-01-15T11", list.clear)
     plant(lake, SUMMARIES, "2024-02-20", lambda rows: rows.pop(0), grain="daily")

@@ -70,7 +70,7 @@ def test_the_report_goes_to_stdout_and_progress_to_stderr(temporary: Path, tmp_p
     assert "3 of 3 questions asked" in result.stderr
     assert "new messages" not in result.stdout
     assert not list(temporary.iterdir())  # the temporary lake is gone
-    assert not (tmp_path / "mine").exists()  # and the user's own was not touched
+    assert not (tmp_path / "mine").exists()  # and the user's lake is unchanged
 
 
 def test_json_is_one_object_that_is_the_same_each_time() -> None:

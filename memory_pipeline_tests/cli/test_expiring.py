@@ -40,7 +40,7 @@ def parquet_files(root: str, table: str) -> int:
     return sum("_delta_log" not in path.parts for path in Path(root, "tables", table).rglob("*.parquet"))
 
 
-def test_a_dry_run_of_vacuum_reports_what_vacuum_deletes(made: Lake, root: str) -> None:
+def test_a_dry_run_of_vacuum_reports_exactly_the_deleted_files(made: Lake, root: str) -> None:
     before, rows = parquet_files(root, "memories"), table_rows(made)
     assert read("vacuum")["files"] == 0
     shown = read("vacuum", "--dry-run", "--older-than", "0")

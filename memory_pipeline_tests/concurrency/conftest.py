@@ -1,4 +1,4 @@
-"""Rivals for all tests of a process, and where they meet: a folder, and a bucket of a real server."""
+"""Concurrent processes for all tests, and the lakes that they share: a folder, and a bucket of a real server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """A lake's root, how to find it, and how many rounds there may be: of one commit, and of several."""
+    """A lake's root, the variables to reach it, and the number of rounds: of single commits, and of several."""
 
     root: str
     environment: Mapping[str, str]
@@ -39,7 +39,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture(params=["folder", "s3"] if IS_THOROUGH else ["folder"])
 def usual_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A folder; in the thorough run a bucket too, for works that commit as others do which race there each time."""
+    """A folder; in the thorough run also a bucket. For works whose kind of commit is tested on a bucket elsewhere."""
     yield from _place(request, tmp_path)
 
 

@@ -1,6 +1,7 @@
-"""Rivals: processes that begin at one moment and do the same kind of work on one lake, each its own rounds of it.
+"""Concurrent processes that start at the same moment and write to one lake.
 
-Each work takes a lake's root, the number of the rival and its rounds, and does one commit or more a round.
+Each work takes the root of the lake, the number of its process and the number of rounds. Each round commits at least
+once.
 """
 
 from __future__ import annotations
@@ -44,17 +45,13 @@ if TYPE_CHECKING:
 
 FIRST = datetime(2024, 1, 1, tzinfo=UTC)
 AT = datetime(2026, 11, 20, 8, 30, tzinfo=UTC)
-#: Longest wait of rivals for each other, in seconds.
+#: The maximum wait of the processes for each other, in seconds.
 _PATIENCE = 300
 _barrier: Any = None
 
 
 class Rivals:
-    """A number of processes, with their imports done.
-
-    Args:
-        count: how many there are.
-    """
+    """A pool of `count` processes that have imported the product."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -69,11 +66,11 @@ class Rivals:
         self._pool.shutdown(cancel_futures=True)
 
     def race(self, work: Work, root: str, rounds: int, environment: Mapping[str, str] | None = None) -> list[Any]:
-        """Let all do the same at once; return what each returns, by number. What one raises comes through."""
+        """Run the work in all processes. Return the results by number; an exception of a process is raised."""
         return self.do([partial(work, root, number, rounds) for number in range(self.count)], environment)
 
     def do(self, works: Sequence[Callable[[], Any]], environment: Mapping[str, str] | None = None) -> list[Any]:
-        """Let each process do something of its own, all at once; those without work wait."""
+        """Run different works at once; processes without work do nothing."""
         parts = [*works, *[_nothing] * (self.count - len(works))]
         futures = [self._pool.submit(_begin, part, dict(environment or {})) for part in parts]
         return [future.result() for future in futures][: len(works)]
@@ -91,28 +88,28 @@ def _begin(work: Callable[[], Any], environment: dict[str, str]) -> Any:
 
 
 def _nothing() -> None:
-    """Do nothing."""
+    pass
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
 def ledger_row(bucket: str, period: str) -> pa.Table:
-    """Return a row of a table that has one partition for each bucket."""
+    """Return a ledger row; the table has one partition per bucket."""
     entry = {"bucket": bucket, "asset": "a", "period": period, "input_digest": "", "output_digest": "", "rows": 1,
              "agents": 1, "unfinished": 0, "expired": 0}  # fmt: skip
     return pa.Table.from_pylist([entry], schema=LEDGER.schema)
 
 
 def append_rows(root: str, number: int, rounds: int, *, shared: bool, seconds: float = 0) -> int:
-    """Add a row a round to a partition, all rivals to one or each to its own; return the most attempts at one row.
+    """Append one row per round. Return the maximum number of attempts for a row.
 
     Args:
-        root: of the lake.
-        number: of the rival.
-        rounds: how many rows.
-        shared: whether the partition is that of all.
-        seconds: how long each change takes.
+        root: the root of the lake.
+        number: the number of the process.
+        rounds: the number of rows.
+        shared: append to a partition shared by all processes instead of a separate one.
+        seconds: the duration of each change.
     """
     tables = Tables(Storage(root))
     bucket, most = "shared" if shared else f"own-{number}", 0
@@ -131,7 +128,7 @@ def append_rows(root: str, number: int, rounds: int, *, shared: bool, seconds: f
 
 
 def record_entries(root: str, number: int, rounds: int) -> None:
-    """Enter an hour of one's own and one that all enter, of one month."""
+    """Record a separate hour and a shared hour of the same month."""
     ledger = Lake(root).ledger
     for each in range(rounds):
         own, common = (FIRST + timedelta(hours=60 * number + each)), FIRST + timedelta(days=25)
@@ -144,7 +141,7 @@ def record_entries(root: str, number: int, rounds: int) -> None:
 
 
 def replace_marts(root: str, number: int, rounds: int) -> None:
-    """Replace parts of one's own of a mart, and now and then make another one whole."""
+    """Replace separate parts of a mart, and in every tenth round another mart as a whole."""
     marts = Marts(Storage(root))
     for each in range(rounds):
         month = f"{number}-{each}"
@@ -158,12 +155,12 @@ def replace_marts(root: str, number: int, rounds: int) -> None:
 
 
 def moment(number: int, each: int) -> datetime:
-    """Return a time in an hour that a rival shares with no other."""
+    """Return a time in an hour that no other process uses."""
     return FIRST + timedelta(hours=60 * number + each, minutes=5)
 
 
 def edit_of(number: int, each: int, scope: Scope = ACME) -> Edit:
-    """Return an edit that meets those of others in what it speaks of."""
+    """Return an edit about an entity that edits of other processes mention too."""
     at = moment(number, each).isoformat()
     return Edit.from_record(
         {"edit": "INSERT", "workspace_id": scope.workspace_id, "agent_id": scope.agent_id, "timestamp": at,
@@ -173,7 +170,7 @@ def edit_of(number: int, each: int, scope: Scope = ACME) -> Edit:
 
 
 def event_of(number: int, each: int, scope: Scope = ACME) -> MemoryEvent:
-    """Return an event that makes a memory of its own, or speaks of one that all rivals speak of."""
+    """Return an event of a separate memory or, in every fifth round, of a shared one."""
     at = moment(number, each)
     content = "All of them say so." if each % 5 == 0 else f"Rival {number} noted number {each}."
     changes = Changes.of({"kind": "observation", "content": content})
@@ -181,12 +178,11 @@ def event_of(number: int, each: int, scope: Scope = ACME) -> MemoryEvent:
 
 
 def scope_of(number: int) -> Scope:
-    """Return one of eight agents."""
     return Scope("acme", f"agent-{number % 8}")
 
 
 def fold_edits(root: str, number: int, rounds: int, *, agents: bool) -> None:
-    """Fold hours of one's own into the graph of one agent, or of one of eight and of all that are his."""
+    """Fold separate hours into the graph of one agent, or of one of eight and then of all eight."""
     lake = Lake(root)
     for each in range(rounds):
         scopes = [scope_of(number), scope_of(each)] if agents else [ACME]
@@ -195,7 +191,7 @@ def fold_edits(root: str, number: int, rounds: int, *, agents: bool) -> None:
 
 
 def land_memories(root: str, number: int, rounds: int) -> None:
-    """Fold hours of one's own into the durable memories of one agent."""
+    """Fold separate hours into the durable memories of one agent."""
     lake, embedder = Lake(root), default_models().embedder
     for each in range(rounds):
         event = event_of(number, each)
@@ -203,7 +199,7 @@ def land_memories(root: str, number: int, rounds: int) -> None:
 
 
 def index_rows_of(key: str, texts: Sequence[str]) -> pa.Table:
-    """Return rows of an index, of one hour."""
+    """Return index rows of one hour."""
     at = Period.parse("working", key).first_day
     starts = datetime(at.year, at.month, at.day, int(key[-2:]), tzinfo=UTC)
     rows = [
@@ -217,7 +213,7 @@ def index_rows_of(key: str, texts: Sequence[str]) -> pa.Table:
 
 
 def merge_index(root: str, number: int, rounds: int) -> None:
-    """Replace an hour of one's own and one that all replace, of one agent's table."""
+    """Replace a separate and a shared hour of one index table."""
     index = Lake(root).index
     for each in range(rounds):
         for own in (number, 9):
@@ -226,11 +222,11 @@ def merge_index(root: str, number: int, rounds: int) -> None:
             index.replace(Grain.WORKING, [Period.parse("working", key)], {ACME: index_rows_of(key, texts)})
 
 
-# --- calls and claims ------------------------------------------------------------------------------------------------
+# --- calls and leases ------------------------------------------------------------------------------------------------
 
 
 def keep_calls(root: str, number: int, rounds: int) -> Usage:
-    """Ask a question of one's own and one that all ask, and settle; return what this rival has landed."""
+    """Ask a separate and a shared question, and settle. Return the usage that this process has settled."""
     calls, usage = Lake(root).calls, Usage()
     for each in range(rounds):
         for name in (f"{number}-{each}", f"all-{each}"):
@@ -254,16 +250,16 @@ def _ask(calls: Calls, name: str, number: int, use: Use) -> None:
 
 
 def count_up(root: str, number: int, rounds: int) -> None:
-    """Add one to a number in a file, which only the holder of its claim may touch."""
+    """Increment a number in a file while holding its lease."""
     storage = Storage(root)
     claims = Leases(storage, "claims", lambda: datetime.now(UTC))
     for _ in range(rounds):
-        with claimed(claims, "counter"):
+        with leased(claims, "counter"):
             storage.write("counter", str(int(storage.read("counter") or b"0") + 1).encode())
 
 
-class claimed:  # noqa: N801  # reads as what it is
-    """Has a key claimed meanwhile."""
+class leased:  # noqa: N801  # used like a function
+    """Holds a lease for the duration of the block."""
 
     def __init__(self, claims: Leases, key: str) -> None:
         self._claims, self._key = claims, key
@@ -280,7 +276,7 @@ class claimed:  # noqa: N801  # reads as what it is
 
 
 def append_until(root: str, number: int, rounds: int) -> int:
-    """Add rows to the partition of all until somebody says that it is enough; return how many."""
+    """Append rows to the shared partition until the slow writer is done. Return the number of rows."""
     storage = Storage(root)
     tables, added = Tables(storage), 0
     while storage.read("enough") is None:
@@ -291,7 +287,7 @@ def append_until(root: str, number: int, rounds: int) -> int:
 
 
 def append_slowly(root: str, number: int, rounds: int, *, seconds: float) -> int:
-    """Add rows with changes that take long, then say that it is enough; return the most attempts at one row."""
+    """Append rows with slow changes, then stop the others. Return the maximum number of attempts for a row."""
     try:
         return append_rows(root, number, rounds, shared=True, seconds=seconds)
     finally:
@@ -299,7 +295,7 @@ def append_slowly(root: str, number: int, rounds: int, *, seconds: float) -> int
 
 
 def take_and_stay(root: str) -> None:
-    """Take the turn at the ledger, say so, and keep it."""
+    """Take the ledger's turn, signal it, and keep it."""
     storage = Storage(root)
     turn_at(storage, f"tables/{LEDGER.name}").take(timedelta(hours=1))
     storage.write("taken", b"")

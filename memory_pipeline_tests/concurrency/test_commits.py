@@ -1,7 +1,4 @@
-"""Processes that commit to the same tables, agents and index at once lose and double nothing, and nobody gives up.
-
-A few rounds always run; ``make test-thorough`` makes them 8 processes with 50 commits each, in a folder and on S3.
-"""
+"""Processes that commit to the same tables, agents and index at once lose and duplicate nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ def every(rivals: Rivals, rounds: int) -> list[tuple[int, int]]:
     return [(number, each) for number in range(rivals.count) for each in range(rounds)]
 
 
-def test_tables_whether_or_not_they_share_a_partition(rivals: Rivals, place: Place) -> None:
+def test_concurrent_appends_lose_nothing(rivals: Rivals, place: Place) -> None:
     for shared in (False, True):
         rivals.race(partial(append_rows, shared=shared), place.root, place.rounds, place.environment)
     rows = Lake(place.root).tables.read(LEDGER).select(["bucket", "period"]).to_pylist()
@@ -61,12 +58,12 @@ def test_tables_whether_or_not_they_share_a_partition(rivals: Rivals, place: Pla
     assert sorted(row["period"] for row in rows if row["bucket"] != "shared") == sorted(wanted)
 
 
-def test_the_ledger_and_marts(rivals: Rivals, usual_place: Place) -> None:
+def test_concurrent_writes_to_the_ledger_and_marts_lose_nothing(rivals: Rivals, usual_place: Place) -> None:
     rivals.race(record_entries, usual_place.root, usual_place.rounds, usual_place.environment)
     rivals.race(replace_marts, usual_place.root, usual_place.rounds, usual_place.environment)
     entries = Lake(usual_place.root).ledger.entries("working_facts")
     common = entries["2024-01-26T00"]
-    assert common.rows == usual_place.rounds - 1, "somebody's last entry is the one that stays"
+    assert common.rows == usual_place.rounds - 1, "the last entry of some process is kept"
     assert len(entries) == rivals.count * usual_place.rounds + 1
     marts = Marts(Lake(usual_place.root).storage)
     parts, whole = marts.dataset("parts"), marts.dataset("whole")
@@ -78,7 +75,7 @@ def test_the_ledger_and_marts(rivals: Rivals, usual_place: Place) -> None:
     assert sorted(whole.to_table()["n"].to_pylist()) == list(range(5))
 
 
-def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, usual_place: Place) -> None:
+def test_concurrent_folds_of_graphs_lose_nothing(rivals: Rivals, usual_place: Place) -> None:
     for agents in (False, True):
         rivals.race(partial(fold_edits, agents=agents), usual_place.root, usual_place.fewer, usual_place.environment)
     lake = Lake(usual_place.root)
@@ -100,7 +97,9 @@ def test_the_graph_of_one_agent_and_of_eight(rivals: Rivals, usual_place: Place)
         assert len(set(stands["source_digest"].to_pylist())) <= 1
 
 
-def test_the_memories_of_one_agent(rivals: Rivals, usual_place: Place, models: Models, tmp_path: Path) -> None:
+def test_concurrent_folds_of_memories_equal_one_fold(
+    rivals: Rivals, usual_place: Place, models: Models, tmp_path: Path
+) -> None:
     rivals.race(land_memories, usual_place.root, usual_place.fewer, usual_place.environment)
     alone = Lake(str(tmp_path / "alone"))
     events = [event_of(number, each) for number, each in every(rivals, usual_place.fewer)]
@@ -111,7 +110,7 @@ def test_the_memories_of_one_agent(rivals: Rivals, usual_place: Place, models: M
         assert ours == theirs, spec.name
 
 
-def test_the_index_of_one_agent(rivals: Rivals, place: Place) -> None:
+def test_concurrent_writes_to_an_index_lose_nothing(rivals: Rivals, place: Place) -> None:
     rivals.race(merge_index, place.root, place.fewer, place.environment)
     found = Lake(place.root).index.scan(ACME, Grain.WORKING, ["content"])["content"].to_pylist()
     numbers = [*range(rivals.count), 9]
@@ -119,15 +118,15 @@ def test_the_index_of_one_agent(rivals: Rivals, place: Place) -> None:
     assert sorted(found) == sorted(wanted)
 
 
-def test_the_store_of_calls_and_claims(rivals: Rivals, place: Place) -> None:
+def test_concurrent_calls_and_leases_lose_and_repeat_nothing(rivals: Rivals, place: Place) -> None:
     usages = rivals.race(keep_calls, place.root, place.fewer, place.environment)
     lake = Lake(place.root)
     lake.calls.settle()
     calls = lake.tables.read(MODEL_CALLS)["id"].to_pylist()
-    assert len(calls) == len(set(calls)) == (rivals.count + 1) * place.fewer, "what all ask is asked once"
+    assert len(calls) == len(set(calls)) == (rivals.count + 1) * place.fewer, "shared questions are asked once"
     texts = lake.tables.read(ANSWERS)["answer"].to_pylist()
     alone = [f"{number}-{each}" for number, each in every(rivals, place.fewer)]
     assert sorted(texts) == sorted([*alone, *(f"all-{each}" for each in range(place.fewer))])
-    assert sum(usage.calls for usage in usages) <= len(calls), "what was spent is counted once"
+    assert sum(usage.calls for usage in usages) <= len(calls), "usage is counted once"
     rivals.race(count_up, place.root, place.fewer, place.environment)
     assert lake.storage.read("counter") == str(rivals.count * place.fewer).encode()

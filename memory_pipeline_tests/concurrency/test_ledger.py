@@ -23,21 +23,21 @@ def entry(output: str, period: str = "2024-01-15T08") -> LedgerEntry:
     return LedgerEntry("messages", period, "in", output, 1, 1)
 
 
-def test_what_was_entered_meanwhile_is_not_replaced(lake: Lake) -> None:
+def test_concurrent_entries_are_not_replaced(lake: Lake) -> None:
     before = lake.ledger.seen(["messages"], HOUR)
     assert lake.ledger.record([entry("ours")], before)
     assert not lake.ledger.record([entry("older"), entry("other", "2024-01-15T09")], before)
     assert {key: own.output_digest for key, own in lake.ledger.entries("messages").items()} == {HOUR[0].key: "ours"}
-    assert lake.ledger.record([entry("ours")], before), "it says the same"
+    assert lake.ledger.record([entry("ours")], before), "an equal entry is accepted"
     assert lake.ledger.record([entry("newer")], lake.ledger.seen(["messages"], HOUR))
-    assert lake.ledger.record([entry("newest")]), "who has not looked replaces whatever there is"
+    assert lake.ledger.record([entry("newest")]), "without a previous read, any entry is replaced"
 
 
 @pytest.mark.parametrize("moment", ["before", "in between"])
-def test_a_run_that_enters_last_has_seen_what_the_other_brought(
+def test_the_last_run_to_record_includes_the_results_of_the_other(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The other run finishes when this one is about to record its result, or has read the ledger for that."""
+    """The other run finishes before this one records its result, or after this one has read the ledger for that."""
     lake = Lake(root)
     write(lake, conversation("I moved to Porto."))
     overtaken: list[bool] = []

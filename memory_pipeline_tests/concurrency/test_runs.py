@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.concurrency.rivals import Rivals
 
-#: Of the free plan, hours of January have expired and days have not.
+#: With this plan, hours of January have expired and days have not.
 SOON = datetime(2024, 2, 5, 9, tzinfo=UTC)
 PLAN = b"workspaces: {acme: {retention: {plan: free}}}"
 LATE = [
@@ -41,12 +41,12 @@ LATE = [
 
 
 def make_all(root: str, now: datetime = NOW) -> None:
-    """Run everything that is pending."""
+    """Run all pending periods."""
     run(Lake(root), default_models(), now)
 
 
 def write_and_make(root: str, number: int, now: datetime = NOW) -> None:
-    """Write a conversation, and run everything that is pending."""
+    """Write a conversation, and run all pending periods."""
     lake = Lake(root)
     write(lake, LATE[number], now=SOON)
     lake.journal.append([event_of(number, each) for each in range(3)])
@@ -54,31 +54,30 @@ def write_and_make(root: str, number: int, now: datetime = NOW) -> None:
 
 
 def make_by_command(root: str) -> None:
-    """Run everything that is pending with the command, which materializes the assets in Dagster."""
+    """Run all pending periods with the command, which materializes assets in Dagster."""
     result = CliRunner().invoke(cli, ["run", "--root", root, "--now", NOW.isoformat()], catch_exceptions=False)
     assert result.exit_code == 0, result.output
 
 
-def keep_nights(root: str) -> None:
-    """Consolidate the days that are pending."""
+def consolidate_days(root: str) -> None:
+    """Consolidate the pending days."""
     lake = Lake(root)
     consolidate(lake, default_models(), pending_nights(lake, START, NOW), START)
 
 
 def expire_soon(root: str) -> None:
-    """Delete what has expired."""
+    """Delete expired rows."""
     expire(Lake(root), START, SOON)
 
 
 def forget_anna(root: str) -> None:
-    """Erase a person."""
     forget(Lake(root), default_models(), ANNA, NOW)
 
 
 def settled(root: str) -> dict[str, str]:
-    """Return the content of a lake after everything pending has run."""
+    """Return the contents of a lake after all pending work."""
     make_all(root)
-    keep_nights(root)
+    consolidate_days(root)
     lake = Lake(root)
     assert lake.journal.pending() == []
     return lake_digest(lake)
@@ -86,7 +85,7 @@ def settled(root: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def pending(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with a journal only."""
+    """A lake with only a journal."""
     folder = tmp_path_factory.mktemp("runs") / "pending"
     written(Lake(str(folder)))
     return folder
@@ -94,7 +93,7 @@ def pending(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def once(pending: Path) -> dict[str, str]:
-    """The result if one process runs it, once."""
+    """The result of a single run in one process."""
     folder = pending.with_name("once")
     shutil.copytree(pending, folder)
     return settled(str(folder))
@@ -104,16 +103,16 @@ def copied(folder: Path, name: str) -> str:
     return str(shutil.copytree(folder, folder.with_name(name)))
 
 
-def test_the_same_partitions_by_the_command_and_beside_nights(
+def test_runs_by_step_and_command_beside_consolidation_equal_one_run(
     rivals: Rivals, pending: Path, once: dict[str, str]
 ) -> None:
     root = copied(pending, "same")
-    works = (make_all, make_by_command, keep_nights)
+    works = (make_all, make_by_command, consolidate_days)
     rivals.do([partial(work, root) for work in works])
     assert differing(settled(root), once) == []
 
 
-def test_each_brings_something_else_of_the_same_hours(rivals: Rivals, pending: Path) -> None:
+def test_runs_that_write_different_data_of_the_same_hours_lose_nothing(rivals: Rivals, pending: Path) -> None:
     root, alone = copied(pending, "others"), copied(pending, "others, alone")
     rivals.do([partial(write_and_make, root, number) for number in range(3)])
     for number in range(3):
@@ -121,10 +120,10 @@ def test_each_brings_something_else_of_the_same_hours(rivals: Rivals, pending: P
     assert differing(settled(root), settled(alone)) == []
 
 
-def test_a_person_is_forgotten_meanwhile(rivals: Rivals, pending: Path, models: Models) -> None:
+def test_a_person_can_be_erased_during_runs(rivals: Rivals, pending: Path, models: Models) -> None:
     root, never = copied(pending, "forgotten"), str(pending.with_name("never"))
     make_all(root)
-    rivals.do([partial(forget_anna, root), partial(write_and_make, root, 0), partial(keep_nights, root)])
+    rivals.do([partial(forget_anna, root), partial(write_and_make, root, 0), partial(consolidate_days, root)])
     settled(root)
     built(Lake(never), models, lambda record: not is_annas(record), [without_note(NOTED)])
     write_and_make(never, 0)
@@ -132,7 +131,7 @@ def test_a_person_is_forgotten_meanwhile(rivals: Rivals, pending: Path, models: 
     assert held(Lake(root)) == held(Lake(never))
 
 
-def test_hours_expire_meanwhile(rivals: Rivals, pending: Path) -> None:
+def test_hours_can_expire_during_runs(rivals: Rivals, pending: Path) -> None:
     roots = copied(pending, "expired"), copied(pending, "expired, alone")
     for root in roots:
         Lake(root).storage.write(CONFIGURATION, PLAN)

@@ -1,4 +1,4 @@
-"""Turns: a writer that keeps losing against faster ones gets through, and a turn ends with its holder."""
+"""Turns: a writer that keeps losing against faster ones succeeds, and a turn ends with its holder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TURN = f"state/turns/tables.{LEDGER.name}.json"
 
 
 class Watched(Storage):
-    """Counts the checks for another's turn."""
+    """Counts the checks for the turn of another writer."""
 
     looks = 0
 
@@ -48,19 +48,19 @@ def periods(root: str) -> list[str]:
     return sorted(found)
 
 
-def test_who_takes_long_gets_through_beside_those_who_are_quick(rivals: Rivals, root: str) -> None:
+def test_a_slow_writer_succeeds_among_fast_writers(rivals: Rivals, root: str) -> None:
     append(Tables(Storage(root)), "seed")
     rounds = 3 if IS_THOROUGH else 1
     quick = [partial(append_until, root, number, 0) for number in range(1, rivals.count)]
-    # Fast writers go on until this one is done: without turns it would lose every time, and give up.
+    # Fast writers continue until this one is done. Without turns it would always lose.
     most, *added = rivals.do([partial(append_slowly, root, 0, rounds, seconds=2.0 if IS_THOROUGH else 0.5), *quick])
-    assert most <= 3 + rivals.count, "who is under way when the turn is taken may still come first, each once"
+    assert most <= 3 + rivals.count, "each commit that is in progress when the turn is taken may still win once"
     wanted = [f"{number}-{each}" for number, count in enumerate(added, start=1) for each in range(count)]
     assert periods(root) == sorted(["seed", *(f"0-{each}" for each in range(rounds)), *wanted])
     assert Storage(root).list("state/turns") == []
 
 
-def test_the_turn_of_who_was_killed_is_over(root: str) -> None:
+def test_a_killed_process_loses_its_turn(root: str) -> None:
     storage = Storage(root)
     process = PROCESSES.Process(target=take_and_stay, args=(root,))
     process.start()
@@ -71,14 +71,14 @@ def test_the_turn_of_who_was_killed_is_over(root: str) -> None:
     assert held["pid"] == process.pid
     process.kill()
     process.join()
-    assert not other.heed(), "there is nobody to wait for"
+    assert not other.heed(), "no live process holds the turn"
     other.take(timedelta(minutes=1))
     assert json.loads(storage.read(TURN) or b"")["pid"] == os.getpid()
     other.give_back()
     assert storage.read(TURN) is None
 
 
-def test_nobody_waits_for_ever(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_turn_is_limited(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_retry, "_PATIENCE", 0.2)
     tables = Tables(Storage(root))
     append(tables, "one")
@@ -86,10 +86,10 @@ def test_nobody_waits_for_ever(root: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert theirs.claim(f"tables.{LEDGER.name}", timedelta(hours=1))
     append(tables, "two")
     assert periods(root) == ["one", "two"]
-    assert Storage(root).read(TURN) is not None, "it is still theirs"
+    assert Storage(root).read(TURN) is not None, "the other process still holds it"
 
 
-def test_who_writes_once_does_not_look_whose_turn_it_is_and_who_writes_often_does(root: str) -> None:
+def test_only_frequent_writers_check_for_a_turn(root: str) -> None:
     storage = Watched(root)
     tables = Tables(storage)
     append(Tables(Storage(root)), "seed")
@@ -99,7 +99,7 @@ def test_who_writes_once_does_not_look_whose_turn_it_is_and_who_writes_often_doe
     assert storage.looks == 1
 
 
-def test_who_finds_that_others_write_looks_whose_turn_it_is(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_notices_other_writers_checks_for_a_turn(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory_pipeline.lake.tables.handles._OFTEN", 0.0)
     storage = Watched(root)
     tables = Tables(storage)

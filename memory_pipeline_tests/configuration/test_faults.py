@@ -12,7 +12,7 @@ DURATION = "a whole number of h, d, w, mo, q, y, such as 48h, 30d or 6mo, at mos
 
 
 def refused(text: str) -> list[str]:
-    """Return the lines of the error, each without the file's address."""
+    """Return the lines of the error, without the address of the file."""
     with pytest.raises(ConfigurationError) as refusal:
         Configuration.parse(text, SOURCE)
     assert refusal.value.__context__ is None or refusal.value.__suppress_context__
@@ -298,7 +298,7 @@ def refused(text: str) -> list[str]:
         ),
     ],
 )
-def test_a_fault_is_reported_with_its_place_and_the_accepted_values(text: str, said: str) -> None:
+def test_an_error_names_its_place_and_the_accepted_values(text: str, said: str) -> None:
     assert refused(text) == [said]
 
 
@@ -313,14 +313,14 @@ def test_invalid_ids_are_rejected() -> None:
     ]
 
 
-def test_all_faults_are_listed_in_the_order_of_the_file() -> None:
+def test_all_errors_are_listed_in_the_order_of_the_file() -> None:
     text = (
         "workspaces:\n  a:\n    budget: {usd_per_month: -1, stop: 1}\n  b: 3\n  b: 4\ndefaults:\n  max_concurrency: 0\n"
     )
     assert [line.split(": ")[0] for line in refused(text)] == ["line 3", "line 3", "line 4", "line 5", "line 7"]
 
 
-def test_no_more_than_twenty_are_listed() -> None:
+def test_at_most_twenty_errors_are_listed() -> None:
     lines = refused("workspaces:\n" + "".join(f"  w{n}: {n}\n" for n in range(1_000)))
     assert len(lines) == 21
     assert lines[0].startswith("line 2: workspaces.w0: 0 is not accepted")

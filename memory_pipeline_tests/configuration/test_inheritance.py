@@ -16,7 +16,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 
 
 def resolved(*levels: dict[str, Any]) -> Inherited:
-    """Apply levels, each as in the file, in their order."""
+    """Resolve levels, each as in the file."""
     inherited = Inherited()
     for level in levels:
         inherited = inherited.at(Level.model_validate(level))
@@ -31,11 +31,11 @@ A = {"model": "anthropic/a", "api_key": "env:A_KEY"}
 B = {"model": "openai/b", "api_key": "env:B_KEY"}
 
 
-def test_nothing_is_inherited_from_nothing() -> None:
+def test_empty_levels_inherit_nothing() -> None:
     assert extraction() == extraction({}) == {}
 
 
-def test_completion_is_for_every_task() -> None:
+def test_completion_applies_to_every_task() -> None:
     inherited = resolved({"completion": A})
     assert inherited.extraction == A
     assert set(inherited.summaries) == set(SUMMARY_GRAINS)
@@ -63,7 +63,7 @@ def test_injection_with_its_own_model_inherits_no_key_of_another_provider() -> N
     assert resolved({"completion": {**A, **ABOUT}, "injection": {"model": "openai/b"}}).injection == {
         "model": "openai/b"
     }
-    assert inherited.injection == A  # a later completion that names a model takes its place
+    assert inherited.injection == A  # replaced by a later completion with a model
 
 
 def test_injection_keeps_its_other_keys_when_its_model_is_replaced() -> None:
@@ -126,7 +126,7 @@ def test_null_overrides_an_inherited_value() -> None:
     assert extraction({"completion": A}, {"completion": {"api_key": None}}) == {**A, "api_key": None}
 
 
-def test_parameters_and_price_are_replaced_whole() -> None:
+def test_parameters_and_price_are_replaced_as_a_whole() -> None:
     keys = extraction({"completion": {**A, "parameters": {"x": 1}}}, {"extraction": {"parameters": {"y": 2}}})
     assert keys["parameters"] == {"y": 2}
 
@@ -144,7 +144,7 @@ OTHER = {"temperature": 1.0, "timeout_seconds": 9.0, "attempts": 9, "backoff_sec
 
 @pytest.mark.parametrize("place", ["extraction", "completion"])
 @pytest.mark.parametrize("levels", [1, 2])
-def test_another_model_inherits_no_key_about_the_previous_model(place: str, levels: int) -> None:
+def test_another_model_inherits_no_setting_of_the_previous_one(place: str, levels: int) -> None:
     first = {"completion": {**A, **ABOUT, **OTHER}}
     if levels == 2:
         assert extraction(first, {place: {"model": "openai/b"}}) == {"model": "openai/b", **OTHER}
@@ -153,15 +153,15 @@ def test_another_model_inherits_no_key_about_the_previous_model(place: str, leve
     assert set(ABOUT) | {"api_key"} == set(ABOUT_A_MODEL)
 
 
-def test_another_model_of_the_same_provider_inherits_no_key_either() -> None:
-    """The former may be at an address of its own: this key must not go there, nor the former's key elsewhere."""
+def test_another_model_of_the_same_provider_inherits_no_setting_either() -> None:
+    """The previous model may have its own address. Its key must not go to another one."""
     vllm = {"model": "openai/llama", "api_base": "http://vllm", "api_key": "env:VLLM"}
     assert extraction({"completion": vllm}, {"completion": B}) == B
     assert extraction({"completion": vllm}, {"completion": {"model": "openai/gpt"}}) == {"model": "openai/gpt"}
 
 
-def test_a_model_that_is_set_again_inherits_nothing() -> None:
-    """A workspace that names model and key must not send the key to the defaults' address, whatever these become."""
+def test_a_repeated_model_inherits_nothing() -> None:
+    """A workspace that sets model and key must not send the key to the address of the defaults."""
     assert extraction({"completion": {**B, **ABOUT}}, {"completion": B}) == B
 
 
@@ -247,7 +247,7 @@ SECTION: st.SearchStrategy[dict[str, Any]] = st.one_of(
 def test_a_key_is_only_sent_to_its_provider_and_address(levels: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     inherited = Inherited()
     for completion, own in levels:
-        # A key without a model is the key of what the section inherits: say so in its name.
+        # A key without a model belongs to the inherited model.
         named = dict(completion)
         if completion == {"api_key": "env:filled_in"}:
             named["api_key"] = _account(inherited.completion)
@@ -262,6 +262,6 @@ def test_a_key_is_only_sent_to_its_provider_and_address(levels: list[tuple[dict[
 
 
 def _account(keys: Any) -> str:
-    """Name the key for a model's provider and address."""
+    """Return a name for the key of a model's provider and address."""
     provider = keys.get("model", "deterministic").split("/")[0]
     return f"env:{provider}_{(keys.get('api_base') or 'https://own').removeprefix('https://')}"

@@ -56,7 +56,7 @@ workspaces:
     assert b.upkeep_settings == UpkeepSettings(hot_entries=10, hot_tokens=500, kinds=b.kinds)
 
 
-def test_it_is_described_as_it_may_be_written() -> None:
+def test_the_description_lists_every_key_with_its_value() -> None:
     described = parsed("defaults: {memories: {kinds: [rule, fact]}}").describe(A)["memories"]
     assert described == {
         "kinds": ["fact", "rule"],
@@ -69,7 +69,7 @@ def test_it_is_described_as_it_may_be_written() -> None:
     }
 
 
-def test_upkeep_is_by_the_model_of_completion() -> None:
+def test_consolidation_uses_the_model_of_completion() -> None:
     configuration = parsed(f"""
 defaults: {{{MODEL}, memories: {{upkeep: model}}}}
 workspaces:
@@ -168,7 +168,7 @@ def test_a_model_that_only_consolidates_counts_as_used() -> None:
         ),
     ],
 )
-def test_a_fault_is_reported_with_its_place_and_the_accepted_values(text: str, said: str) -> None:
+def test_an_error_names_its_place_and_the_accepted_values(text: str, said: str) -> None:
     assert refused(text) == f"file, {said}"
 
 
@@ -191,5 +191,5 @@ def test_kinds_are_a_list_of_kinds(kinds: str, seen: str) -> None:
     )
 
 
-def test_a_kind_given_twice_is_given_once() -> None:
+def test_a_repeated_kind_counts_once() -> None:
     assert parsed("defaults: {memories: {kinds: [fact, fact]}}").memories(A).kinds == {MemoryKind.FACT}

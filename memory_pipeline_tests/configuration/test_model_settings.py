@@ -28,7 +28,7 @@ SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
 
 
 def refused(record: type[Record], **keys: Any) -> str:
-    """Return what an error says of keys that are not accepted."""
+    """Return the error of invalid keys."""
     with pytest.raises(ValidationError) as refusal:
         record.model_validate(keys)
     assert SECRET not in str(refusal.value)
@@ -91,7 +91,7 @@ def test_local_models_only_embed() -> None:
 
 
 @pytest.mark.parametrize("reference", ["env:OPENAI_API_KEY", "env:_k1", "file:/run/secrets/key", "file:/a b/ü"])
-def test_a_key_is_referred_to(reference: str) -> None:
+def test_a_key_is_a_reference(reference: str) -> None:
     assert Endpoint(api_key=reference).api_key == reference
     assert Endpoint(api_key=None).api_key is None
 
@@ -169,7 +169,7 @@ def test_an_invalid_address_is_rejected_and_not_shown(address: str) -> None:
         {"extra_body": {"provider": {"order": ["a"], "allow_fallbacks": False}}},
     ],
 )
-def test_parameters_are_taken_as_they_are(parameters: dict[str, Any]) -> None:
+def test_parameters_are_unchanged(parameters: dict[str, Any]) -> None:
     assert Completion(parameters=parameters).parameters == parameters
 
 
@@ -257,7 +257,7 @@ def test_wrong_types_and_ranges_are_refused(record: type[Record], keys: dict[str
     refused(record, **keys)
 
 
-def test_whole_numbers_are_numbers_and_null_leaves_the_choice() -> None:
+def test_whole_numbers_are_accepted_and_null_means_the_default() -> None:
     completion = Completion(timeout_seconds=60, temperature=None, price=Price(input=1))
     assert (completion.timeout_seconds, completion.temperature, completion.price) == (60.0, None, Price(input=1.0))
 

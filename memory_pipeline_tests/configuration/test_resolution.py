@@ -42,7 +42,7 @@ def test_a_budget_has_a_limit(text: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["defaults: {budget: {}}", "workspaces: {w: {budget: }}"])
-def test_an_empty_budget_is_none(text: str) -> None:
+def test_an_empty_budget_counts_as_no_budget(text: str) -> None:
     assert Configuration.parse(text, "file").budget("w") is None
 
 
@@ -71,7 +71,7 @@ workspaces:
     ]
 
 
-def test_a_prompt_takes_room_too() -> None:
+def test_a_prompt_counts_towards_the_context() -> None:
     section = "model: openai/x, context_tokens: 6000"
     text = f"defaults: {{extraction: {{{section}, prompt: '{'x' * 8_000}'}}}}"
     assert refused(text) == [

@@ -17,12 +17,11 @@ SUMMARIES = ("daily", "weekly", "monthly", "quarterly", "yearly")
 
 
 def section(keys: dict[str, str]) -> str:
-    """Return what a file says of retention."""
     return f"{{retention: {{{', '.join(f'{key}: {text}' for key, text in keys.items())}}}}}"
 
 
 def kept(text: str, workspace_id: str = "acme") -> dict[str, str]:
-    """Return for how long the memory of a workspace is kept."""
+    """Return the retention of a workspace."""
     return Configuration.parse(text, "file").retention(workspace_id).describe()
 
 
@@ -41,13 +40,13 @@ def test_a_plan_is_named_in_the_defaults_or_in_a_workspace(plan: str) -> None:
     assert kept(text, "other") == PLANS["forever"].describe()
 
 
-def test_there_is_a_key_for_every_plan_and_class() -> None:
+def test_every_plan_and_class_has_a_key() -> None:
     assert set(RetentionSection.model_fields) == {"plan", "working", *RetentionClass}
 
 
 @pytest.mark.parametrize("name", RetentionClass)
 def test_each_class_has_a_duration_of_its_own(name: str) -> None:
-    # What is made of memory is kept for at least as long; so what a day is made from is kept for an hour here.
+    # Summaries outlive their sources, so the sources of a day are kept for an hour here.
     everything = {**dict.fromkeys(WORKING, "1h"), **dict.fromkeys(SUMMARIES, "2h"), "graph": "2h"}
     everything[name] = "1h" if name == "daily" else "2h"
     for coarser in SUMMARIES[SUMMARIES.index(name) + 1 :] if name in SUMMARIES else ():
@@ -71,7 +70,7 @@ def test_a_workspace_overrides_the_defaults_key_by_key() -> None:
     assert kept(defaults + "workspaces: {acme: {retention: {conversations: 40d}}}") == inherited | {
         "conversations": "40d"
     }
-    # "working" says it of facts too.
+    # "working" includes facts.
     assert kept(defaults + "workspaces: {acme: {retention: {working: 1h}}}") == inherited | dict.fromkeys(WORKING, "1h")
 
 
@@ -89,7 +88,7 @@ def test_retentions_lists_all_workspaces() -> None:
     assert Configuration.parse("", "file").retentions() == {"": PLANS["forever"]}
 
 
-def test_contradictions_are_reported_where_they_were_set() -> None:
+def test_contradictions_are_reported_at_the_level_that_set_them() -> None:
     text = """
 defaults:
   retention:

@@ -19,7 +19,7 @@ SOURCE = "lake/config/workspaces.yaml"
 
 @pytest.fixture(params=["libyaml", "python"], autouse=True)
 def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both parsers: libyaml is not there on every platform."""
+    """Both parsers, because libyaml is not available on every platform."""
     loaders = {"libyaml": getattr(yaml, "CSafeLoader", yaml.SafeLoader), "python": yaml.SafeLoader}
     monkeypatch.setattr(strict_yaml, "_LOADER", loaders[request.param])
 
@@ -29,11 +29,11 @@ def faults(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# a comment\n", "---\n", "---\n...\n", "\ufeff", "null", "~"])
-def test_an_empty_text_holds_nothing(text: str) -> None:
+def test_an_empty_text_has_no_values(text: str) -> None:
     assert read_document(text, SOURCE).tree is None
 
 
-def test_values_are_what_yaml_says() -> None:
+def test_values_have_the_types_of_yaml() -> None:
     text = """
     text: plain words
     quoted: "12"
@@ -71,12 +71,12 @@ def test_infinite_numbers_are_parsed_and_rejected_by_their_key() -> None:
     assert math.isnan(tree["a"][2])
 
 
-def test_each_key_has_its_line() -> None:
+def test_each_key_has_a_line_number() -> None:
     lines = read_document("a:\n  b: 1\n\n  c: {d: 2}\n", SOURCE).lines
     assert lines == {("a",): 1, ("a", "b"): 2, ("a", "c"): 4, ("a", "c", "d"): 4}
 
 
-def test_a_key_that_is_given_twice_is_a_fault_and_the_first_one_counts() -> None:
+def test_a_repeated_key_is_an_error_and_the_first_value_counts() -> None:
     document = read_document("a: 1\nb:\n  c: 1\n  c: 2\na: 3\n", SOURCE)
     assert [(fault.path, fault.line, fault.text) for fault in document.faults] == [
         (("b",), 4, "duplicate key 'c', first in line 3"),
@@ -100,25 +100,25 @@ def test_a_key_that_is_given_twice_is_a_fault_and_the_first_one_counts() -> None
         ("~", "nothing"),
     ],
 )
-def test_a_key_that_yaml_does_not_read_as_text_is_reported_unless_quoted(key: str, kind: str) -> None:
+def test_a_key_that_is_not_a_text_must_be_quoted(key: str, kind: str) -> None:
     assert faults(f"a: {{{key}: 1}}") == [f"YAML reads the key '{key}' as {kind}; quote it"]
     assert read_document(f'a: {{"{key}": 1}}', SOURCE).tree == {"a": {key: 1}}
 
 
 @pytest.mark.parametrize("key", ["? [a, b]\n: 1", "? {a: b}\n: 1"])
-def test_a_key_that_is_a_list_or_a_mapping_is_a_fault(key: str) -> None:
+def test_a_key_that_is_a_list_or_a_mapping_is_an_error(key: str) -> None:
     assert faults(key) == ["a mapping or a list is not accepted as a key; expected a name"]
 
 
 @pytest.mark.parametrize(
     "value", ["010", "0x10", "0b1", "1:30", "1:30.5", "9" * 20, pytest.param("9" * 10**5, id="9…")]
 )
-def test_a_number_that_is_not_what_it_looks_like_is_a_fault(value: str) -> None:
+def test_an_ambiguous_number_is_an_error(value: str) -> None:
     assert faults(f"a: {value}") == ["the number is too long or not decimal; quote it if it is a text"]
 
 
 @pytest.mark.parametrize("value", ["2024-01-15", "2024-01-15T08:00:00Z"])
-def test_a_date_is_a_fault_wherever_it_stands(value: str) -> None:
+def test_a_date_is_an_error_anywhere(value: str) -> None:
     document = read_document(f"a: {value}\nb: [{value}]\nc: 1", SOURCE)
     assert [fault.line for fault in document.faults] == [1, 2]
     assert document.tree == {"b": [None], "c": 1}
@@ -143,7 +143,7 @@ def test_a_date_is_a_fault_wherever_it_stands(value: str) -> None:
         ("? " * 30, "nested too deep"),
     ],
 )
-def test_yaml_features_of_machines_are_rejected(text: str, said: str) -> None:
+def test_unsupported_yaml_features_are_rejected(text: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{SOURCE}, line .*{said}"):
         read_document(text, SOURCE)
 
@@ -161,7 +161,7 @@ def test_yaml_features_of_machines_are_rejected(text: str, said: str) -> None:
         ("%YAML 3.0\n---\na: 1", "line 1"),
     ],
 )
-def test_what_is_not_yaml_is_refused_with_its_place(text: str, place: str) -> None:
+def test_invalid_yaml_is_refused_with_its_place(text: str, place: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{SOURCE}, {place}.*: not YAML: ") as refusal:
         read_document(text, SOURCE)
     assert str(refusal.value).isprintable()
@@ -177,7 +177,7 @@ def test_parser_errors_do_not_quote_the_text(text: str) -> None:
     assert "sk-" not in str(refusal.value)
 
 
-def test_anchors_cannot_expand_a_text() -> None:
+def test_nested_anchors_cannot_expand_a_text() -> None:
     bomb = "a: &a [x]\n" + "".join(f"{n}: &{n} [*a, *a]\n" for n in "bcdefgh")
     with pytest.raises(ConfigurationError, match="anchors"):
         read_document(bomb, SOURCE)
@@ -197,7 +197,7 @@ def test_long_sexagesimal_numbers_are_parsed_fast() -> None:
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab:-?{}[],#&*!|>'\"%@` \n\t01.<=~\\"), max_size=40))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         said = [fault.text for fault in read_document(text, SOURCE).faults]
     except ConfigurationError as error:
@@ -216,7 +216,7 @@ PLAIN = st.recursive(
 
 @settings(deadline=None)
 @given(PLAIN)
-def test_dumped_yaml_is_parsed_as_by_yaml(value: object) -> None:
+def test_dumped_yaml_is_parsed_as_by_pyyaml(value: object) -> None:
     text = yaml.safe_dump(value, allow_unicode=True)
     document = read_document(text, SOURCE)
     if not document.faults:

@@ -77,7 +77,7 @@ def test_by_default_everything_is_deterministic(text: str) -> None:
     assert configuration.previews("acme")
 
 
-def test_an_agent_gets_the_defaults_its_workspace_and_its_own(configuration: Configuration) -> None:
+def test_an_agent_inherits_from_defaults_and_workspace(configuration: Configuration) -> None:
     assert configuration.extraction(SUPPORT) == ExtractionSettings(
         model="anthropic/claude", api_key="file:/run/secrets/claude", known_facts=5
     )
@@ -101,7 +101,7 @@ def test_an_agent_overrides_predicates_of_its_workspace(configuration: Configura
     )
 
 
-def test_injection_is_inherited_key_by_key_and_its_model_with_its_key(configuration: Configuration) -> None:
+def test_injection_is_inherited_key_by_key_and_its_model_with_its_api_key(configuration: Configuration) -> None:
     model: dict[str, Any] = {"model": "openrouter/openai/gpt-5-mini", "api_key": "env:SHARED_KEY", "temperature": 0.0}
     small: dict[str, Any] = {"model": "anthropic/small", "api_key": "env:SMALL_KEY", "temperature": 0.0}
     assert configuration.injection(OTHER) == Injection(**model, max_results=8, rerank="model")
@@ -115,14 +115,14 @@ def test_injection_is_inherited_key_by_key_and_its_model_with_its_key(configurat
 
 
 @pytest.mark.parametrize("place", ["defaults: {", "workspaces: {w: {", "workspaces: {w: {agents: {a: {"])
-def test_a_model_that_only_helps_reading_does_not_count_as_used(place: str) -> None:
+def test_a_model_used_only_by_readers_does_not_count_as_used(place: str) -> None:
     text = f"{place}injection: {{model: openai/x, rerank: model}}{'}' * place.count('{')}"
     configuration = Configuration.parse(text, SOURCE)
     assert configuration.injection(Scope("w", "a")).for_model == ("rerank",)
     assert not configuration.uses_models
 
 
-def test_the_embedder_is_the_lakes_and_its_key_may_be_the_workspaces(configuration: Configuration) -> None:
+def test_the_embedder_belongs_to_the_lake_and_its_key_may_belong_to_a_workspace(configuration: Configuration) -> None:
     assert configuration.embedding.dimension == 768
     assert configuration.embedding_key("acme") == "env:ACME_KEY"
     assert configuration.embedding_key("initech") == configuration.embedding_key("unknown") == "env:SHARED_KEY"
@@ -136,7 +136,7 @@ def test_a_budget_is_inherited_key_by_key(configuration: Configuration) -> None:
     assert configuration.budget("unknown") == Budget(usd_per_month=20, when_spent="wait")
 
 
-def test_a_workspace_may_have_the_only_budget() -> None:
+def test_a_budget_may_be_set_in_a_workspace_alone() -> None:
     configuration = Configuration.parse("workspaces: {w: {budget: {usd_per_month: 0}}}", SOURCE)
     assert configuration.budget("w") == Budget(usd_per_month=0)
     assert configuration.budget("other") is None
@@ -146,7 +146,7 @@ def test_unnamed_agents_share_one_object(configuration: Configuration) -> None:
     assert configuration.extraction(OTHER) is configuration.extraction(Scope("hooli", "any"))
     assert configuration.extraction(SALES) is configuration.extraction(Scope("acme", "any"))
     assert configuration.extraction(SUPPORT) is configuration.extraction(Scope("acme", "support"))
-    # A workspace that says nothing about models has the defaults'.
+    # A workspace without model settings has the defaults.
     assert configuration.extraction(Scope("initech", "any")) is configuration.extraction(OTHER)
 
 
@@ -210,7 +210,7 @@ def test_a_description_is_json_and_refers_to_keys(
     assert nobody["budget"] is None
 
 
-def test_thousands_of_agents_are_read_once_and_looked_up_at_once() -> None:
+def test_thousands_of_agents_are_parsed_once_and_looked_up_quickly() -> None:
     agents = "".join(f"      agent-{n}: {{extraction: {{known_facts: {n % 200}}}}}\n" for n in range(1_000))
     configuration = Configuration.parse(
         f"defaults: {{completion: {{model: openai/x}}}}\nworkspaces:\n  w:\n    agents:\n{agents}", SOURCE
@@ -254,7 +254,7 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.di
 
 
 def error_of(text: str) -> str:
-    """Return what is said of a text, nothing if it is accepted."""
+    """Return the error for a text, or an empty text."""
     try:
         Configuration.parse(text, SOURCE)
     except ConfigurationError as error:
@@ -282,5 +282,5 @@ def test_no_message_contains_an_api_key_from_any_place(tree: dict[str, object], 
 
 @settings(deadline=None)
 @given(st.text())
-def test_any_text_is_a_configuration_or_an_error_that_names_the_file(text: str) -> None:
+def test_any_text_is_accepted_or_refused_with_the_name_of_the_file(text: str) -> None:
     assert all(line.startswith(SOURCE) for line in error_of(text).splitlines())

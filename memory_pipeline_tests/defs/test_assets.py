@@ -370,9 +370,9 @@ def test_the_retention_job_deletes_old_files_without_retention_and_counts_them(r
     assert {event.step_key for event in done.get_step_failure_events()} == {"expire"}
     data: Any
     [data] = [event.event_specific_data for event in done.all_events if event.is_successful_output]
-    told = data.metadata
-    assert told["files"].value > 0
-    assert told["bytes"].value > 0
-    kinds = {record.data["kind"]: record.data["files"] for record in told["kinds"].records}
+    metadata = data.metadata
+    assert metadata["files"].value > 0
+    assert metadata["bytes"].value > 0
+    kinds = {record.data["kind"]: record.data["files"] for record in metadata["kinds"].records}
     assert kinds["replaced"] > 0
     assert lake.tables.purge(LEDGER).files == 0

@@ -46,7 +46,7 @@ def daemon(home: Path, root: str) -> Iterator[Path]:
             process.wait()
 
 
-def test_the_daemon_turns_a_write_into_hours_and_days(tmp_path: Path) -> None:
+def test_the_daemon_computes_hours_and_days_after_a_write(tmp_path: Path) -> None:
     root = str(tmp_path / "lake")
     # Just after midnight, yesterday is not requested yet.
     earlier = datetime.now(UTC).replace(hour=12) - timedelta(days=2)

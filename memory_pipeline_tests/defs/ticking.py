@@ -77,7 +77,7 @@ class Ticking:
         return self.instance.add_run(run)
 
     def execute(self, request: dg.RunRequest) -> None:
-        """Run what is requested, and store the run."""
+        """Execute a request, and store the run."""
         if grain := self.grain(request):
             models = self.models or LakeResource(root=self.lake.storage.uri).models()
             list(materialize(self.lake, models, grain, self.periods(request)))
@@ -88,7 +88,6 @@ class Ticking:
         return next((grain for grain in Grain if str(request.job_name).endswith(f"_{grain}")), None)
 
     def periods(self, request: dg.RunRequest) -> list[Period]:
-        """Return the periods of a request."""
         grain = self.grain(request)
         assert grain is not None
         if RANGE_START in request.tags:

@@ -84,9 +84,9 @@ def test_pools_are_those_of_the_definitions(tmp_path: Path) -> None:
     assert raised | kept == in_use
     assert not raised & kept
     # The page says which pools may be raised, and prepare.sh raises exactly those.
-    told = dict(re.findall(r"^\| `(memory_\w+)` \|[^|]*\| (yes|no)\b", PAGE, re.MULTILINE))
-    assert set(told) == in_use
-    assert {pool for pool, may in told.items() if may == "yes"} == raised
+    documented = dict(re.findall(r"^\| `(memory_\w+)` \|[^|]*\| (yes|no)\b", PAGE, re.MULTILINE))
+    assert set(documented) == in_use
+    assert {pool for pool, may in documented.items() if may == "yes"} == raised
 
 
 def test_the_database_is_prepared_by_dagsters_commands() -> None:

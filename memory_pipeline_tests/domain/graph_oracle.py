@@ -1,7 +1,6 @@
-"""A naive model of the graph's fold, and random histories on which to compare the real one to it.
+"""A naive model of the graph's fold, and random histories to compare the real fold with.
 
-The model is slow, has no index, and is plain to read: all operations of an agent are walked through in one order, and
-each step looks at all facts that there are.
+The model is slow and simple: it applies all operations of an agent in order, and each step scans all facts.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from memory_pipeline.domain.graph.triples import Triple, Vocabulary
 from memory_pipeline.domain.identity import make_id
 from memory_pipeline.domain.periods import Calendar
 
-#: Predicates that name their subject anew.
+#: Predicates that give their subject an alias.
 NAMING = ["is_called", "also_known_as", "alias", "nickname"]
 
-#: When histories begin.
+#: The start of histories.
 AT = datetime(2024, 1, 15, 8, tzinfo=UTC)
-#: Spellings of one name each; Änna is another than Anna, and two names differ in a vowel sign alone.
+#: Equivalent spellings of each name. Two names differ only in a vowel sign.
 SPELLINGS = [
     ["Anna", "ANNA", "anna", "Ａｎｎａ"],
     ["Änna", "A\u0308nna", "ÄNNA", "a\u0308NNA"],
@@ -35,7 +34,7 @@ SPELLINGS = [
     ["zoë", "ZOË"],
 ]
 DECLARED = Vocabulary(single=frozenset({"pet", "alias", "age"}), multi=frozenset({"age", "born_in"}))
-#: Single in themselves, single if declared, many; single by their beginning, many if declared.
+#: Single-valued, single-valued if declared, multi-valued, single-valued by prefix, multi-valued if declared.
 PLAIN = ["lives_in", "pet", "likes", "favourite_food", "age"]
 
 Compared = Callable[[str], str]
@@ -43,7 +42,7 @@ Compared = Callable[[str], str]
 
 @dataclass(eq=False)
 class Fact:
-    """A fact that is open, or that has ended."""
+    """An open or ended fact."""
 
     source: str
     label: str
@@ -54,7 +53,7 @@ class Fact:
 
 
 def compared(name: str) -> str:
-    """Return a name as names are compared; what changes it is done until it changes nothing."""
+    """Return the normalized form of a name. Normalization is repeated until nothing changes."""
     before = None
     while name != before:
         before = name
@@ -64,7 +63,7 @@ def compared(name: str) -> str:
 
 
 def model(scope: Scope, operations: Iterable[Operation], vocabulary: Vocabulary) -> list[Triple]:
-    """Return all triples that `operations` make, in the order in which ``fold`` returns them."""
+    """Return all triples of the operations, in the order of ``fold``."""
     once = list(dict.fromkeys(operations))
     facts = walk(once, vocabulary, meaning(once, vocabulary))
     facts.sort(key=lambda fact: (fact.source, fact.label, began(fact), fact.target, first_message(fact.evidence[0])))
@@ -72,7 +71,7 @@ def model(scope: Scope, operations: Iterable[Operation], vocabulary: Vocabulary)
 
 
 def meaning(operations: list[Operation], vocabulary: Vocabulary) -> Compared:
-    """Return what tells for a name which name its thing goes by."""
+    """Return a function that resolves aliases."""
     naming = [
         operation
         for operation in operations
@@ -87,10 +86,10 @@ def meaning(operations: list[Operation], vocabulary: Vocabulary) -> Compared:
 
     def resolved(name: str) -> str:
         own = compared(name)
-        # After as many steps as there are aliases it is at the chain's end, or within a cycle …
+        # After as many steps as there are aliases, the name is at the end of a chain or within a cycle.
         for _ in means:
             own = means.get(own, own)
-        # … and as many again go through all that the cycle has; at a chain's end they stay where they are.
+        # The same number of steps then visits the whole cycle.
         visited = {own}
         for _ in means:
             own = means.get(own, own)
@@ -101,7 +100,7 @@ def meaning(operations: list[Operation], vocabulary: Vocabulary) -> Compared:
 
 
 def walk(operations: list[Operation], vocabulary: Vocabulary, resolved: Compared) -> list[Fact]:
-    """Return the facts that operations make, step by step."""
+    """Apply operations step by step. Return all facts."""
 
     def object_of(operation: Operation) -> str:
         return compared(operation.object) if operation.predicate in NAMING else resolved(operation.object)
@@ -123,7 +122,7 @@ def walk(operations: list[Operation], vocabulary: Vocabulary, resolved: Compared
         )
 
     facts: list[Fact] = []
-    withdrawn: list[tuple[tuple[object, ...], Fact]] = []  # with the message that does it
+    withdrawn: list[tuple[tuple[object, ...], Fact]] = []  # with the message of the deletion
     for operation in sorted(operations, key=place):
         source, label, target = resolved(operation.subject), operation.predicate, object_of(operation)
         message = (operation.event_at, first_message(operation))
@@ -154,7 +153,6 @@ def walk(operations: list[Operation], vocabulary: Vocabulary, resolved: Compared
 
 
 def as_triple(scope: Scope, fact: Fact) -> Triple:
-    """Return a fact in the form in which the graph has it."""
     messages = []
     for operation in fact.evidence:
         if first_message(operation) not in messages:
@@ -186,7 +184,7 @@ def as_triple(scope: Scope, fact: Fact) -> Triple:
 
 
 def identity(scope: Scope, fact: Fact) -> str:
-    """Return a fact's id. It stands in tables: another one for the same fact would be another fact."""
+    """Return the id of a fact. Ids are stored, so this recipe must not change."""
     begins = began(fact)
     first = fact.evidence[0]
     parts = (fact.source, fact.label, fact.target, begins.isoformat(), first_message(first), first.place)
@@ -194,17 +192,15 @@ def identity(scope: Scope, fact: Fact) -> str:
 
 
 def began(fact: Fact) -> datetime:
-    """Return when a fact was first said."""
     return fact.evidence[0].event_at
 
 
 def first_message(operation: Operation) -> str:
-    """Return the message that an operation counts as said by."""
     return operation.message_ids[0]
 
 
 def drawn(chance: random.Random, predicates: list[str]) -> tuple[list[Operation], Vocabulary]:
-    """Return a random history of 1 to 25 operations on few names, messages and instants."""
+    """Return a random history of 1 to 25 operations with few names, messages and times."""
     things = chance.sample(SPELLINGS, chance.randint(2, 4))
     messages = [
         ((f"m{number}",), AT + timedelta(minutes=40 * chance.randint(0, chance.choice([0, 2, 6]))))
@@ -239,7 +235,7 @@ def drawn(chance: random.Random, predicates: list[str]) -> tuple[list[Operation]
 
 
 def histories(seed: object, count: int, predicates: list[str]) -> Iterator[tuple[list[Operation], Vocabulary]]:
-    """Yield `count` histories, and the vocabulary of each; those of one seed are the same in every run."""
+    """Yield histories with their vocabularies, determined by the seed."""
     chance = random.Random(str(seed))
     for _ in range(count):
         yield drawn(chance, predicates)

@@ -46,7 +46,7 @@ def test_a_message_of_tool_calls_alone_is_context(content: object, field: dict[s
     assert not read.role.is_memorable
 
 
-def test_tool_calls_beside_a_text_are_a_message_of_their_own() -> None:
+def test_tool_calls_beside_a_text_become_a_separate_message() -> None:
     both = message(id="m1", role="assistant", content="I shall look.", tool_calls=[CALL, CALL])
     read = accepted(message(id="m0"), both, message(id="m2", role="tool", content="18 °C", tool_call_id="c1"))
     assert [(each.source_id, each.role.value, each.turn) for each in read] == [
@@ -61,11 +61,11 @@ def test_tool_calls_beside_a_text_are_a_message_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("role", "read_as"), [("developer", Role.SYSTEM), ("function", Role.TOOL)])
-def test_roles_of_the_api_are_known(role: str, read_as: Role) -> None:
+def test_roles_of_the_api_are_mapped(role: str, read_as: Role) -> None:
     assert accepted(message(role=role))[0].role is read_as
 
 
-def test_a_refusal_takes_the_place_of_a_text() -> None:
+def test_a_refusal_replaces_a_missing_text() -> None:
     assert accepted(message(role="assistant", content=None, refusal="I cannot."))[0].content == "I cannot."
     parts = [{"type": "refusal", "refusal": "I cannot."}]
     assert accepted(message(role="assistant", content=parts))[0].content == "I cannot."
@@ -93,7 +93,7 @@ def test_pydantic_models_are_read_like_mappings() -> None:
     assert len(read_messages(Conversation(), ADMISSION).messages) == 2
 
 
-def test_a_plain_message_is_left_as_it_is() -> None:
+def test_a_plain_message_is_unchanged() -> None:
     plain = message(tool_calls=None, function_call=None, refusal=None)
     assert messages_in(plain)[0] is plain
     assert Scope("acme", "support") == accepted(plain)[0].scope

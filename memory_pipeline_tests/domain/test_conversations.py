@@ -31,7 +31,7 @@ NAIVE = datetime.fromisoformat("2024-01-15T08:03:00")
 
 Record = dict[str, Any]
 
-#: What no label may hold, a person's name included.
+#: Invalid labels and names.
 UNPRINTABLE = [
     "",
     " ",
@@ -66,12 +66,12 @@ HOSTILE_IDS = [
     "`id`",
     "x' OR '1'='1",
 ]
-#: Values of another type, as JSON can hold them.
+#: JSON values of other types.
 WRONG_TYPES = [5, 1.5, True, [], ["a"], {}, b"a"]
 
 
 def message(**fields: object) -> Record:
-    """Return a message that is accepted, but for `fields`; a field given as ... is left out."""
+    """Return a valid message with other `fields`; ... removes a field."""
     record: Record = {"role": "user", "content": "I moved to Porto.", "timestamp": AT, **fields}
     return {key: value for key, value in record.items() if value is not ...}
 
@@ -91,7 +91,7 @@ def accepted(*messages: object, admission: Admission = ADMISSION, **fields: Any)
 
 
 def refusal(*messages: object, admission: Admission = ADMISSION, **fields: Any) -> Rejection:
-    """Return the one rejection of a conversation of which nothing is accepted."""
+    """Return the only rejection of a conversation without accepted messages."""
     found, rejected, _ = read_messages(conversation(*messages, **fields), admission)
     assert found == []
     assert len(rejected) == 1
@@ -100,10 +100,10 @@ def refusal(*messages: object, admission: Admission = ADMISSION, **fields: Any) 
     return rejected[0]
 
 
-# --- what is accepted ------------------------------------------------------------------------------------------------
+# --- accepted --------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_is_read_with_all_that_its_conversation_says() -> None:
+def test_a_message_inherits_the_fields_of_its_conversation() -> None:
     [read] = accepted(
         message(id="m1", name="Anna", timestamp="2024-01-15T08:03:00+01:00"), user_id="u-17", tags=["phone", "b", "b"]
     )
@@ -122,14 +122,14 @@ def test_ids_never_change() -> None:
     assert unnamed.id == "message:2024-01-15T08:031412d6615ca3aacda91e57234356b2"
 
 
-def test_what_is_optional_may_be_left_out_or_null() -> None:
+def test_optional_fields_may_be_missing_or_null() -> None:
     [bare] = accepted(message())
     [nulls] = accepted(message(id=None, name=None), user_id=None, tags=None)
     assert bare == nulls
     assert (bare.user_id, bare.tags, bare.source_id, bare.name) == (None, (), None, None)
 
 
-def test_all_roles_are_kept_but_only_what_people_and_agents_say_is_memorable() -> None:
+def test_all_roles_are_kept_but_only_messages_of_people_and_agents_are_memorable() -> None:
     read = accepted(*(message(role=role, id=role) for role in ("user", "assistant", "system", "tool")))
     assert [each.role.value for each in read if each.role.is_memorable] == ["user", "assistant"]
     assert [each.speaker for each in read] == ["User", "Agent", "System", "Tool"]
@@ -149,7 +149,7 @@ def test_all_roles_are_kept_but_only_what_people_and_agents_say_is_memorable() -
         datetime(2024, 1, 15, 22, 3, tzinfo=timezone(timedelta(hours=14))),
     ],
 )
-def test_one_moment_is_one_message_however_it_is_written(timestamp: object) -> None:
+def test_equal_times_in_any_notation_give_one_message(timestamp: object) -> None:
     assert accepted(message(timestamp=timestamp))[0].id == accepted(message())[0].id
 
 
@@ -163,7 +163,7 @@ def test_one_moment_is_one_message_however_it_is_written(timestamp: object) -> N
         pytest.param("x" * MAX_CONTENT, id="longest"),
     ],
 )
-def test_a_text_may_hold_anything_that_is_unicode(content: str) -> None:
+def test_a_text_may_contain_any_unicode(content: str) -> None:
     assert accepted(message(content=content))[0].content == content
 
 
@@ -178,7 +178,7 @@ def test_people_may_have_any_name(name: str) -> None:
     assert accepted(message(name=name))[0].speaker == name
 
 
-# --- one message or two ----------------------------------------------------------------------------------------------
+# --- identity --------------------------------------------------------------------------------------------------------
 
 
 def test_equal_texts_at_different_times_are_two_messages() -> None:
@@ -202,7 +202,7 @@ def test_an_exact_repetition_is_dropped(fields: Record) -> None:
         {"timestamp": "2024-01-15T09:03:00+00:00"},
     ],
 )
-def test_a_message_without_id_is_its_content(other: Record) -> None:
+def test_messages_without_id_are_distinguished_by_content(other: Record) -> None:
     assert len(accepted(message(), message(**other))) == 2
 
 
@@ -216,7 +216,7 @@ def test_a_message_without_id_is_its_content(other: Record) -> None:
         {"timestamp": "2024-01-15T09:03:00+00:00"},
     ],
 )
-def test_an_id_cannot_be_used_for_something_else(other: Record) -> None:
+def test_an_id_cannot_be_reused_for_another_message(other: Record) -> None:
     found, rejected, _ = read_messages(conversation(message(id="m1"), message(id="m1", **other)), ADMISSION)
     assert [each.content for each in found] == ["I moved to Porto."]
     assert [each.where for each in rejected] == ["conversation call, message 2"]
@@ -229,11 +229,11 @@ def test_an_id_cannot_be_used_for_something_else(other: Record) -> None:
 
 @pytest.mark.parametrize("other", [{"workspace_id": "other"}, {"agent_id": "other"}, {"conversation_id": "other"}])
 @pytest.mark.parametrize("fields", [{"id": "m1"}, {}])
-def test_the_same_words_elsewhere_are_another_message(other: Record, fields: Record) -> None:
+def test_the_same_words_in_another_scope_are_another_message(other: Record, fields: Record) -> None:
     assert accepted(message(**fields))[0].id != accepted(message(**fields), **other)[0].id
 
 
-def test_an_id_equal_to_another_content_is_not_confused_with_it() -> None:
+def test_an_id_equal_to_the_content_of_another_message_is_distinct() -> None:
     """A message whose id is another's text is not that other."""
     one, other = accepted(message(id="I moved to Porto."), message(content="I moved to Porto."))
     assert one.id != other.id
@@ -247,13 +247,13 @@ def test_position_and_reception_do_not_make_another_message() -> None:
     assert first.says_the_same_as(resent)
 
 
-def test_turns_count_from_zero_and_leave_out_nothing() -> None:
+def test_turns_count_from_zero_and_include_rejected_messages() -> None:
     found, rejected, _ = read_messages(conversation(message(id="a"), message(content=""), message(id="c")), ADMISSION)
     assert [each.turn for each in found] == [0, 2]
     assert [each.where for each in rejected] == ["conversation call, message 2"]
 
 
-# --- what is refused: messages ---------------------------------------------------------------------------------------
+# --- rejected messages -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [..., None, "", " \n\t", *(each for each in WRONG_TYPES if each != ["a"])])
@@ -261,7 +261,7 @@ def test_a_message_needs_text(content: object) -> None:
     assert "is not valid; expected a text that is not blank" in refusal(message(content=content)).reason
 
 
-def test_a_message_is_not_longer_than_a_book() -> None:
+def test_the_length_of_a_message_is_limited() -> None:
     reason = refusal(message(content="x" * (MAX_CONTENT + 1))).reason
     assert reason == "content has 1,000,001 characters; accepted: up to 1,000,000 in one message"
 
@@ -321,7 +321,7 @@ def test_a_time_needs_its_zone(timestamp: object) -> None:
         "2999-06-01T00:00:00Z",
     ],
 )
-def test_a_time_of_another_millennium_is_refused(timestamp: str) -> None:
+def test_a_time_outside_the_supported_years_is_refused(timestamp: str) -> None:
     assert "is outside the years 1901 to 2998" in (reason := refusal(message(timestamp=timestamp)).reason) or (
         reason.startswith("timestamp ") and "is out of range" in reason
     )
@@ -348,7 +348,7 @@ def test_a_message_is_an_object(value: object) -> None:
 
 
 @pytest.mark.parametrize("day", ["2023-12-31T23:59:59Z", "2018-01-01T00:00:00Z"])
-def test_a_message_before_the_first_day_names_the_setting(day: str) -> None:
+def test_an_error_about_a_message_before_the_first_day_names_the_setting(day: str) -> None:
     reason = refusal(message(timestamp=day)).reason
     assert "is before the first day of this memory, 2024-01-01" in reason
     assert "set it to an earlier 1 January that is a Monday, such as 2018-01-01" in reason
@@ -365,7 +365,7 @@ def test_the_first_day_begins_in_the_zone_of_the_memory() -> None:
     assert "before the first day" in refusal(message(timestamp="2023-12-31T23:00:00Z")).reason
 
 
-def test_clocks_may_differ_by_a_day_but_no_more() -> None:
+def test_a_message_may_be_up_to_a_day_in_the_future() -> None:
     assert accepted(message(timestamp=(NOW + timedelta(hours=24)).isoformat()))
     reason = refusal(message(timestamp=(NOW + timedelta(hours=24, seconds=1)).isoformat())).reason
     assert reason == (
@@ -379,10 +379,10 @@ def test_one_invalid_message_does_not_reject_the_others() -> None:
     found, [rejection], _ = read_messages(conversation(message(id="m1"), bad, message(id="m3"), tags=["t"]), ADMISSION)
     assert [each.source_id for each in found] == ["m1", "m3"]
     assert rejection.where == "conversation call, message 2"
-    assert rejection.record == conversation(bad, tags=["t"])  # by itself it can be corrected and written again
+    assert rejection.record == conversation(bad, tags=["t"])  # so it can be corrected and sent alone
 
 
-# --- what is refused: conversations ----------------------------------------------------------------------------------
+# --- rejected conversations ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [None, "hello", 5, [], [{}], b"x"])
@@ -422,7 +422,7 @@ def test_scope_ids_that_are_accepted(value: str) -> None:
 def test_hostile_conversation_ids_are_refused(value: object) -> None:
     rejection = refusal(conversation_id=value)
     assert rejection.reason.startswith("conversation_id ")
-    assert rejection.where == "conversation"  # the id is not repeated where it would be trusted
+    assert rejection.where == "conversation"  # the id is not repeated in a trusted place
 
 
 @pytest.mark.parametrize("value", [*HOSTILE_IDS, *WRONG_TYPES])
@@ -436,7 +436,7 @@ def test_tags_are_a_list_of_labels(value: object) -> None:
 
 
 def test_messages_cannot_override_the_ids_of_their_conversation() -> None:
-    """A message cannot smuggle itself into another's memory."""
+    """A message must not enter another agent's memory."""
     sneaky = message(
         workspace_id="other", agent_id="other", conversation_id="other", turn=99, received_at="x", tags=["x"]
     )
@@ -461,8 +461,8 @@ json_values: st.SearchStrategy[object] = st.recursive(
         max_size=4,
     ),
 )
-def test_nothing_raises_and_nothing_is_lost(header: Record, messages: list[object]) -> None:
-    """Whatever JSON says, each message is accepted, dropped as a repetition, or rejected with a reason."""
+def test_every_message_is_accepted_dropped_or_rejected(header: Record, messages: list[object]) -> None:
+    """For any JSON."""
     found, rejected, _ = read_messages(conversation(*messages, **header), ADMISSION)
     assert all(rejection.reason for rejection in rejected)
     assert found or rejected
@@ -470,7 +470,7 @@ def test_nothing_raises_and_nothing_is_lost(header: Record, messages: list[objec
         assert Message.from_record(each.to_record()) == each
 
 
-# --- the flat form, as the journal keeps it --------------------------------------------------------------------------
+# --- journal records -------------------------------------------------------------------------------------------------
 
 labels = st.text(
     st.characters(exclude_characters="\"'`/\\.", exclude_categories=("C", "Zl", "Zp")), min_size=1, max_size=9
@@ -484,7 +484,7 @@ times = st.datetimes(
 
 
 @given(content=contents, name=st.none() | labels.filter(str.strip), tags=st.lists(labels.filter(str.strip)), at=times)
-def test_a_record_is_read_back_whole(content: str, name: str | None, tags: list[str], at: datetime) -> None:
+def test_a_record_round_trips(content: str, name: str | None, tags: list[str], at: datetime) -> None:
     admission = Admission(date(1900, 1, 1), datetime(2101, 1, 1, tzinfo=UTC))
     [read] = accepted(message(content=content, name=name, timestamp=at), tags=tags, admission=admission)
     assert read.sent_at == at
@@ -505,21 +505,21 @@ def test_the_id_is_always_computed() -> None:
     assert Message.from_record(forged).id != read.id
 
 
-# --- what memory recalled --------------------------------------------------------------------------------------------
+# --- recalled memory -------------------------------------------------------------------------------------------------
 
 BLOCK = mark("- [2024-01-14] Anna: I live in Lisbon.")
 
 
 @pytest.mark.parametrize("role", list(Role))
 @pytest.mark.parametrize("content", [f"{BLOCK}\n\nI moved.", f"I moved.\n\n{BLOCK}", f"{BLOCK}I moved.{BLOCK[:-9]}"])
-def test_recalled_memory_is_dropped_and_counted_whoever_sends_it(role: str, content: str) -> None:
+def test_recalled_memory_of_any_role_is_dropped_and_counted(role: str, content: str) -> None:
     read = read_messages(conversation(message(content=content, role=role)), ADMISSION)
     assert [each.content for each in read.messages] == ["I moved."]
     assert (read.rejected, read.recalled) == ([], 1)
 
 
 @pytest.mark.parametrize("fields", [{"id": "m1"}, {}])
-def test_with_or_without_a_block_it_is_the_same_message(fields: Record) -> None:
+def test_a_message_is_the_same_with_and_without_a_block(fields: Record) -> None:
     plain = message(**fields)
     [read] = accepted(plain, plain | {"content": f"{BLOCK}\n\n{plain['content']}"})
     assert read == accepted(plain)[0]
@@ -533,7 +533,7 @@ def test_a_message_without_a_block_keeps_its_white_space(content: str) -> None:
 
 
 @pytest.mark.parametrize("other", [{}, {"role": "robot"}, {"timestamp": None}, {"id": "../x"}])
-def test_a_message_that_is_recalled_memory_alone_is_left_out(other: Record) -> None:
+def test_a_message_of_recalled_memory_alone_is_dropped(other: Record) -> None:
     records = [message(id="a"), message(content=BLOCK) | other, message(id="c")]
     found, rejected, recalled = read_messages(conversation(*records), ADMISSION)
     assert [(each.source_id, each.turn) for each in found] == [("a", 0), ("c", 2)]
@@ -555,7 +555,7 @@ def test_recalled_memory_does_not_count_toward_the_length() -> None:
     assert ([each.content for each in read.messages], read.recalled) == ([long], 1)
 
 
-def test_a_rejected_message_is_kept_as_it_came() -> None:
+def test_a_rejected_message_is_kept_unchanged() -> None:
     bad = message(content=f"{BLOCK}\nI moved.", timestamp=None)
     [rejection] = read_messages(conversation(bad), ADMISSION).rejected
     assert rejection.record == conversation(bad)

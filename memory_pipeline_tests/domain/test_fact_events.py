@@ -43,7 +43,6 @@ def message(content: str, *, at: datetime = AT, **changes: Any) -> Message:
 
 
 def durable(content: str, **changes: Any) -> Fact:
-    """Return a fact that is durable whatever it says."""
     made = Fact.of(message("Something."), FactKind.STATEMENT, "Something.", extraction_method="x", position=2)
     kept: dict[str, Any] = {"durable": MemoryKind.FACT, "importance": 0.7, "confidence": 0.6, "content": content}
     return replace(made, **(kept | changes))
@@ -116,7 +115,7 @@ def test_a_triple_reads_as_a_sentence(triple: tuple[str, str, str], words: str) 
     assert triple_in_words(*triple) == words
 
 
-def test_the_same_facts_give_the_same_events_whenever_they_are_made() -> None:
+def test_events_depend_only_on_the_facts() -> None:
     facts = EXTRACTOR.facts_of([message("I live in Porto. Always quote prices with tax.")])
     assert events_of(facts) == events_of(
         EXTRACTOR.facts_of([message("I live in Porto. Always quote prices with tax.")])
@@ -124,7 +123,7 @@ def test_the_same_facts_give_the_same_events_whenever_they_are_made() -> None:
     assert [event.id for event in events_of(reversed(facts))] == [event.id for event in reversed(events_of(facts))]
 
 
-def test_what_is_said_again_in_another_conversation_is_the_same_memory() -> None:
+def test_a_statement_repeated_in_another_conversation_is_the_same_memory() -> None:
     later = AT + timedelta(days=40)
     said = [message("Always quote prices with tax!"), message("always quote prices with tax.", at=later, id="n")]
     memories = fold_events(events_of(EXTRACTOR.facts_of([replace(one, conversation_id=one.id) for one in said])))
@@ -133,7 +132,7 @@ def test_what_is_said_again_in_another_conversation_is_the_same_memory() -> None
     assert len(memory.source_ids) == len(memory.conversation_ids) == 2
 
 
-def test_what_two_people_say_is_kept_apart() -> None:
+def test_statements_of_two_people_are_different_memories() -> None:
     said = [message("I live in Porto."), message("I live in Porto.", name="Tom", at=AT + timedelta(minutes=1))]
     memories = fold_events(events_of(EXTRACTOR.facts_of(said)))
     assert {memory.title for memory in memories.newest.values()} == {"Anna lives in Porto", "Tom lives in Porto"}
@@ -145,7 +144,7 @@ def test_recalled_memory_never_becomes_durable_again() -> None:
         assert events_of([durable(content)]) == []
     (event,) = events_of([durable(f"Anna: Ask Tom. {recalled} Thanks.")])
     assert event.changes.content == "Anna: Ask Tom.\nThanks."
-    # At the door it goes from the message, before anything is extracted.
+    # The recalled text is removed from the message before the extraction.
     assert events_of(EXTRACTOR.facts_of([message(f"I had soup.\n{recalled}\n")])) == []
 
 
@@ -161,7 +160,7 @@ def test_recalled_memory_never_becomes_durable_again() -> None:
         (("Anna", "supervises", "Tom"), "Anna supervises Tom"),
     ],
 )
-def test_a_triple_is_said_in_words(terms: tuple[str, str, str], words: str) -> None:
+def test_a_triple_becomes_a_sentence_in_words(terms: tuple[str, str, str], words: str) -> None:
     assert triple_in_words(*terms) == words
 
 

@@ -55,7 +55,7 @@ def test_durable_fields_change_the_digest_only_of_durable_facts() -> None:
     assert {one.id for one in others} == {fact.id}
 
 
-def test_a_fact_carries_where_it_comes_from() -> None:
+def test_a_fact_contains_its_origin() -> None:
     said = message()
     fact = turn(said)
     assert fact.content == "Anna: I moved to Porto."
@@ -91,7 +91,7 @@ def test_a_fact_begins_with_its_speaker(role: Role, name: str | None, speaker: s
         {"timestamp": "2024-01-15T09:03:00+00:00"},
     ],
 )
-def test_another_message_gives_another_id(changes: dict[str, object]) -> None:
+def test_ids_differ_between_messages(changes: dict[str, object]) -> None:
     assert turn(message(**changes)).id != turn(message()).id
 
 
@@ -124,7 +124,7 @@ def test_a_changed_importance_keeps_the_id_and_changes_the_digest() -> None:
         {"extraction_method": "better"},
     ],
 )
-def test_a_digest_notices_every_change(changes: dict[str, object]) -> None:
+def test_every_change_changes_the_digest(changes: dict[str, object]) -> None:
     fact = turn(message())
     assert replace(fact, **changes).digest != fact.digest  # type: ignore[arg-type]
     assert replace(fact).digest == fact.digest

@@ -13,7 +13,7 @@ def test_six_grains_from_fine_to_coarse() -> None:
     assert [grain.rank for grain in Grain] == [0, 1, 2, 3, 4, 5]
 
 
-def test_each_grain_is_made_from_the_next_finer_one() -> None:
+def test_each_grain_is_computed_from_the_next_finer_one() -> None:
     assert [grain.finer for grain in Grain] == [None, *list(Grain)[:-1]]
     assert [grain.coarser for grain in Grain] == [*list(Grain)[1:], None]
 
@@ -24,7 +24,7 @@ def test_all_grains_but_working_have_summaries() -> None:
 
 
 @pytest.mark.parametrize("grain", Grain)
-def test_a_grain_is_read_from_its_name(grain: Grain) -> None:
+def test_a_grain_is_parsed_from_its_name(grain: Grain) -> None:
     assert Grain.parse(grain.value) is grain
     assert Grain.parse(grain) is grain
     assert f"{grain}" == grain.value
@@ -50,7 +50,7 @@ def test_a_grain_is_read_from_its_name(grain: Grain) -> None:
         pytest.param("x" * 10**6, id="1 MB"),
     ],
 )
-def test_anything_else_is_refused_and_told_what_is_accepted(text: object) -> None:
+def test_an_unknown_name_is_refused_with_the_accepted_ones(text: object) -> None:
     with pytest.raises(InputError, match="accepted: working, daily, weekly, monthly, quarterly, yearly") as refusal:
         Grain.parse(text)
     assert str(refusal.value).startswith("grain ")

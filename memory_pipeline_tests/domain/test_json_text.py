@@ -26,12 +26,12 @@ def test_a_duplicate_key_is_rejected_and_named(text: str | bytes) -> None:
 
 
 @given(JSON)
-def test_anything_else_is_read_as_it_was_written(value: Any) -> None:
+def test_valid_json_is_parsed_like_the_standard_library(value: Any) -> None:
     assert read_json(json.dumps(value)) == value
 
 
 @given(st.lists(JSON, max_size=4), st.sampled_from(["", " ", "\n\t"]))
-def test_items_of_a_list_are_its_values(values: list[Any], space: str) -> None:
+def test_items_of_a_list_are_split_verbatim(values: list[Any], space: str) -> None:
     inside = f"{space},{space}".join(map(json.dumps, values))
     text = f"{space}[{space}{inside}{space}]{space}"
     assert [json.loads(item) for item in items_of(text)] == values

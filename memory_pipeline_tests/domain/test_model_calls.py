@@ -37,7 +37,7 @@ def test_a_token_is_four_bytes(text: str, tokens: int) -> None:
 
 
 @given(st.text(), st.text())
-def test_two_texts_have_as_many_tokens_as_both_together_or_one_more(one: str, other: str) -> None:
+def test_estimated_tokens_are_additive_up_to_one(one: str, other: str) -> None:
     assert 0 <= count_tokens(one) + count_tokens(other) - count_tokens(one + other) <= 1
 
 
@@ -53,7 +53,7 @@ def test_no_calls_have_no_known_cost() -> None:
     assert Usage() + Usage() == Usage()
 
 
-def test_calls_without_a_price_are_counted_apart_unless_they_took_nothing() -> None:
+def test_calls_without_a_price_are_counted_separately_unless_free() -> None:
     unpriced = replace(CALL, id="2", request_id="2", cost=None)
     failed = replace(CALL, id="3", request_id="3", cost=None, tokens_in=0, tokens_out=0, outcome="timeout")
     assert Usage.of([unpriced, failed]) == Usage(2, 100, 10, None, 1)
@@ -81,6 +81,6 @@ CALLS = st.lists(
 
 
 @given(CALLS, CALLS)
-def test_usage_adds_up_as_its_calls_do(some: list[Call], more: list[Call]) -> None:
+def test_usage_is_the_sum_of_its_calls(some: list[Call], more: list[Call]) -> None:
     others = [replace(call, request_id=f"other {call.request_id}") for call in more]
     assert Usage.of([*some, *others]) == Usage.of(some) + Usage.of(others)

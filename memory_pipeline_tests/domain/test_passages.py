@@ -21,7 +21,7 @@ def parts(text: str) -> list[str]:
 
 
 @given(TEXTS | st.text())
-def test_passages_hold_all_of_a_text_once_and_in_order(text: str) -> None:
+def test_passages_contain_all_of_a_text_once_and_in_order(text: str) -> None:
     assert "".join("".join(parts(text)).split()) == "".join(text.split())
     assert all(start < end for start, end in passages(text))
 
@@ -32,19 +32,19 @@ def test_passages_are_short(text: str) -> None:
     assert all(word_count(part) <= PASSAGE_WORDS for part in parts(text.replace("```", "").replace("|", "")))
 
 
-def test_a_passage_ends_where_a_sentence_does() -> None:
+def test_a_passage_ends_at_the_end_of_a_sentence() -> None:
     assert parts(SENTENCE * 12) == [SENTENCE * 4, SENTENCE * 4, SENTENCE * 4]
     assert word_count(SENTENCE) == 13
 
 
-def test_code_and_tables_stay_whole() -> None:
+def test_code_and_tables_are_not_split() -> None:
     assert parts(f"Run this.\n{CODE}Then rest.") == ["Run this.\n", CODE, "Then rest."]
     table = "| flour | 2 kg |\n" * 10
     assert parts(f"Prices.\n{table}Done.") == ["Prices.\n", table, "Done."]
     assert len(parts(CODE.replace("total", "total\n" * 10))) == 3
 
 
-def test_chinese_is_counted_by_characters() -> None:
+def test_the_length_of_chinese_text_is_counted_in_characters() -> None:
     assert word_count("我昨天去了北京。") == 4
     assert [len(part) for part in parts("我昨天去了北京。" * 40)] == [120, 120, 80]
 

@@ -31,7 +31,7 @@ ZONES = [
 
 
 def period(name: str) -> Period:
-    """Read a period of any grain: their names differ in form."""
+    """Parse a period; the grain follows from the form of its name."""
     for grain in Grain:
         try:
             return Period.parse(grain, name)
@@ -45,7 +45,7 @@ def forty_years(grain: Grain) -> list[Period]:
 
 
 def instants() -> st.SearchStrategy[datetime]:
-    """Moments of the forty years, down to the microsecond."""
+    """Times within the forty years, in microseconds."""
     first, last = (datetime.fromisoformat(text) for text in ("1990-01-01T00:00:00", "2029-12-31T23:59:59.999999"))
     return st.datetimes(first, last, timezones=st.just(UTC))
 
@@ -95,7 +95,7 @@ def test_an_unpadded_week_is_read_and_written_padded() -> None:
 
 
 @pytest.mark.parametrize("grain", Grain)
-def test_a_name_is_read_back(grain: Grain) -> None:
+def test_a_name_round_trips(grain: Grain) -> None:
     start = Period.parse(Grain.WORKING, "2023-12-25T00")
     periods = list(start.through(period("2024-03-03T23"))) if grain is Grain.WORKING else forty_years(grain)
     assert all(Period.parse(grain, str(each)) == each for each in periods)
@@ -169,7 +169,7 @@ def test_invalid_periods_are_rejected(grain: str, text: str, expected: str) -> N
         ["2024"],
     ],
 )
-def test_hostile_names_are_refused_whatever_the_grain(grain: Grain, text: object) -> None:
+def test_hostile_names_are_refused_for_every_grain(grain: Grain, text: object) -> None:
     with pytest.raises(InputError, match="is not valid; expected ") as refusal:
         Period.parse(grain, text)  # type: ignore[arg-type]
     assert len(str(refusal.value)) < 250
@@ -254,7 +254,7 @@ def test_bounds_of_an_hour() -> None:
         ("2024", 2024),
     ],
 )
-def test_numbers(name: str, number: int) -> None:
+def test_periods_have_a_number(name: str, number: int) -> None:
     assert period(name).number == number
 
 
@@ -337,7 +337,7 @@ def test_through_includes_both_ends() -> None:
         ("2024-Q4", "2024"),
     ],
 )
-def test_parents(child: str, parent: str) -> None:
+def test_a_parent_contains_its_child(child: str, parent: str) -> None:
     calendar = Calendar()
     assert calendar.parent(period(child)) == period(parent)
     assert period(child) in calendar.children(period(parent))
@@ -348,7 +348,7 @@ def test_a_year_has_no_parent_and_an_hour_no_children() -> None:
     assert Calendar().children(period("2024-01-15T08")) == []
 
 
-def test_the_weeks_of_a_month_differ_from_its_calendar_days() -> None:
+def test_the_weeks_of_a_month_may_cross_its_calendar_days() -> None:
     calendar = Calendar()
     new_years_eve = datetime(2024, 12, 31, 12, tzinfo=UTC)
     assert str(calendar.period(Grain.MONTHLY, new_years_eve)) == "2024-12"
@@ -396,7 +396,7 @@ def test_the_children_of_forty_years_partition_them(parent_grain: Grain) -> None
     child_grain = parent_grain.finer
     assert child_grain is not None
     assert set(owned.values()) == {1}
-    # Whatever lies well inside the forty years is owned by one of their periods.
+    # Every period well within the forty years has a parent.
     assert {
         child for child in forty_years(child_grain) if date(1990, 2, 1) < child.first_day < date(2029, 12, 1)
     } <= set(owned)
@@ -407,7 +407,7 @@ def test_the_children_of_forty_years_partition_them(parent_grain: Grain) -> None
 
 
 @pytest.mark.parametrize("grain", [Grain.MONTHLY, Grain.QUARTERLY, Grain.YEARLY])
-def test_a_period_owns_its_calendar_days_up_to_three_days_at_either_end(grain: Grain) -> None:
+def test_a_period_contains_its_calendar_days_give_or_take_three_at_either_end(grain: Grain) -> None:
     calendar = Calendar()
     for each in forty_years(grain):
         first = last = each
@@ -438,7 +438,7 @@ def test_every_hour_of_forty_years_in_utc_is_in_one_day() -> None:
     ],
 )
 def test_days_tile_forty_years_in_every_zone(zone: str) -> None:
-    """Bounds meet, and the hours at either side of a midnight belong to the days that the bounds say."""
+    """The hours before and after a midnight belong to the days of the bounds."""
     calendar = Calendar(zone)
     bounds = [(day, *calendar.bounds(day)) for day in forty_years(Grain.DAILY)]
     assert all(end == start for (_, _, end), (_, start, _) in pairwise(bounds))
@@ -506,11 +506,11 @@ def test_coarser_periods_begin_with_their_first_day(zone: str) -> None:
         assert [start for start, _ in bounds] == firsts
 
 
-def test_the_day_of_an_instant_is_the_local_one() -> None:
+def test_the_day_of_an_instant_is_the_local_day() -> None:
     moment = datetime(2024, 1, 15, 18, 40, tzinfo=UTC)  # 00:10 in Kolkata
     assert Calendar().day_of(moment) == date(2024, 1, 15)
     assert Calendar("Asia/Kolkata").day_of(moment) == date(2024, 1, 16)
-    # Its memory lies in the UTC hour that began at 23:30 of the day before, and goes with that hour.
+    # Its UTC hour began at 23:30 of the day before, and belongs to that day.
     kolkata = Calendar("Asia/Kolkata")
     assert str(kolkata.parent(kolkata.hour(moment))) == "2024-01-15"
 
@@ -551,7 +551,7 @@ def test_an_unknown_zone_is_refused(zone: str) -> None:
         ("2024", "2025-01-01T00"),  # its last week ended on 29 December
     ],
 )
-def test_when_periods_close(name: str, closes: str) -> None:
+def test_periods_close_at_the_expected_hour(name: str, closes: str) -> None:
     assert Calendar().closes_at(period(name)) == datetime.fromisoformat(f"{closes}:00:00+00:00")
 
 
@@ -576,7 +576,7 @@ def test_an_event_never_comes_after_its_periods_have_closed(moment: datetime) ->
     assert closings == sorted(closings)
 
 
-# --- instants that are mistakes --------------------------------------------------------------------------------------
+# --- invalid times ---------------------------------------------------------------------------------------------------
 
 
 def test_a_naive_time_is_refused() -> None:
@@ -585,7 +585,7 @@ def test_a_naive_time_is_refused() -> None:
 
 
 @pytest.mark.parametrize("year", [1, 1900, 2999, 9999])
-def test_a_time_of_another_millennium_is_refused(year: int) -> None:
+def test_a_time_outside_the_supported_years_is_refused(year: int) -> None:
     moment = datetime(year, 6, 1, tzinfo=UTC)
     for look_up in (Calendar().hour, Calendar("Asia/Tokyo").day_of):
         with pytest.raises(InputError, match="outside the years 1901 to 2998"):
@@ -594,8 +594,8 @@ def test_a_time_of_another_millennium_is_refused(year: int) -> None:
 
 @pytest.mark.parametrize("moment", [datetime(1901, 1, 1, tzinfo=UTC), datetime(2998, 12, 31, 23, tzinfo=UTC)])
 @pytest.mark.parametrize("offset", [-14, 0, 14])
-def test_the_hours_of_every_accepted_time_can_be_read_back(moment: datetime, offset: int) -> None:
-    """The last accepted moments still have readable names and ancestors, whatever their zone."""
+def test_the_hour_of_every_accepted_time_round_trips(moment: datetime, offset: int) -> None:
+    """Even the last accepted times have valid names and ancestors in every zone."""
     calendar = Calendar("Pacific/Auckland")
     hour = calendar.hour(moment.replace(tzinfo=timezone(timedelta(hours=offset))))
     for grain in Grain:
@@ -604,7 +604,7 @@ def test_the_hours_of_every_accepted_time_can_be_read_back(moment: datetime, off
         assert calendar.closes_at(ancestor) > calendar.bounds(ancestor)[0]
 
 
-# --- times that callers give -----------------------------------------------------------------------------------------
+# --- arguments -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -618,7 +618,7 @@ def test_the_hours_of_every_accepted_time_can_be_read_back(moment: datetime, off
         (datetime(2024, 6, 1, tzinfo=UTC), "2024-06-01T00:00:00+00:00", "2024-06-01T00:00:00+00:00"),
     ],
 )
-def test_a_time_is_a_date_or_a_datetime_or_a_text_of_either(value: object, first: str, last: str) -> None:
+def test_a_time_is_a_date_a_datetime_or_a_text_of_either(value: object, first: str, last: str) -> None:
     calendar = Calendar("Europe/Berlin")
     assert calendar.instant("since", value).isoformat() == first
     assert calendar.instant("until", value, is_end=True).isoformat() == last
@@ -632,7 +632,7 @@ def test_invalid_times_are_rejected_with_the_accepted_forms(value: object) -> No
 
 
 @pytest.mark.parametrize("value", ["0001-01-01", "9999-12-31", "1900-06-01T00:00:00Z"])
-def test_a_clock_outside_of_the_years_is_refused(value: str) -> None:
+def test_a_clock_outside_the_supported_years_is_refused(value: str) -> None:
     with pytest.raises(InputError, match=r"is out of range|now .* is outside the years"):
         Calendar("Europe/Berlin").moment("now", value)
 

@@ -37,7 +37,7 @@ SUMMARIES = (
     RetentionClass.QUARTERLY,
     RetentionClass.YEARLY,
 )
-#: About as many of each unit as make two years.
+#: About two years of each unit.
 SOME = {Unit.HOURS: 17_520, Unit.DAYS: 730, Unit.WEEKS: 104, Unit.MONTHS: 24, Unit.QUARTERS: 8, Unit.YEARS: 2}
 
 zones = st.sampled_from([ZoneInfo(zone) for zone in ZONES])
@@ -55,12 +55,12 @@ def at(text: str) -> datetime:
 
 
 @pytest.mark.parametrize("text", ["48h", "30d", "6w", "6mo", "4q", "2y", "1h", "876600h", "36525d", "100y", "forever"])
-def test_a_duration_is_written_as_it_was_read(text: str) -> None:
+def test_a_duration_is_formatted_as_it_was_parsed(text: str) -> None:
     assert duration_text(parse_duration(text)) == text
 
 
 @given(durations)
-def test_every_duration_is_read_as_it_is_written(duration: Duration) -> None:
+def test_every_duration_round_trips(duration: Duration) -> None:
     assert Duration.parse(str(duration)) == duration
 
 
@@ -142,7 +142,7 @@ def test_a_unit_is_one_of_six() -> None:
         ("1d", "2011-12-31T12:00", "Pacific/Apia", "2011-12-30T10:00"),
     ],
 )
-def test_before(duration: str, now: str, zone: str, expected: str) -> None:
+def test_a_cut_off_is_the_duration_before_now(duration: str, now: str, zone: str, expected: str) -> None:
     assert Duration.parse(duration).before(at(now), ZoneInfo(zone)) == at(expected)
 
 
@@ -154,7 +154,7 @@ def test_the_time_must_be_aware_and_within_the_years_of_memory(duration: str) ->
 
 
 @given(durations, nows, st.timedeltas(timedelta(0), timedelta(days=40)), zones)
-def test_a_cut_off_never_goes_back(duration: Duration, now: datetime, later: timedelta, zone: ZoneInfo) -> None:
+def test_a_cut_off_never_moves_back(duration: Duration, now: datetime, later: timedelta, zone: ZoneInfo) -> None:
     first = duration.before(now, zone)
     assert first.tzinfo is UTC
     assert first <= duration.before(now + later, zone)
@@ -177,7 +177,7 @@ def test_a_duration_that_cannot_outlive_another_never_does(
     ("longer", "shorter"),
     [("31d", "1mo"), ("1mo", "30d"), ("1y", "365d"), ("366d", "1y"), ("2d", "48h"), ("73h", "3d"), ("5w", "1mo")],
 )
-def test_a_duration_that_may_outlive_another_does_at_some_time(longer: str, shorter: str) -> None:
+def test_a_duration_that_may_outlive_another_sometimes_does(longer: str, shorter: str) -> None:
     one, other, zone = Duration.parse(longer), Duration.parse(shorter), ZoneInfo("UTC")
     assert one.may_outlive(other)
     assert any(one.before(NOW + n * HOUR * 7, zone) < other.before(NOW + n * HOUR * 7, zone) for n in range(3_000))
@@ -234,7 +234,7 @@ def test_the_standard_plan_keeps_facts_for_a_year_and_preferences_forever(now: d
     assert not is_gone(RetentionClass.PREFERENCES, 10_000)
 
 
-def test_the_grain_of_a_class() -> None:
+def test_each_class_has_a_grain() -> None:
     working = [kept for kept in RetentionClass if kept.grain is Grain.WORKING]
     assert working == [RetentionClass.CONVERSATIONS, RetentionClass.FACTS, RetentionClass.PREFERENCES]
     assert [kept.grain for kept in SUMMARIES] == [Grain(kept.value) for kept in SUMMARIES]
@@ -293,12 +293,12 @@ def test_nothing_expires_before_the_first_valid_year() -> None:
 
 
 def only(kept: RetentionClass, duration: Duration) -> Retention:
-    """Return what keeps one class for a duration, and what it is made from for no longer."""
+    """Return a retention that keeps one class and its sources for a duration."""
     finer = [RetentionClass.CONVERSATIONS, *SUMMARIES[: SUMMARIES.index(kept)]] if kept in SUMMARIES else []
     return Retention(**{each.value: duration for each in (kept, *finer)})
 
 
-# --- what does not fit -----------------------------------------------------------------------------------------------
+# --- contradictions --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def planned(retention: Retention, **held: str) -> dict[RetentionClass, Expiry]:
     return {each.kept: each for each in plan}
 
 
-def test_a_plan_goes_from_coarse_to_fine() -> None:
+def test_a_plan_is_ordered_from_coarse_to_fine() -> None:
     plan = plan_expiry({"w": PLANS["free"], "acme": changed(PLANS["pro"], {"graph": "1y"})}, {}, {}, Calendar(), NOW)
     ranks = [each.kept.grain.rank if each.kept.grain else -1 for each in plan]
     assert ranks == sorted(ranks, reverse=True)
@@ -394,12 +394,12 @@ def test_a_held_period_and_all_later_ones_are_kept() -> None:
         "2024-05-13",
         Period(Grain.DAILY, "2024-05-14"),
     )
-    # Held, but not old enough to go anyway; and a year has no parent.
+    # Held, but not old enough to expire; and a year has no parent.
     assert (plan[RetentionClass.WEEKLY].through.key, plan[RetentionClass.WEEKLY].held_back_by) == ("2024-W17", None)
     assert (plan[RetentionClass.YEARLY].through.key, plan[RetentionClass.YEARLY].held_back_by) == ("2021", None)
 
 
-def test_the_graph_is_not_held() -> None:
+def test_the_graph_is_not_held_back() -> None:
     plan = planned(Retention(graph=Duration.parse("2h")), working="2000-01-01T00")
     assert list(plan) == [RetentionClass.GRAPH]
     assert (plan[RetentionClass.GRAPH].through.key, plan[RetentionClass.GRAPH].held_back_by) == ("2024-06-15T08", None)
@@ -425,7 +425,7 @@ def test_previously_expired_periods_are_in_the_plan_and_not_new() -> None:
     assert plan[RetentionClass.YEARLY].expired_before is None
 
 
-def test_a_held_period_is_of_its_grain() -> None:
+def test_a_held_period_of_another_grain_is_refused() -> None:
     held = {Grain.WORKING: Period(Grain.DAILY, "2024-01-01")}
     with pytest.raises(InputError, match="held period 2024-01-01 is of grain daily; expected working"):
         plan_expiry({}, {}, held, Calendar(), NOW)

@@ -51,7 +51,7 @@ def test_a_select_over_the_tables_is_accepted() -> None:
         ("COPY facts TO 'x'", "one plain SELECT is accepted"),
     ],
 )
-def test_the_rest_is_refused_with_a_remedy(sql: str, message: str) -> None:
+def test_other_statements_are_refused_with_a_remedy(sql: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         RULES.judge(serialized(sql))
 
@@ -68,17 +68,17 @@ def test_the_rest_is_refused_with_a_remedy(sql: str, message: str) -> None:
         {"class": "FUNCTION", "function_name": None},
     ],
 )
-def test_a_node_that_is_not_known_is_refused(node: dict[str, Any]) -> None:
+def test_an_unknown_node_is_refused(node: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         RULES.judge(json.dumps({"error": False, "statements": [{"node": {"deep": [[node]]}}]}))
 
 
-def test_a_tree_too_deep_to_be_read_is_refused() -> None:
+def test_a_tree_that_is_too_deep_is_refused() -> None:
     with pytest.raises(InputError, match="nested too deeply"):
         RULES.judge('{"error": false, "statements": ' + "[" * 200_000 + "]" * 200_000 + "}")
 
 
-def test_no_function_listed_is_unsteady_or_reads_what_is_outside() -> None:
+def test_allowed_functions_are_deterministic_and_read_no_files() -> None:
     found = connect().execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
     unsteady = {name for name, _, stability in found if stability not in {None, "CONSISTENT"}}
     assert len(unsteady) > 20

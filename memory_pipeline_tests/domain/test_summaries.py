@@ -42,7 +42,7 @@ def test_ids_and_digests_never_change() -> None:
     assert summary().digest == "edc9f453890c717fd4344ce273cabf81"
 
 
-def test_an_id_is_its_agents_and_its_periods() -> None:
+def test_an_id_depends_on_agent_and_period() -> None:
     scopes = [SCOPE, Scope("acme", "sales"), Scope("other", "support"), Scope("support", "acme")]
     periods = [DAY, DAY.next(), Period.parse("yearly", "2024")]
     assert len({summary_id(scope, period) for scope in scopes for period in periods}) == 12
@@ -63,7 +63,7 @@ def test_an_id_is_its_agents_and_its_periods() -> None:
         {"source_ids": ("f1", "f2")},
     ],
 )
-def test_a_digest_notices_every_change(changes: dict[str, object]) -> None:
+def test_every_change_changes_the_digest(changes: dict[str, object]) -> None:
     assert replace(summary(), **changes).digest != summary().digest  # type: ignore[arg-type]
 
 
@@ -78,11 +78,11 @@ def test_a_digest_notices_every_change(changes: dict[str, object]) -> None:
     ],
 )
 def test_method_and_usage_are_not_in_the_digest_of_a_summary(changes: dict[str, object]) -> None:
-    """Otherwise a month would be asked for again because a week said the same at another price."""
+    """Otherwise a month would be recomputed because an equal week had another price."""
     assert replace(summary(), **changes).digest == summary().digest  # type: ignore[arg-type]
 
 
-def test_a_summary_is_material_for_the_next_coarser_one() -> None:
+def test_a_summary_is_a_source_of_the_next_coarser_one() -> None:
     two = replace(summary(), key_points=(POINT, replace(POINT, sentence="Ben stayed.")))
     material = two.material()
     assert [each.text for each in material] == ["Anna moved.", "Ben stayed."]

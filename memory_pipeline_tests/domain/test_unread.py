@@ -30,7 +30,7 @@ def forgotten(subject: Subject) -> Forgotten:
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_a_record_is_known_as_json_as_text_and_cut_off(name: str) -> None:
+def test_a_record_is_matched_as_json_as_text_and_truncated(name: str) -> None:
     what = forgotten(SUBJECTS[name])
     for record in (RECORD, json.dumps(RECORD), json.dumps(RECORD)[:-3], json.dumps([RECORD]), [RECORD], [1, RECORD]):
         assert is_forgotten(what, record, {})
@@ -59,7 +59,7 @@ def test_records_of_others_are_not_matched(name: str) -> None:
     assert not is_forgotten(Forgotten(), RECORD, OWN)
 
 
-def test_the_scope_of_the_command_line_counts_where_a_record_has_none() -> None:
+def test_the_scope_of_the_command_line_applies_to_records_without_one() -> None:
     for name, subject in SUBJECTS.items():
         bare = {key: value for key, value in RECORD.items() if key not in OWN}
         assert is_forgotten(forgotten(subject), bare, OWN)

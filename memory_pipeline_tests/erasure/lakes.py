@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
 
-#: Days of what was said have closed, and weeks and what is longer have not.
+#: A time at which days have closed, and weeks and coarser periods have not.
 EARLY = datetime(2024, 1, 21, 12, tzinfo=UTC)
 ANNA = Subject.person("acme", ["Anna", "u-17"])
 SALES = Scope("acme", "sales")
@@ -99,7 +99,7 @@ ANNAS_EVENTS = [
     done("REMEMBER", content="Dora likes tea, says Anna.", subject="Dora", predicate="likes", object="tea"),
     done("REMEMBER", content="Dora has told ANNA.", editor="Anna"),
 ]
-#: What Anna did, and what is about nobody: it stays, and it is not known who did it.
+#: Anna's actions and records about no person: they are kept without an author.
 NOTED = done("REMEMBER", content="The warehouse closes at six in the evening.", editor="Anna")
 EVENTS = [
     *ANNAS_EVENTS,

@@ -247,7 +247,7 @@ def test_a_concurrent_run_does_not_restore_forgotten_data(
             list(materialize.materialize(lake, own, Grain.WORKING, hours(at[:13])))
         assert begun, moment
         contents = lake.tables.read(FACTS, [hour.key for hour in hours(at[:13])])["content"].to_pylist()
-        assert sum("Oslo" in content for content in contents) == 2, moment  # what was said, and that it is so
+        assert sum("Oslo" in content for content in contents) == 2, moment  # the message and its fact
         assert not any(name in content for content in contents), moment
         assert not any("Rome" in row["content"] for row in held(lake)[str((SALES, Grain.WORKING))]), moment
     # Files that a run wrote and never committed are taken for a writer's under way until they are an hour old.

@@ -69,7 +69,7 @@ def verbs(lake: Lake, scope: Any = ACME) -> Counter[str]:
 
 def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_once: Erased) -> None:
     lake = Lake(str(erased_once.stages["original"]))
-    # Of two memories that say the same a night had made one, which names Anna; it was told why.
+    # Consolidation had merged two duplicate memories into one that names Anna, with a reason.
     (merged,) = [content for content in memories(lake) if "says Anna" in content and "Dora likes tea." in content]
     assert memories(lake)[merged]["status"] == "active"
     assert verbs(lake)["MERGE"] == 1
@@ -151,9 +151,9 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
     harbour = done("REMEMBER", "2024-02-03T08:00", kind="instruction", content="Ship to the harbour.")
     lake.journal.append([harbour])
     remembered(lake, models)
-    told = next(row for content, row in memories(lake).items() if "Portuguese" in content)
+    instruction = next(row for content, row in memories(lake).items() if "Portuguese" in content)
     lake.journal.append([
-        done("FORGET", "2024-02-04T08:00", to=told["memory_id"], reason="Milo wants it so"),
+        done("FORGET", "2024-02-04T08:00", to=instruction["memory_id"], reason="Milo wants it so"),
         done("FORGET", "2024-02-04T08:01", to=harbour.memory_id, editor="Milo"),
     ])  # fmt: skip
     remembered(lake, models)
@@ -162,19 +162,19 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
     lake.journal.append([
         pier,
         done("FORGET", "2024-02-05T08:01", to=pier.memory_id, reason="Milo has moved"),
-        done("UPDATE", "2024-02-05T08:02", to=told["memory_id"], content="Answer in Greek.", reason="says Milo"),
-        done("FORGET", "2024-02-05T08:03", to=told["memory_id"]),
+        done("UPDATE", "2024-02-05T08:02", to=instruction["memory_id"], content="Answer in Greek.", reason="says Milo"),
+        done("FORGET", "2024-02-05T08:03", to=instruction["memory_id"]),
     ])  # fmt: skip
     receipts = [
         forget(lake, models, Subject.person("acme", ["Milo"]), NOW),
         forget(lake, models, Subject.conversation(ACME, "c8"), NOW),
     ]
-    heir = next(row for content, row in memories(lake).items() if "Portuguese" in content)
-    assert heir["memory_id"] != told["memory_id"]
-    assert (heir["status"], heir["status_reason"]) == ("deprecated", "forgotten by agent")
+    successor = next(row for content, row in memories(lake).items() if "Portuguese" in content)
+    assert successor["memory_id"] != instruction["memory_id"]
+    assert (successor["status"], successor["status_reason"]) == ("deprecated", "forgotten by agent")
     assert memories(lake)["Ship to the harbour."]["status"] == "deprecated"
     waiting = [event for file in lake.journal.pending() for event in lake.journal.read(file).events]
-    assert {event.memory_id for event in waiting} == {pier.memory_id, heir["memory_id"]}
+    assert {event.memory_id for event in waiting} == {pier.memory_id, successor["memory_id"]}
     remembered(lake, models)
     assert memories(lake)["Answer in Greek."]["status"] == "deprecated"
     assert memories(lake)["Ship to the pier."]["status"] == "deprecated"
@@ -182,7 +182,7 @@ def test_revoked_memories_stay_revoked_after_an_erasure(root: str, models: Model
         assert_verified(lake, receipt)
 
 
-def test_words_of_this_package_are_not_taken_for_names(lake: Lake, models: Models) -> None:
+def test_generated_words_are_not_mistaken_for_names(lake: Lake, models: Models) -> None:
     before = held(lake)
     person = Subject.person("acme", ["Key", "Tags", "Remember"])
     assert not preview(lake, person, NOW).counts

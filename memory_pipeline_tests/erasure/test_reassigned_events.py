@@ -51,7 +51,7 @@ def test_events_of_a_memory_move_to_its_successor() -> None:
 def test_events_without_a_successor_are_removed() -> None:
     revoked = done("FORGET", "2024-03-05T08:00", to=FIRST.memory_id)
     assert after([FIRST, revoked], FIRST) == []
-    # What says the same later is another's wish, and what was said by other words another memory.
+    # A later equal statement is another wish, and other words are another memory.
     changed = done("UPDATE", "2024-03-03T08:00", to=FIRST.memory_id, content="It is 9999.")
     again = said("2024-03-04T08:00")
     assert after([FIRST, changed, again, revoked], FIRST) == [again]

@@ -1,4 +1,4 @@
-"""What was forgotten and is sent again: it is not written, nor set aside, and is not found afterwards."""
+"""Erased data that is sent again is neither written, quarantined nor found."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_unreadable_pending_lines_of_the_subject_are_not_quarantined(tmp_path: P
     assert_verified(lake, receipt)
 
 
-def test_a_partly_acknowledged_file_loses_forgotten_records(tmp_path: Path, models: Models) -> None:
+def test_forgotten_records_are_removed_from_a_partly_acknowledged_file(tmp_path: Path, models: Models) -> None:
     lake = Lake(str(tmp_path / "lake"))
     talk = conversation("Ask Bob.", "Ask Carl.", "Ask Bob again.", "Ask Dora.", name="Dora")
     for number, message in enumerate(talk["messages"]):

@@ -1,4 +1,4 @@
-"""Verification: whatever is left behind is found, wherever it lies, and nothing else is."""
+"""Verification finds all remnants and nothing else."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_ids_and_texts_of_removed_rows_are_found(erased: Erased) -> None:
 
 
 def test_data_of_others_is_not_reported(erased: Erased) -> None:
-    """Another agent may be spoken of; another workspace may know an Anna; what is said later is said anew."""
+    """Mentions of another agent, an Anna of another workspace, and later statements are not remnants."""
     later = {"content": "Anna again", "user_id": "u-17", "timestamp": "2026-03-01T08:00+00:00"}
     put(erased.folder, "marts/a.json", {"workspace_id": "acme", "agent_id": "support", "content": "the sales team"})
     put(erased.folder, "marts/b.json", {"workspace_id": "other", "agent_id": "sales", "content": "Anna, u-17"})
@@ -186,7 +186,7 @@ def test_data_of_others_is_not_reported(erased: Erased) -> None:
         assert result.places["marts"] == 5
 
 
-def test_a_person_may_come_back_after_the_forgetting(lake: Lake, models: Models) -> None:
+def test_a_person_may_be_remembered_again_after_an_erasure(lake: Lake, models: Models) -> None:
     receipt = forget(lake, models, ANNA, EARLY.replace(day=20))
     write(lake, conversation("Anna is back, so they say.", name="Dora", at="2024-01-21T08:00", conversation_id="c7"))
     run(lake, models, EARLY)
@@ -232,7 +232,7 @@ def test_the_command_line(lake: Lake, tmp_path: Path, monkeypatch: pytest.Monkey
     before = read("forget", *where, *who, "--dry-run")
     assert before["found"]["counts"]["messages"] == 6
     assert "messages" in call("forget", *where, *who, "--dry-run").output
-    assert call("forget", *where, *who).exit_code == 1  # nobody says yes
+    assert call("forget", *where, *who).exit_code == 1  # not confirmed
     inside = call("forget", *where, *who, "--yes", "--receipt", f"{lake.storage.uri}/r.json")
     assert "is in the lake" in str(inside.exception)
     assert read("forget", *where, *who, "--dry-run") == before
@@ -260,9 +260,9 @@ def test_receipt_and_verification_report_files_of_killed_processes(lake: Lake, o
     (index,) = list((root / "vectordb/acme/support__daily.lance/data").iterdir())[:1]
     shutil.copy(index, index.with_name("left.lance"))
     receipt = forget(lake, models, ANNA, NOW)
-    [told] = [part for part in receipt.not_covered if "killed" in part]
-    assert told.startswith("2 files younger than an hour")
-    assert "memory-pipeline expire" in told
+    [note] = [part for part in receipt.not_covered if "killed" in part]
+    assert note.startswith("2 files younger than an hour")
+    assert "memory-pipeline expire" in note
     result = verify(lake, receipt)
     assert {file.file for file in result.findings} >= {"tables/messages/period=2024-01-16T10/left.parquet"}
     [remedy] = result.remedies

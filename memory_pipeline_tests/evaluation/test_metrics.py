@@ -74,7 +74,7 @@ def test_without_questions_all_metrics_are_0() -> None:
     ("values", "share", "expected"),
     [([], 0.5, 0.0), ([7], 0.95, 7), ([3, 1, 2], 0.5, 2), ([4, 3, 2, 1], 0.5, 2), (range(1, 101), 0.95, 95)],
 )
-def test_percentiles(values: list[float], share: float, expected: float) -> None:
+def test_percentiles_are_computed(values: list[float], share: float, expected: float) -> None:
     assert percentile(values, share) == expected
 
 

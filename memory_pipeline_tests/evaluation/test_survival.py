@@ -55,11 +55,11 @@ def test_all_words_must_be_in_one_text() -> None:
         ("the day after 1 June 2023", date(2023, 6, 2), date(2023, 6, 2)),
     ],
 )
-def test_dates_of_answers(answer: str, first: date, last: date) -> None:
+def test_dates_of_answers_are_extracted(answer: str, first: date, last: date) -> None:
     assert Values.of_answer(answer) == Values(frozenset(), frozenset([Span(first, last)]), frozenset())
 
 
-def test_numbers_and_names_of_answers() -> None:
+def test_numbers_and_names_of_answers_are_extracted() -> None:
     assert Values.of_answer("1,200 euros for three lamps").numbers == {"1200", "3"}
     assert Values.of_answer("a trip with Ruben to Porto").names == {("ruben",), ("porto",)}
     assert not Values.of_answer("a trip to the coast")
@@ -114,7 +114,7 @@ def test_brackets_without_a_date_are_ignored(label: str) -> None:
     assert memory(f"Anna: look [{label}] there.").contains_words(["look"])
 
 
-def test_shares() -> None:
+def test_shares_are_computed_per_grain() -> None:
     other = Scope("acme", "other")
     found = remains(
         Grain.YEARLY,

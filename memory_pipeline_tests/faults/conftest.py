@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def proxy_process(s3_server: S3Server) -> Iterator[FaultProxyProcess]:
-    """A proxy before the S3 server, for all tests, since it takes longer to start than most of them.
+    """A proxy in front of the S3 server, for all tests, because it starts slowly.
 
-    It is a process of its own: some calls of deltalake hold Python's lock while they wait for an answer.
+    It is a separate process, because some calls of deltalake hold the GIL while they wait for an answer.
     """
     with FaultProxyProcess(s3_server.url) as proxy:
         yield proxy
@@ -26,7 +26,7 @@ def proxy_process(s3_server: S3Server) -> Iterator[FaultProxyProcess]:
 
 @pytest.fixture
 def proxy(s3_server: S3Server, proxy_process: FaultProxyProcess) -> Iterator[FaultProxyProcess]:
-    """A proxy before the S3 server, without faults; the process reaches the server through it."""
+    """A proxy in front of the S3 server, without faults. The environment names the proxy."""
     proxy_process.stats(faults=[], latency=0.0, reset=True, seed=1)
     with s3_server.in_environment(proxy_process.url):
         yield proxy_process

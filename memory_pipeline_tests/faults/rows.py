@@ -1,4 +1,4 @@
-"""Rows of a table and of an index, as short as can be."""
+"""Minimal rows of a table and of an index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from memory_pipeline.lake.schemas import LEDGER
 
 
 def ledger(bucket: str, *periods: str) -> pa.Table:
-    """Return rows of one partition of the ledger."""
     row = {"bucket": bucket, "asset": "a", "input_digest": "i", "output_digest": "o", "rows": 1, "agents": 1}
     return pa.Table.from_pylist([{**row, "period": period} for period in periods], schema=LEDGER.schema)
 

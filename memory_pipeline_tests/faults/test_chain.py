@@ -1,4 +1,4 @@
-"""The whole chain behind a bad network, and killed at its requests, ends with the same lake as without faults."""
+"""The whole pipeline behind a faulty network, or killed at a request, gives the same lake as without faults."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
 
-#: What is said: an hour of a day, or two, from which all grains are made.
+#: Conversations of one or two hours, from which all grains are computed.
 SAID = (
     conversation("I moved to Porto.", "I like figs.", conversation_id="c1"),
     conversation("I work at the harbour.", at="2024-01-15T10:00", conversation_id="c2"),
 )[: 2 if IS_THOROUGH else 1]
-#: How often what failed with a clear word is begun again before it must have succeeded.
+#: The maximum number of retries after clear errors.
 AGAIN = 6
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The digest of the lake without faults, in a folder."""
+    """The digest of the lake without faults."""
     from memory_pipeline.models.factory import default_models
 
     lake = Lake(str(tmp_path_factory.mktemp("chain") / "lake"))
@@ -48,7 +48,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", range(1, 9 if IS_THOROUGH else 2))
 @pytest.mark.parametrize("percent", [1, 3, 10] if IS_THOROUGH else [4])
-def test_faults_by_chance_lose_and_double_nothing(
+def test_random_faults_lose_and_duplicate_nothing(
     far: str, proxy: FaultProxyProcess, models: Models, expected: dict[str, str], seed: int, percent: int
 ) -> None:
     kinds = ("500", "503", "late", "reset", "lost", "half")
@@ -57,7 +57,7 @@ def test_faults_by_chance_lose_and_double_nothing(
     done = 0
     for _ in range(AGAIN):
         try:
-            # Each time with a new process's knowledge.
+            # A new object caches nothing, like a new process.
             lake = Lake(far)
             if done == 0:
                 write(lake, *SAID)
@@ -77,7 +77,7 @@ def test_faults_by_chance_lose_and_double_nothing(
     assert differing(lake_digest(Lake(far)), expected) == []
 
 
-#: A process that makes the lake, of which each request that writes is one at which it may be killed.
+#: A process that builds the lake. It may be killed at each write request.
 MAKE = """
 import sys
 from memory_pipeline.lake import Lake
@@ -88,7 +88,7 @@ run(Lake(sys.argv[1]), default_models())
 
 
 class Watcher:
-    """Reads partitions again and again, and notes how many rows each was seen to have."""
+    """Reads partitions repeatedly and records the number of rows of each."""
 
     def __init__(self, uri: str) -> None:
         self.seen: dict[tuple[str, str], set[int]] = {}
@@ -119,11 +119,11 @@ class Watcher:
 @pytest.mark.skipif(not IS_THOROUGH, reason="takes a process and two runs for each request; make test-thorough runs it")
 @pytest.mark.parametrize("kind", ["hang", "stall"])
 @pytest.mark.parametrize("after", range(200 if IS_THOROUGH else 1))
-def test_a_run_killed_at_a_request_is_finished_by_the_next(
+def test_the_next_run_completes_a_run_killed_at_a_request(
     far: str, proxy: FaultProxyProcess, models: Models, expected: dict[str, str], kind: str, after: int
 ) -> None:
     write(Lake(far), *SAID)
-    # Before the request was done, or after it was done and before it was answered.
+    # Before the request is executed, or after it is executed and before the answer.
     proxy.faults = [Fault(kind, method="PUT|DELETE|POST", after=after)]
     with Watcher(far) as watcher:
         process = subprocess.Popen([sys.executable, "-c", MAKE, far], stderr=subprocess.PIPE)

@@ -1,8 +1,4 @@
-"""A commit whose answer was lost is made once, and whoever made it knows that it was made.
-
-``late`` is the worst case: the store did what it was asked and answered 500, so that its client asks again and is told
-that another was first. After ``lost`` nobody asks again, and nobody knows whether it was done.
-"""
+"""A commit whose answer is lost is made once, and its writer knows that it was made."""
 
 from __future__ import annotations
 
@@ -29,14 +25,16 @@ from memory_pipeline_tests.faults.rows import indexed, ledger
 if TYPE_CHECKING:
     from memory_pipeline_tests.fault_proxy import FaultProxyProcess
 
-#: Faults after which nobody knows whether a request was done, and one after which it was not.
+#: Faults after which the client does not know whether a request was executed, and one after which it was not. ``late``
+#: is the worst case: the store executes the request and answers 500, so the client sends it again and gets a conflict.
+#: After ``lost`` the client does not repeat the request.
 KINDS = ("late", "lost", "half", "reset")
 COMMIT = r"_delta_log/\d+\.json$"
 ANNA = Scope("acme", "anna")
 
 
 def struck_by(*kinds: str) -> pytest.MarkDecorator:
-    """Run a test under some kinds of fault; under all where there is time."""
+    """Parametrize a test by kinds of faults; by all of them in the thorough run."""
     return pytest.mark.parametrize("kind", KINDS if IS_THOROUGH else kinds)
 
 
@@ -54,7 +52,7 @@ def made(uri: str) -> Tables:
 
 
 def strike(proxy: FaultProxyProcess, kind: str, match: str = COMMIT) -> None:
-    """Have the next request that writes what matches end in a fault."""
+    """Inject a fault into the next matching write request."""
     proxy.faults = [Fault(kind, method="PUT", match=match)]
 
 
@@ -62,7 +60,7 @@ def strike(proxy: FaultProxyProcess, kind: str, match: str = COMMIT) -> None:
 def test_rows_are_added_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     tables = made(far)
     strike(proxy, kind)
-    # A change that adds to its input would add twice if it started over on its own commit.
+    # A change that appends to its input would append twice if it were retried on its own commit.
     done = tables.transform(LEDGER, ["a"], lambda old: pa.concat_tables([old, ledger("a", f"new {old.num_rows}")]))
 
     assert proxy.counts[kind] == 1
@@ -72,7 +70,7 @@ def test_rows_are_added_once(far: str, proxy: FaultProxyProcess, kind: str) -> N
 
 
 @struck_by("late")
-def test_a_table_is_made_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_a_table_is_created_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     strike(proxy, kind, r"_delta_log/0+\.json$")
     made(far)
     assert proxy.counts[kind] == 1
@@ -80,7 +78,7 @@ def test_a_table_is_made_once(far: str, proxy: FaultProxyProcess, kind: str) -> 
 
 
 @struck_by("late", "lost")
-def test_rows_are_dropped_once_and_the_others_stay(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_rows_are_dropped_once_and_others_are_kept(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     tables = made(far)
     strike(proxy, kind)
     counts = tables.drop_rows(LEDGER, None, lambda rows: pc.equal(rows["period"], "1"), ["period"])
@@ -133,7 +131,7 @@ def contents(uri: str) -> list[str]:
 
 @struck_by("lost")
 @pytest.mark.parametrize("version", [1, 2], ids=["made", "filled"])
-def test_an_index_holds_what_was_written_once(far: str, proxy: FaultProxyProcess, kind: str, version: int) -> None:
+def test_rows_of_an_index_are_written_once(far: str, proxy: FaultProxyProcess, kind: str, version: int) -> None:
     index = VectorIndex(Storage(far))
     monday, tuesday = (Period.parse("daily", day) for day in ("2024-01-15", "2024-01-16"))
     proxy.faults = [Fault(kind, method="PUT", match=r"\.manifest$", after=version - 1)]
@@ -146,7 +144,7 @@ def test_an_index_holds_what_was_written_once(far: str, proxy: FaultProxyProcess
 
 
 @struck_by("late")
-def test_rows_go_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_rows_are_removed_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     index = VectorIndex(Storage(far))
     days = [Period.parse("daily", day) for day in ("2024-01-15", "2024-01-16")]
     both = pa.concat_tables([indexed("2024-01-15", "one"), indexed("2024-01-16", "two")])
@@ -158,7 +156,7 @@ def test_rows_go_from_an_index_once(far: str, proxy: FaultProxyProcess, kind: st
 
 
 @struck_by("late")
-def test_items_of_a_collection_are_there_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
+def test_items_of_a_collection_are_written_once(far: str, proxy: FaultProxyProcess, kind: str) -> None:
     vectors = VectorCollection(Lake(far), ANNA, 2)
     vectors.upsert([VectorItem("a", [1.0, 0.0], "one")])
     strike(proxy, kind, r"\.manifest$")

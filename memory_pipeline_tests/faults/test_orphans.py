@@ -1,4 +1,4 @@
-"""Remains of killed processes are found, shown, and deleted once they are an hour old; live files stay."""
+"""Files of killed processes are reported, and deleted once they are an hour old; live files are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memory_pipeline_tests.faults.rows import indexed, ledger
 if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
-#: Files as killed writers leave them, and their kinds.
+#: Files that killed writers leave behind, with their kinds.
 ORPHANS = {
     "tables/ledger/bucket=a/part-00000-dead-c000.zstd.parquet": "tables",
     "vectordb/acme/anna__daily.lance/data/dead.lance": "index",
@@ -37,7 +37,7 @@ ORPHANS = {
     "vectordb/acme/half__daily.lance/data/dead.lance": "index",
     "state/created-twice-01H00000000000000000000000": "partial",
 }
-#: Which only a disk shows.
+#: Files that only a local disk shows.
 PARTIAL = {
     "journal/pending/acme/anna/.2024-01-15T08__01H.jsonl.01HQ0000000000000000000000": "partial",
     "tables/ledger/bucket=a/part-00000-half.parquet#1": "partial",
@@ -64,7 +64,7 @@ def files(storage: Storage) -> set[str]:
 
 
 def held(lake: Lake) -> tuple[list[str], list[str], int]:
-    """Return what readers find, by rows, by words and by deleted rows."""
+    """Return what readers find: table rows, search results and deleted rows."""
     fresh = Lake(lake.storage.uri)
     return (
         sorted(fresh.tables.read(LEDGER)["period"].to_pylist()),
@@ -74,7 +74,7 @@ def held(lake: Lake) -> tuple[list[str], list[str], int]:
 
 
 def leave_behind(root: str) -> dict[str, str]:
-    """Put files into a folder as killed writers leave them; return them with their kinds."""
+    """Write files like those of killed writers. Return them with their kinds."""
     left = ORPHANS | PARTIAL
     for path in left:
         file = Path(root, path)
@@ -84,20 +84,20 @@ def leave_behind(root: str) -> dict[str, str]:
 
 
 def without_old_versions(lake: Lake) -> Lake:
-    """Delete what readers may still use, by a clock that is put on, and the note that it was done."""
+    """Vacuum with an advanced clock, and delete the record of that vacuum."""
     vacuum(lake.storage, lake.tables, datetime.now(UTC) + 2 * AGE)
     lake.storage.delete(["state/vacuum.json"])
     return lake
 
 
 def make_older(root: str) -> None:
-    """Let all files of a folder be two hours older."""
+    """Set the modification times of all files two hours back."""
     for file in Path(root).rglob("*"):
         then = file.stat().st_mtime - 7200
         os.utime(file, (then, then))
 
 
-def test_each_kind_is_shown_then_collected_and_nothing_else(whole: Lake, root: str) -> None:
+def test_each_kind_of_orphan_is_reported_then_deleted_and_nothing_else(whole: Lake, root: str) -> None:
     without_old_versions(whole)
     before, rows = files(whole.storage), held(whole)
     left = leave_behind(root)
@@ -121,7 +121,7 @@ def test_each_kind_is_shown_then_collected_and_nothing_else(whole: Lake, root: s
     assert {kind for kind, purged in again.items() if purged.files} == set()
 
 
-def test_a_table_of_vectors_that_has_not_changed_is_not_looked_through_again(whole: Lake, root: str) -> None:
+def test_an_unchanged_index_table_is_not_scanned_again(whole: Lake, root: str) -> None:
     make_older(root)
     make_older(root)
     vacuum(whole.storage, whole.tables, datetime.now(UTC))
@@ -137,7 +137,7 @@ def test_a_table_of_vectors_that_has_not_changed_is_not_looked_through_again(who
     assert not old.exists()
 
 
-def test_claims_of_the_dead_go_and_those_of_the_living_stay(whole: Lake, root: str) -> None:
+def test_leases_of_dead_processes_are_deleted_and_others_kept(whole: Lake, root: str) -> None:
     now = datetime.now(UTC)
     living = Leases(whole.storage, "calls/claims", lambda: now)
     assert living.claim("living", timedelta(days=1))
@@ -150,7 +150,7 @@ def test_claims_of_the_dead_go_and_those_of_the_living_stay(whole: Lake, root: s
     assert [entry.path for entry in whole.storage.list("calls/claims")] == ["calls/claims/living.json"]
 
 
-def test_the_command_says_what_would_go_and_what_went(whole: Lake, root: str) -> None:
+def test_the_command_reports_orphans_in_a_dry_run_and_a_run(whole: Lake, root: str) -> None:
     leave_behind(root)
     make_older(root)
     run = CliRunner()
@@ -161,7 +161,7 @@ def test_the_command_says_what_would_go_and_what_went(whole: Lake, root: str) ->
     assert not (ORPHANS | PARTIAL).keys() & files(whole.storage)
 
 
-def test_on_s3_orphans_and_unfinished_uploads_go(s3_root: str) -> None:
+def test_on_s3_orphans_and_unfinished_uploads_are_deleted(s3_root: str) -> None:
     lake = Lake(s3_root)
     lake.ensure()
     lake.tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1"), ledger("b", "3")]))
@@ -171,13 +171,13 @@ def test_on_s3_orphans_and_unfinished_uploads_go(s3_root: str) -> None:
     rows = held(without_old_versions(lake))
     for path in ORPHANS:
         lake.storage.write(path, b"dead")
-    bucket = lake.storage._bucket  # there is no door for what only a killed library does
+    bucket = lake.storage._bucket  # no public function leaves an unfinished upload
     assert bucket is not None
     key = s3_root.removeprefix(f"s3://{bucket.store.bucket}/") + "/tables/ledger/part-half.parquet"
     bucket.store.files.call_s3("create_multipart_upload", Bucket=bucket.store.bucket, Key=key)
     before = files(lake.storage)
 
-    # Files of a server cannot be made older, so the clock is moved forward.
+    # The times of files on a server cannot be changed, so the clock is advanced.
     later = datetime.now(UTC) + 2 * AGE
     shown = vacuum(lake.storage, lake.tables, later, dry_run=True)
     assert {kind: shown[kind].files for kind in LEFT_BEHIND} == {

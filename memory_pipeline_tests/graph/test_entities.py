@@ -10,7 +10,7 @@ import pytest
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.entities import named_in
 from memory_pipeline_tests.building import ACME
-from memory_pipeline_tests.graph.telling import graph_of, hour, land, lines, tell, told
+from memory_pipeline_tests.graph.line_edits import graph_of, hour, land, lines, operations_in, write_edits
 
 if TYPE_CHECKING:
     from memory_pipeline.graph import Graph
@@ -33,8 +33,10 @@ INSERT Clara|lives_in|Oslo"""
 
 @pytest.fixture
 def graph(lake: Lake) -> Graph:
-    land(lake, {ACME: told(SAID, ["m1"], hour(0))})
-    tell(lake, "INSERT Clara | lives_in | Bergen", "INSERT Dora | likes | jazz", "DELETE Dora | likes |", at=hour(1))
+    land(lake, {ACME: operations_in(SAID, ["m1"], hour(0))})
+    write_edits(
+        lake, "INSERT Clara | lives_in | Bergen", "INSERT Dora | likes | jazz", "DELETE Dora | likes |", at=hour(1)
+    )
     return graph_of(lake)
 
 
@@ -67,7 +69,7 @@ def graph(lake: Lake) -> Graph:
         ("annabel, portofino, teapot", []),
     ],
 )
-def test_entities_in_a_text(graph: Graph, text: str, expected: list[str]) -> None:
+def test_entities_of_a_text_are_found(graph: Graph, text: str, expected: list[str]) -> None:
     snapshot = graph._state.snapshot()
     assert [snapshot.codes.name(code) for code in named_in(snapshot, text)] == expected
 
@@ -79,7 +81,7 @@ def test_first_person_words_name_the_speaker(graph: Graph) -> None:
     assert graph.search("Where do I live?", speaker="nobody") == []
 
 
-def test_names_that_a_model_found_take_the_place_of_the_text(graph: Graph) -> None:
+def test_names_from_a_model_replace_those_of_the_text(graph: Graph) -> None:
     assert {fact.source for fact in graph.search("Where does Anna live?", names=["Clara"])} == {"Clara"}
     assert {fact.source for fact in graph.search("where is he", names=["Lopez"])} == {"Anna Maria Lopez"}
     assert graph.search("Where does Anna live?", names=[]) == []
@@ -105,12 +107,12 @@ def test_ended_facts_are_not_found(graph: Graph) -> None:
     assert graph.search("Does Bruno like bones?") == []
 
 
-def test_the_same_question_has_the_same_answer_landed_or_not(lake: Lake) -> None:
-    said = told(SAID, ["m1"], hour(0))
+def test_pending_and_committed_facts_give_the_same_answer(lake: Lake) -> None:
+    said = operations_in(SAID, ["m1"], hour(0))
     text = "What do I, Anna, Clara and Lopez like? Where do they live?"
     land(lake, {ACME: said[:6]})
     rest = [f"{one.verb} {one.subject} | {one.predicate} | {one.object}" for one in said[6:]]
-    tell(lake, *rest, at=hour(1))
+    write_edits(lake, *rest, at=hour(1))
     before = graph_of(lake).search(text, now=hour(2))
     assert len(before) > 5
     edits = [edit for file in lake.journal.pending() for edit in lake.journal.read(file).edits]
@@ -120,9 +122,9 @@ def test_the_same_question_has_the_same_answer_landed_or_not(lake: Lake) -> None
 
 
 def test_newer_facts_come_before_older_ones(lake: Lake) -> None:
-    tell(lake, "INSERT Anna | met | Bruno", at=hour(0))
-    tell(lake, "INSERT Anna | met | Clara", at=hour(24 * 300))
-    tell(lake, "INSERT Anna | met | Dora", at=hour(24 * 100))
+    write_edits(lake, "INSERT Anna | met | Bruno", at=hour(0))
+    write_edits(lake, "INSERT Anna | met | Clara", at=hour(24 * 300))
+    write_edits(lake, "INSERT Anna | met | Dora", at=hour(24 * 100))
     assert [fact.target for fact in graph_of(lake).search("Anna", now=hour(24 * 301))] == ["Clara", "Dora", "Bruno"]
 
 
@@ -148,7 +150,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_prompt_does_no_harm_and_takes_no_time(graph: Graph, what: str) -> None:
+def test_a_hostile_prompt_is_answered_quickly(graph: Graph, what: str) -> None:
     graph.search("Anna")
     begun = time.process_time()
     found = graph.search(HOSTILE[what])
@@ -169,8 +171,8 @@ def test_a_name_beyond_the_read_limit_is_ignored(graph: Graph) -> None:
 
 def test_an_entity_with_many_facts_is_bounded(lake: Lake) -> None:
     said = "\n".join(f"INSERT Anna|likes|thing {number}" for number in range(4_000))
-    land(lake, {ACME: told(said, ["m1"], hour(0))})
-    tell(lake, "INSERT Anna | likes | honey", at=hour(1))
+    land(lake, {ACME: operations_in(said, ["m1"], hour(0))})
+    write_edits(lake, "INSERT Anna | likes | honey", at=hour(1))
     graph = graph_of(lake)
     graph.search("Anna")
     begun = time.process_time()
@@ -181,24 +183,24 @@ def test_an_entity_with_many_facts_is_bounded(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("prompt", [None, 5, b"Anna", ["Anna"]])
-def test_a_prompt_that_is_no_text_is_refused(graph: Graph, prompt: object) -> None:
+def test_a_prompt_that_is_not_a_text_is_refused(graph: Graph, prompt: object) -> None:
     with pytest.raises(InputError, match=r"^prompt "):
         graph.search(prompt)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("argument", "value"), [("speaker", 5), ("names", [5])])
-def test_names_and_speakers_that_are_no_texts_are_refused(graph: Graph, argument: str, value: Any) -> None:
+def test_names_and_speakers_that_are_not_texts_are_refused(graph: Graph, argument: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"^{argument} "):
         graph.search("Where do I live?", **{argument: value})
 
 
 def test_a_curly_apostrophe_in_a_stored_name_is_found(lake: Lake) -> None:
-    tell(lake, "INSERT Anna’s sister | lives_in | Rome")
+    write_edits(lake, "INSERT Anna’s sister | lives_in | Rome")
     assert lines(graph_of(lake).search("where does anna’s sister live?")) == ["Anna’s sister lives_in Rome"]
 
 
 def test_each_hop_adds_a_ring_of_facts_and_the_nearer_comes_first(lake: Lake) -> None:
-    tell(
+    write_edits(
         lake, *(f"INSERT {pair}" for pair in ("Anna|knows|Ben", "Ben|knows|Cleo", "Cleo|knows|Dora", "Dora|knows|Eve"))
     )
     graph = graph_of(lake)
@@ -216,13 +218,11 @@ def test_each_hop_adds_a_ring_of_facts_and_the_nearer_comes_first(lake: Lake) ->
 @pytest.mark.parametrize(
     ("hops", "limit", "outer"), [(1, 5, 0), (2, 5, 1), (2, 10, 3), (3, 8, 4), (2, 1, 0), (2, 20, 8)]
 )
-def test_many_facts_of_the_first_ring_leave_places_for_the_others(
-    lake: Lake, hops: int, limit: int, outer: int
-) -> None:
+def test_many_facts_of_the_first_ring_leave_room_for_the_others(lake: Lake, hops: int, limit: int, outer: int) -> None:
     pairs = [f"INSERT Anna | knows | P{number}" for number in range(8)]
     pairs += [f"INSERT P{number} | lives_in | C{number}" for number in range(8)]
     pairs += [f"INSERT C{number} | located_in | L{number}" for number in range(8)]
-    tell(lake, *pairs)
+    write_edits(lake, *pairs)
     found = graph_of(lake).search("What of Anna?", limit, hops=hops, now=hour(2))
     assert len(found) == min(limit, 8 * hops)
     assert sum("Anna" not in (fact.source, fact.target) for fact in found) == outer

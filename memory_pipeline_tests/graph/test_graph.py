@@ -18,8 +18,18 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.models.factory import default_models
 from memory_pipeline_tests.building import ACME, conversation, run, write
 from memory_pipeline_tests.domain.graph_oracle import PLAIN, compared, model
-from memory_pipeline_tests.graph.telling import CONFIGURATION as DECLARING
-from memory_pipeline_tests.graph.telling import VOCABULARY, Waiting, cut, graph_of, hour, land, lines, tell, told
+from memory_pipeline_tests.graph.line_edits import CONFIGURATION as DECLARING
+from memory_pipeline_tests.graph.line_edits import (
+    VOCABULARY,
+    Waiting,
+    cut,
+    graph_of,
+    hour,
+    land,
+    lines,
+    operations_in,
+    write_edits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +47,10 @@ INSERT Bruno|likes|Anna"""
 @pytest.fixture
 def graph(lake: Lake) -> Graph:
     """A graph with committed, pending and ended facts about Anna."""
-    land(lake, {ACME: told(SAID, ["m1"], hour(0))})
-    tell(lake, "INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs", at=hour(2))
+    land(lake, {ACME: operations_in(SAID, ["m1"], hour(0))})
+    write_edits(
+        lake, "INSERT Annie | lives_in | Rome", "DELETE Anna | likes | tea", "INSERT Anna | likes | figs", at=hour(2)
+    )
     return graph_of(lake)
 
 
@@ -72,7 +84,7 @@ def test_facts_at_a_past_time(graph: Graph, after: float, expected: set[str]) ->
     assert found.total == len(found)
 
 
-def test_times_answer_as_the_model_of_the_fold_does(lake: Lake) -> None:
+def test_facts_at_any_time_equal_those_of_the_model(lake: Lake) -> None:
     lake.ensure()
     lake.storage.write(CONFIGURATION, DECLARING)
     parts = {Scope("acme", f"a{number}"): part for number, part in enumerate(cut("times", 40, PLAIN))}
@@ -105,10 +117,10 @@ def test_history_returns_ended_facts_and_their_replacements(graph: Graph) -> Non
     assert [fact.valid_from for fact in history] == sorted(fact.valid_from for fact in history)
 
 
-def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
+def test_a_limit_omits_facts_and_total_counts_all(lake: Lake) -> None:
     """A limit keeps the last facts, in the same order."""
-    tell(lake, *(f"INSERT Anna | likes | thing {number}" for number in range(30)))
-    tell(lake, *(f"DELETE Anna | likes | thing {number}" for number in range(5)), at=hour(1))
+    write_edits(lake, *(f"INSERT Anna | likes | thing {number}" for number in range(30)))
+    write_edits(lake, *(f"DELETE Anna | likes | thing {number}" for number in range(5)), at=hour(1))
     graph = graph_of(lake)
     facts = graph.facts_about("Anna", limit=3)
     assert (lines(facts), facts.total) == (["Anna likes thing 29", "Anna likes thing 28", "Anna likes thing 27"], 25)
@@ -121,7 +133,7 @@ def test_a_limit_leaves_out_and_total_counts_all(lake: Lake) -> None:
 def test_a_smaller_limit_is_the_beginning_of_a_larger_one(lake: Lake) -> None:
     """Facts of one message have the same time and are ordered by id."""
     said = "\n".join(f"INSERT Anna|likes|thing {number}" for number in range(12))
-    land(lake, {ACME: told(said, ["m1"], hour(0))})
+    land(lake, {ACME: operations_in(said, ["m1"], hour(0))})
     graph = graph_of(lake)
     every = graph.facts_about("Anna")
     assert [graph.facts_about("Anna", limit=count) for count in range(1, 13)] == [
@@ -130,7 +142,7 @@ def test_a_smaller_limit_is_the_beginning_of_a_larger_one(lake: Lake) -> None:
 
 
 def test_a_limited_history_has_the_last_facts(lake: Lake) -> None:
-    tell(lake, "INSERT Anna | likes | tea", "INSERT Anna | likes | figs", "INSERT Anna | likes | tea")
+    write_edits(lake, "INSERT Anna | likes | tea", "INSERT Anna | likes | figs", "INSERT Anna | likes | tea")
     assert lines(graph_of(lake).history("Anna")) == ["Anna likes tea", "Anna likes figs"]
     assert lines(graph_of(lake).history("Anna", limit=1)) == ["Anna likes figs"]
 
@@ -138,7 +150,7 @@ def test_a_limited_history_has_the_last_facts(lake: Lake) -> None:
 def test_days_are_those_of_the_lakes_time_zone(root: str) -> None:
     lake = Lake(root, "Asia/Tokyo")
     lake.ensure()
-    tell(lake, "INSERT Anna | likes | tea", at=hour(8))  # 16:00 UTC, the next day in Tokyo
+    write_edits(lake, "INSERT Anna | likes | tea", at=hour(8))  # 16:00 UTC, the next day in Tokyo
     [fact] = graph_of(lake).facts_about("Anna")
     assert (str(fact.since), fact.valid_from) == ("2024-01-16", hour(8))
 
@@ -167,7 +179,7 @@ def test_knows_includes_names_of_ended_facts(graph: Graph) -> None:
 
 
 def test_a_fact_of_a_thing_with_itself_is_one_fact(lake: Lake) -> None:
-    tell(lake, "INSERT Anna | trusts | Anna")
+    write_edits(lake, "INSERT Anna | trusts | Anna")
     entity = graph_of(lake).entity("Anna")
     assert entity is not None
     assert entity.facts == graph_of(lake).facts_about("Anna").total == 1
@@ -177,7 +189,7 @@ def test_a_fact_of_a_thing_with_itself_is_one_fact(lake: Lake) -> None:
 
 
 def test_neighbours_come_by_distance_then_name(lake: Lake) -> None:
-    tell(lake, "INSERT A | knows | B", "INSERT B | knows | C", "INSERT D | knows | C")
+    write_edits(lake, "INSERT A | knows | B", "INSERT B | knows | C", "INSERT D | knows | C")
     graph = graph_of(lake)
     assert graph.neighbors("A", 2) == [Neighbor("B", 1), Neighbor("C", 2)]
     assert graph.neighbors("a", 6) == [Neighbor("B", 1), Neighbor("C", 2), Neighbor("D", 3)]
@@ -185,15 +197,15 @@ def test_neighbours_come_by_distance_then_name(lake: Lake) -> None:
     assert graph.neighbors("A").total == 1
 
 
-def test_a_cycle_ends_and_nobody_is_a_neighbour_of_itself(lake: Lake) -> None:
-    tell(lake, "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | A", "INSERT A | knows | A")
+def test_a_cycle_ends_and_no_entity_is_its_own_neighbour(lake: Lake) -> None:
+    write_edits(lake, "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | A", "INSERT A | knows | A")
     assert graph_of(lake).neighbors("A", 6) == [Neighbor("B", 1), Neighbor("C", 1)]
 
 
 def test_entities_of_one_kind_are_not_neighbours(lake: Lake) -> None:
     kinds = [f"INSERT {name} | is_a | person" for name in "ABCDE"]
-    land(lake, {ACME: told("\n".join(line.replace(" | ", "|") for line in kinds[:3]), ["m1"], hour(0))})
-    tell(lake, *kinds[3:], "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | D", at=hour(1))
+    land(lake, {ACME: operations_in("\n".join(line.replace(" | ", "|") for line in kinds[:3]), ["m1"], hour(0))})
+    write_edits(lake, *kinds[3:], "INSERT A | knows | B", "INSERT B | knows | C", "INSERT C | knows | D", at=hour(1))
     graph = graph_of(lake)
     assert graph.neighbors("A", 2) == [Neighbor("B", 1), Neighbor("C", 2)]
     assert graph.neighbors("E", 6) == graph.neighbors("person") == []
@@ -209,14 +221,14 @@ def test_aliases_are_not_neighbours_but_are_followed(graph: Graph) -> None:
 
 
 def test_ended_facts_do_not_connect_neighbours(lake: Lake) -> None:
-    land(lake, {ACME: told("INSERT A|knows|B\nINSERT B|knows|C", ["m1"], hour(0))})
-    tell(lake, "DELETE A | knows | B", at=hour(1))
+    land(lake, {ACME: operations_in("INSERT A|knows|B\nINSERT B|knows|C", ["m1"], hour(0))})
+    write_edits(lake, "DELETE A | knows | B", at=hour(1))
     assert graph_of(lake).neighbors("A", 6) == []
     assert graph_of(lake).neighbors("B", 6) == [Neighbor("C", 1)]
 
 
 def test_neighbours_are_limited_nearest_first(lake: Lake) -> None:
-    tell(lake, *(f"INSERT A | knows | B{number}" for number in range(5)), "INSERT B0 | knows | A0")
+    write_edits(lake, *(f"INSERT A | knows | B{number}" for number in range(5)), "INSERT B0 | knows | A0")
     found = graph_of(lake).neighbors("A", 2, limit=3)
     assert ([str(one.name) for one in found], found.total) == (["B0", "B1", "B2"], 6)
     assert [one.name for one in graph_of(lake).neighbors("A", 2)] == ["B0", "B1", "B2", "B3", "B4", "A0"]
@@ -282,7 +294,7 @@ def test_sql_queries_the_newest_state(lake: Lake, graph: Graph, tmp_path: Path) 
     assert (row[0], row[2:]) == ("anna", (["annie"], 4, hour(0), graph.facts_about("Anna")[0].updated_at))
     count = "SELECT (SELECT count(*) FROM facts), (SELECT count(*) FROM history)"
     assert graph.query(count).rows == [(4, 6)]
-    tell(lake, "INSERT Anna | likes | honey", "DELETE Anna | likes | figs", at=hour(3))
+    write_edits(lake, "INSERT Anna | likes | honey", "DELETE Anna | likes | figs", at=hour(3))
     assert graph.query(count).rows == [(4, 7)]
     assert graph.export(tmp_path / "facts.parquet") == 7
     with pytest.raises(InputError, match=r"file .*facts\.parquet cannot be written"):
@@ -296,7 +308,7 @@ def test_sql_queries_the_newest_state(lake: Lake, graph: Graph, tmp_path: Path) 
 
 
 def test_an_entity_has_one_name(lake: Lake) -> None:
-    tell(lake, "INSERT Anna | also_known_as | Annie", "INSERT Annie | likes | tea")
+    write_edits(lake, "INSERT Anna | also_known_as | Annie", "INSERT Annie | likes | tea")
     graph = graph_of(lake)
     entity = graph.entity("Anna")
     assert entity is not None
@@ -308,9 +320,11 @@ def test_an_entity_has_one_name(lake: Lake) -> None:
 
 def test_nothing_crosses_between_agents_and_workspaces(lake: Lake, tmp_path: Path) -> None:
     scopes = {ACME: "Porto", OTHER: "Oslo", ABROAD: "Rome"}
-    land(lake, {scope: told(f"INSERT Anna|lives_in|{home}", ["m1"], hour(0)) for scope, home in scopes.items()})
+    land(
+        lake, {scope: operations_in(f"INSERT Anna|lives_in|{home}", ["m1"], hour(0)) for scope, home in scopes.items()}
+    )
     for scope, home in scopes.items():
-        tell(lake, f"INSERT {home} | is | lovely", scope=scope, at=hour(1))
+        write_edits(lake, f"INSERT {home} | is | lovely", scope=scope, at=hour(1))
     for scope, home in scopes.items():
         graph = graph_of(lake, scope)
         assert lines(graph.facts_about("Anna")) == lines(graph.history("Anna")) == [f"Anna lives_in {home}"]
@@ -339,8 +353,8 @@ def test_ids_never_contain_the_separator_of_owners(ids: tuple[str, str]) -> None
     ["O'Brien", '"quoted"', "a' OR '1'='1", "100 %", "..", "a/b", "🏳️‍🌈", "أحمد", "ａｂｃ", "x" * 300, "\u202eabc"],
 )  # fmt: skip
 def test_hostile_names_are_names(lake: Lake, name: str) -> None:
-    land(lake, {ACME: told(f"INSERT {name}|likes|tea", ["m1"], hour(0))})
-    tell(lake, f"INSERT Anna | knows | {name}", at=hour(1))
+    land(lake, {ACME: operations_in(f"INSERT {name}|likes|tea", ["m1"], hour(0))})
+    write_edits(lake, f"INSERT Anna | knows | {name}", at=hour(1))
     graph = graph_of(lake)
     assert graph.facts_about(name).total == 2
     assert graph.history(name)[0].source == name
@@ -354,7 +368,7 @@ def test_hostile_names_are_names(lake: Lake, name: str) -> None:
 def test_facts_of_a_message_are_visible_at_once_and_unchanged_by_the_commit(lake: Lake) -> None:
     """If the pipeline extracts by rules, as pending entries are."""
     write(lake, conversation("I live in Porto.", "I like green tea.", "My sister Maria works at Bosch."))
-    tell(lake, "INSERT Anna | also_known_as | Annie", at=hour(1))
+    write_edits(lake, "INSERT Anna | also_known_as | Annie", at=hour(1))
     graph = graph_of(lake)
     first = graph.history("Annie")
     assert {"Anna lives_in Porto", "Anna likes green tea", "Anna has_sister Maria"} <= set(lines(first))
@@ -363,7 +377,7 @@ def test_facts_of_a_message_are_visible_at_once_and_unchanged_by_the_commit(lake
     write(
         lake, conversation("I moved to Rome.", "I don't like green tea.", at="2024-01-20T08:00", conversation_id="c2")
     )
-    tell(lake, "UPDATE Maria | works_at | Siemens", at=hour(48))
+    write_edits(lake, "UPDATE Maria | works_at | Siemens", at=hour(48))
     names = ("Anna", "Maria", "Rome", "Bosch", "green tea")
     before = [(graph.history(name), graph.facts_about(name), graph.entity(name)) for name in names]
     assert lines(graph.history("Anna", "lives_in")) == ["Anna lives_in Porto", "Anna lives_in Rome"]
@@ -380,8 +394,8 @@ def test_facts_of_a_message_are_visible_at_once_and_unchanged_by_the_commit(lake
 def test_a_declared_predicate_holds_one_object_immediately(lake: Lake) -> None:
     lake.ensure()
     lake.storage.write(CONFIGURATION, b"defaults:\n  graph:\n    single_valued: [pet]\n    multi_valued: [lives_in]\n")
-    land(lake, {ACME: told("INSERT Anna|pet|Bruno\nINSERT Anna|lives_in|Porto", ["m1"], hour(0))})
-    tell(lake, "INSERT Anna | pet | Rex", "INSERT Anna | lives_in | Rome", at=hour(1))
+    land(lake, {ACME: operations_in("INSERT Anna|pet|Bruno\nINSERT Anna|lives_in|Porto", ["m1"], hour(0))})
+    write_edits(lake, "INSERT Anna | pet | Rex", "INSERT Anna | lives_in | Rome", at=hour(1))
     assert set(lines(graph_of(lake).facts_about("Anna"))) == {
         "Anna pet Rex", "Anna lives_in Porto", "Anna lives_in Rome"
     }  # fmt: skip
@@ -408,7 +422,7 @@ def test_one_graph_serves_several_threads_while_it_grows(lake: Lake) -> None:
     for thread in threads:
         thread.start()
     for number in range(12):
-        tell(lake, f"INSERT Anna | likes | thing {number}", at=hour(number / 60))
+        write_edits(lake, f"INSERT Anna | likes | thing {number}", at=hour(number / 60))
     for thread in threads:
         thread.join()
     assert failed == []

@@ -13,7 +13,7 @@ from memory_pipeline.graph.snapshot import Codes, Layer
 from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import PLAIN, histories
-from memory_pipeline_tests.graph.telling import hour, told
+from memory_pipeline_tests.graph.line_edits import hour, operations_in
 
 
 def column(*names: str) -> pa.ChunkedArray:
@@ -22,11 +22,11 @@ def column(*names: str) -> pa.ChunkedArray:
 
 def layer(*said: str, codes: Codes | None = None) -> Layer:
     """Return a layer with a fact per line, an hour apart."""
-    operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
+    operations = [one for place, line in enumerate(said) for one in operations_in(line, [f"m{place}"], hour(place))]
     return Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), Codes() if codes is None else codes)
 
 
-def test_names_are_numbered_as_they_come_and_keep_their_numbers() -> None:
+def test_names_are_numbered_in_order_of_arrival() -> None:
     codes = Codes()
     assert codes.of(column("a", "b", "a")).tolist() == [0, 1, 0]
     assert codes.of(column("c", "b")).tolist() == [2, 1]
@@ -45,7 +45,7 @@ def test_an_upper_layer_continues_the_codes_below() -> None:
     assert another.of(column("d")).tolist() == [2]
 
 
-def test_names_that_contain_a_text_are_found_in_the_layer_below_too() -> None:
+def test_names_that_contain_a_text_are_found_in_lower_layers_too() -> None:
     below = Codes()
     below.of(column("green tea", "coffee"))
     above = Codes(below)
@@ -66,7 +66,7 @@ def test_an_empty_layer_has_no_rows() -> None:
     assert empty.newest(0, 0) is None
 
 
-def test_rows_of_an_end_and_of_both() -> None:
+def test_rows_are_found_by_one_end_and_by_both() -> None:
     codes = Codes()
     own = layer("INSERT A|x|B", "INSERT B|x|C", "INSERT A|y|A", codes=codes)
     a, b = codes.get("a"), codes.get("b")
@@ -80,7 +80,7 @@ def test_rows_of_an_end_and_of_both() -> None:
     assert own.rows_of(np.array([99]), 0).tolist() == []
 
 
-def test_the_newest_row_of_an_end() -> None:
+def test_the_newest_row_of_an_end_is_found() -> None:
     codes = Codes()
     own = layer("INSERT A|x|B", "INSERT a|x|C", "INSERT Z|x|A", "INSERT A|x|B", codes=codes)
     targets, sources = own.rows["target"].to_pylist(), own.rows["source"].to_pylist()

@@ -10,7 +10,7 @@ from memory_pipeline.domain.graph.triples import NOBODY, Names, fold_operations
 from memory_pipeline.graph.snapshot import GraphSnapshot
 from memory_pipeline.lake.codec.graph import triples_to_rows
 from memory_pipeline_tests.building import ACME
-from memory_pipeline_tests.graph.telling import hour, told
+from memory_pipeline_tests.graph.line_edits import hour, operations_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
 def rows(*said: str, names: Names = NOBODY) -> pa.Table:
     """Return a fact per line, an hour apart."""
-    operations = [one for place, line in enumerate(said) for one in told(line, [f"m{place}"], hour(place))]
+    operations = [one for place, line in enumerate(said) for one in operations_in(line, [f"m{place}"], hour(place))]
     return triples_to_rows(ACME, fold_operations(ACME, operations, names=names), "")
 
 
-def told_by(snapshot: GraphSnapshot) -> set[str]:
+def facts_in(snapshot: GraphSnapshot) -> set[str]:
     return {f"{row['source']} {row['label']} {row['target']}" for row in snapshot.facts.to_pylist()}
 
 
 BASE = ("INSERT Anna|likes|tea", "INSERT Anna|lives_in|Porto", "INSERT Bruno|likes|tea")
 
 
-def test_one_layer_is_the_rows() -> None:
+def test_a_single_layer_has_exactly_the_rows() -> None:
     snapshot = GraphSnapshot(rows(*BASE, "DELETE Bruno|likes|tea"), NOBODY)
     assert snapshot.history.num_rows == 3
-    assert told_by(snapshot) == {"Anna likes tea", "Anna lives_in Porto"}
+    assert facts_in(snapshot) == {"Anna likes tea", "Anna lives_in Porto"}
     tea = snapshot.code("TEA")
     assert tea is not None
     assert snapshot.degrees[tea] == 1
     assert snapshot.code("coffee") is None
 
 
-def test_a_layer_above_hides_what_it_replaces_and_nothing_else() -> None:
+def test_a_layer_hides_only_the_rows_it_replaces() -> None:
     base = GraphSnapshot(rows(*BASE), NOBODY)
     top = GraphSnapshot(rows("INSERT Anna|likes|figs"), NOBODY, base, [("anna", "likes"), ("nobody", "likes")])
-    assert told_by(top) == {"Anna likes figs", "Anna lives_in Porto", "Bruno likes tea"}
-    assert told_by(base) == {"Anna likes tea", "Anna lives_in Porto", "Bruno likes tea"}
+    assert facts_in(top) == {"Anna likes figs", "Anna lives_in Porto", "Bruno likes tea"}
+    assert facts_in(base) == {"Anna likes tea", "Anna lives_in Porto", "Bruno likes tea"}
     counted = {name: int(top.degrees[top.code(name) or 0]) for name in ("anna", "tea", "figs", "porto", "bruno")}
     assert counted == {"anna": 2, "tea": 1, "figs": 1, "porto": 1, "bruno": 1}
     anna = np.array([top.code("anna")])
@@ -57,13 +57,13 @@ def test_ended_facts_are_hidden_too_and_returned_on_demand() -> None:
     anna = np.array([top.code("anna")])
     assert sum(len(own) for _, own in top.around(anna, only_holding=False)) == 2
     assert top.history.num_rows == 3
-    assert told_by(top) == {"Anna likes tea", "Anna lives_in Porto", "Bruno likes tea"}
+    assert facts_in(top) == {"Anna likes tea", "Anna lives_in Porto", "Bruno likes tea"}
 
 
-def test_a_layer_that_only_takes_away() -> None:
+def test_a_layer_may_only_remove_rows() -> None:
     base = GraphSnapshot(rows(*BASE), NOBODY)
     top = GraphSnapshot(rows(), NOBODY, base, [("anna", "likes"), ("anna", "lives_in")])
-    assert told_by(top) == {"Bruno likes tea"}
+    assert facts_in(top) == {"Bruno likes tea"}
     assert [row["id"] for row in top.entities.to_pylist()] == ["bruno", "tea"]
     assert top.degrees.sum() == 2
 

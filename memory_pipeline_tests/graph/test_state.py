@@ -17,7 +17,17 @@ from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN
 from memory_pipeline_tests.effort import IS_THOROUGH
-from memory_pipeline_tests.graph.telling import CONFIGURATION, Waiting, cut, graph_of, hour, land, lines, tell, told
+from memory_pipeline_tests.graph.line_edits import (
+    CONFIGURATION,
+    Waiting,
+    cut,
+    graph_of,
+    hour,
+    land,
+    lines,
+    operations_in,
+    write_edits,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +93,7 @@ def test_pending_operations_count_like_committed_ones(tmp_path: Path, chunk: int
     assert differences(states(tmp_path, parts)) == []
 
 
-def test_the_histories_are_cut_where_it_matters() -> None:
+def test_the_random_histories_cover_pending_and_committed_operations() -> None:
     """Otherwise the comparison would be empty."""
     parts = [part for chunk in range(PLAIN_CHUNKS) for part in cut(f"plain {chunk}", CHUNK, PLAIN)]
     assert len(parts) == PLAIN_CHUNKS * CHUNK
@@ -114,7 +124,7 @@ def naming(seed: int, count: int) -> list[Parts]:
         ]
         operations: list[Operation] = []
         for minute, text in enumerate(chance.sample(texts, len(texts))):
-            operations += told(text, [f"m{number}-{minute}"], hour(minute / 10))
+            operations += operations_in(text, [f"m{number}-{minute}"], hour(minute / 10))
         parts: list[list[Operation]] = [[], [], []]
         for one in operations:
             chance.choice(parts).append(one)
@@ -129,7 +139,7 @@ def test_pending_aliases_rename_committed_facts(tmp_path: Path, chunk: int) -> N
     assert sum(bool(split.snapshot().names.aliases) for split, _ in pairs) == CHUNK
 
 
-def test_any_pending_changes_of_aliases(tmp_path: Path) -> None:
+def test_any_pending_changes_of_aliases_equal_the_fold(tmp_path: Path) -> None:
     assert differences(states(tmp_path, list(cut("naming 0", (2 if IS_THOROUGH else 1) * CHUNK, PLAIN + NAMING)))) == []
 
 
@@ -143,28 +153,31 @@ ENDING = {
 @pytest.mark.parametrize("ending", ENDING.values(), ids=ENDING)
 def test_facts_of_a_former_alias_stay(lake: Lake, ending: str) -> None:
     said = "INSERT Anna|also_known_as|Annie\nINSERT Annie|likes|tea\nINSERT Anna|likes|figs"
-    land(lake, {ACME: told(said, ["m1"], hour(0))})
+    land(lake, {ACME: operations_in(said, ["m1"], hour(0))})
     assert lines(graph_of(lake).facts_about("tea")) == ["Annie likes tea"]
-    tell(lake, ending, at=hour(1))
+    write_edits(lake, ending, at=hour(1))
     assert lines(graph_of(lake).facts_about("tea")) == ["Annie likes tea"]
     assert lines(graph_of(lake).facts_about("figs")) == ["Anna likes figs"]
 
 
 def test_a_withdrawn_name_is_not_displayed(lake: Lake) -> None:
     said = "INSERT Anna|also_known_as|Annie\nINSERT Anna|likes|figs"
-    later = told("INSERT Annie|likes|tea", ["m2"], hour(1))
-    land(lake, {ACME: [*told(said, ["m1"], hour(0)), *later]})
-    tell(lake, "DELETE Anna | also_known_as | Annie", at=hour(2))
+    later = operations_in("INSERT Annie|likes|tea", ["m2"], hour(1))
+    land(lake, {ACME: [*operations_in(said, ["m1"], hour(0)), *later]})
+    write_edits(lake, "DELETE Anna | also_known_as | Annie", at=hour(2))
     entity = graph_of(lake).entity("anna")
     assert entity is not None
     assert entity.name == "Anna"
 
 
 def test_a_pending_alias_joins_two_entities(lake: Lake) -> None:
-    land(lake, {ACME: told("INSERT Annie|lives_in|Porto\nINSERT Anna|likes|tea\nINSERT tea|is|hot", ["m1"], hour(0))})
+    land(
+        lake,
+        {ACME: operations_in("INSERT Annie|lives_in|Porto\nINSERT Anna|likes|tea\nINSERT tea|is|hot", ["m1"], hour(0))},
+    )
     graph = graph_of(lake)
     assert lines(graph.facts_about("Anna")) == ["Anna likes tea"]
-    tell(lake, "INSERT Anna | lives_in | Rome", "INSERT Anna | also_known_as | annie", at=hour(1))
+    write_edits(lake, "INSERT Anna | lives_in | Rome", "INSERT Anna | also_known_as | annie", at=hour(1))
     assert sorted(lines(graph.facts_about("ANNIE"))) == [
         "Anna also_known_as annie",
         "Anna likes tea",
@@ -178,14 +191,14 @@ def test_a_pending_alias_joins_two_entities(lake: Lake) -> None:
     )
 
 
-def test_two_pending_changes_in_sequence(lake: Lake) -> None:
+def test_two_pending_changes_are_applied_in_sequence(lake: Lake) -> None:
     """The second layer is always built on the table, never on the layer before."""
     graph = graph_of(lake)
-    tell(lake, "INSERT Anna | lives_in | Porto", "INSERT Anna | likes | tea", at=hour(0))
+    write_edits(lake, "INSERT Anna | lives_in | Porto", "INSERT Anna | likes | tea", at=hour(0))
     first = graph.history("Anna")
-    land(lake, {ACME: told("INSERT Anna|likes|figs", ["m1"], hour(-1))})
+    land(lake, {ACME: operations_in("INSERT Anna|likes|figs", ["m1"], hour(-1))})
     assert lines(graph.history("Anna")) == ["Anna likes figs", *lines(first)]
-    tell(lake, "INSERT Anna | lives_in | Rome", "DELETE Anna | likes | tea", at=hour(1))
+    write_edits(lake, "INSERT Anna | lives_in | Rome", "DELETE Anna | likes | tea", at=hour(1))
     assert sorted(lines(graph.facts_about("Anna"))) == ["Anna likes figs", "Anna lives_in Rome"]
     for file in lake.journal.pending():
         lake.journal.acknowledge([file])
@@ -195,7 +208,7 @@ def test_two_pending_changes_in_sequence(lake: Lake) -> None:
 def test_pending_entries_that_are_committed_count_once(lake: Lake) -> None:
     """An edit is in both between its commit and its acknowledgement."""
     graph = graph_of(lake)
-    tell(lake, "INSERT Anna | likes | tea", "INSERT Anna | also_known_as | Annie", at=hour(0))
+    write_edits(lake, "INSERT Anna | likes | tea", "INSERT Anna | also_known_as | Annie", at=hour(0))
     before = graph.history("Anna")
     [file] = lake.journal.pending()
     edits = lake.journal.read(file).edits
@@ -209,7 +222,7 @@ def test_pending_entries_that_are_committed_count_once(lake: Lake) -> None:
 def test_operations_committed_without_their_fold_count_once(lake: Lake) -> None:
     """A run was killed between the two commits."""
     graph = graph_of(lake)
-    tell(lake, "INSERT Anna | lives_in | Porto", at=hour(0))
+    write_edits(lake, "INSERT Anna | lives_in | Porto", at=hour(0))
     before = graph.history("Anna")
     [file] = lake.journal.pending()
     [edit] = lake.journal.read(file).edits
@@ -220,9 +233,9 @@ def test_operations_committed_without_their_fold_count_once(lake: Lake) -> None:
 
 
 def test_an_alias_committed_without_its_fold_still_renames(lake: Lake) -> None:
-    said = told("INSERT Anna|lives_in|Porto\nINSERT Nan|likes|dates", ["m1"], hour(0))
+    said = operations_in("INSERT Anna|lives_in|Porto\nINSERT Nan|likes|dates", ["m1"], hour(0))
     land(lake, {ACME: said})
-    tell(lake, "INSERT Anna | also_known_as | Nan", at=hour(1))
+    write_edits(lake, "INSERT Anna | also_known_as | Nan", at=hour(1))
     before = graph_of(lake).history("Anna")
     assert sorted(lines(before)) == ["Anna also_known_as Nan", "Anna lives_in Porto", "Nan likes dates"]
     [file] = lake.journal.pending()
@@ -233,8 +246,8 @@ def test_an_alias_committed_without_its_fold_still_renames(lake: Lake) -> None:
 
 
 def test_unchanged_tables_are_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    land(lake, {ACME: told("INSERT Anna|likes|tea", ["m1"], hour(0))})
-    tell(lake, "INSERT Anna | likes | figs", at=hour(1))
+    land(lake, {ACME: operations_in("INSERT Anna|likes|tea", ["m1"], hour(0))})
+    write_edits(lake, "INSERT Anna | likes | figs", at=hour(1))
     state = GraphOverlay(lake, ACME, Waiting(lake, ACME))
     first = state.snapshot()
     read = lake.tables.read
@@ -246,11 +259,11 @@ def test_unchanged_tables_are_not_read_again(lake: Lake, monkeypatch: pytest.Mon
     reads: list[object] = []
     monkeypatch.setattr(lake.tables, "read", counted)
     assert state.snapshot() is first
-    land(lake, {Scope("acme", "sales"): told("INSERT Omar|likes|tea", ["m1"], hour(0))})
+    land(lake, {Scope("acme", "sales"): operations_in("INSERT Omar|likes|tea", ["m1"], hour(0))})
     reads.clear()
     assert state.snapshot() is first, "another agent's commits are none of its own"
     assert reads == []
-    land(lake, {ACME: told("INSERT Anna|likes|honey", ["m1"], hour(0))})
+    land(lake, {ACME: operations_in("INSERT Anna|likes|honey", ["m1"], hour(0))})
     assert state.snapshot() is not first
 
 

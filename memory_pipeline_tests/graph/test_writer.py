@@ -17,7 +17,7 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, run
-from memory_pipeline_tests.graph.telling import graph_of, graph_rows, lines
+from memory_pipeline_tests.graph.line_edits import graph_of, graph_rows, lines
 
 if TYPE_CHECKING:
     from memory_pipeline.graph import Graph

@@ -28,17 +28,16 @@ class _Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are sent one after the other
+    disable_nagle_algorithm = True  # head and body are sent separately
     server: _Server
 
     def log_message(self, format: str, *_: object) -> None:  # noqa: A002  # as the base class has it
-        """Say nothing."""
+        pass
 
     def body(self) -> bytes:
         self.server.asked.append(f"{self.command} {self.path}")
@@ -74,7 +73,7 @@ def _serving(handler: type[_Handler]) -> Iterator[_Server]:
 
 @contextmanager
 def refusing(status: int, code: str, words: str = "no", *, is_xml: bool = True) -> Iterator[_Server]:
-    """Serve one answer to every request: of S3, or of something else."""
+    """Run a server with the same answer to every request, in the format of S3 or as HTML."""
 
     class Handler(_Handler):
         def do(self) -> None:
@@ -87,7 +86,7 @@ def refusing(status: int, code: str, words: str = "no", *, is_xml: bool = True) 
 
 
 def _signed(method: str, path: str, data: bytes, headers: dict[str, str]) -> dict[str, str]:
-    """Return the headers signed anew, with this process's keys: the condition that was taken off was signed too."""
+    """Return the headers with a new signature, because the old one includes the removed condition."""
     left = {name: value for name, value in headers.items() if name.lower() not in {"authorization", "x-amz-date"}}
     host = next(value for name, value in headers.items() if name.lower() == "host")
     request = AWSRequest(method, f"http://{host}{path}", headers=left, data=data)
@@ -97,11 +96,11 @@ def _signed(method: str, path: str, data: bytes, headers: dict[str, str]) -> dic
 
 @contextmanager
 def conditionless(upstream: str, *, refuses: bool) -> Iterator[_Server]:
-    """Serve what a real server does, but for conditions: those are ignored, or requests that have one refused.
+    """Run a proxy that ignores or refuses conditional requests.
 
     Args:
-        upstream: the real server's address.
-        refuses: whether it answers 501 to a condition.
+        upstream: the address of the real server.
+        refuses: answer conditional requests with 501 instead of ignoring the condition.
     """
     host = urlsplit(upstream).netloc
 

@@ -60,13 +60,13 @@ def tried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ca
     return after
 
 
-def test_what_was_lost_or_failed_is_tried_again(tried: Callable[..., int]) -> None:
+def test_lost_and_failed_commits_are_retried(tried: Callable[..., int]) -> None:
     assert tried() == 1
     assert tried(*[LOST] * 5) == 6
     assert tried(BUSY, LOST, BUSY, LOST, BUSY) == 6
 
 
-def test_the_cause_of_a_lost_commit_is_judged(tried: Callable[..., int]) -> None:
+def test_the_cause_of_a_lost_commit_decides_whether_it_is_retried(tried: Callable[..., int]) -> None:
     lost = CommitLostError()
     lost.__cause__ = WRONG
     with pytest.raises(ValueError, match=r"^wrong$"):
@@ -76,13 +76,15 @@ def test_the_cause_of_a_lost_commit_is_judged(tried: Callable[..., int]) -> None
 
 
 @pytest.mark.parametrize(("errors", "last"), [([LOST] * 6, LOST), ([BUSY] * 4, BUSY), ([BUSY, LOST] * 3, LOST)])
-def test_the_last_error_says_why(tried: Callable[..., int], errors: list[Exception], last: Exception) -> None:
+def test_the_last_error_is_the_reported_cause(
+    tried: Callable[..., int], errors: list[Exception], last: Exception
+) -> None:
     with pytest.raises(OSError, match="given up") as caught:
         tried(*errors)
     assert caught.value.__cause__ is last
 
 
-def test_what_is_final_is_raised_at_once_and_other_errors_pass(tried: Callable[..., int]) -> None:
+def test_final_and_unknown_errors_are_raised_at_once(tried: Callable[..., int]) -> None:
     with pytest.raises(ValueError, match=r"^wrong$") as caught:
         tried(WRONG)
     assert caught.value.__cause__ is None
@@ -90,14 +92,14 @@ def test_what_is_final_is_raised_at_once_and_other_errors_pass(tried: Callable[.
         tried(ZeroDivisionError())
 
 
-def test_pauses_grow_and_differ() -> None:
+def test_pauses_grow_and_are_random() -> None:
     for number, pause in enumerate(islice(pauses(0.5), 12)):
         longest = min(0.5, 0.01 * 2**number)
         assert longest / 2 <= pause <= longest
     assert len({next(pauses(0.5)) for _ in range(20)}) > 1
 
 
-def test_a_token_finds_its_commit_among_those_of_others_and_reads_none_twice() -> None:
+def test_a_token_finds_its_commit_and_reads_none_twice() -> None:
     read: list[int] = []
     log = {4: b"theirs"}
 

@@ -21,7 +21,7 @@ TEXT = "Hello! I live in Porto. Always quote prices with tax. We have 40 sacks o
 NEWER = {"durable", "is_point_in_time", "subject", "predicate", "object"}
 
 
-def test_facts_come_back_as_they_were() -> None:
+def test_facts_round_trip() -> None:
     facts = DeterministicExtractor().facts_of([said(TEXT)])
     assert {fact.durable for fact in facts} == {
         None,

@@ -61,7 +61,7 @@ def all_rejections(journal: Journal) -> list[Rejection]:
 # --- append and read -------------------------------------------------------------------------------------------------
 
 
-def test_what_was_appended_is_pending(journal: Journal, tmp_path: Path) -> None:
+def test_appended_records_are_pending(journal: Journal, tmp_path: Path) -> None:
     first, second = message(id="m1"), message(id="m2", name="Anna", tags=["t"])
     [path] = journal.append([first, second])
     [file] = journal.pending()
@@ -80,7 +80,7 @@ def test_a_file_is_named_by_its_hour_and_readable_by_anyone(journal: Journal, tm
 
 
 @pytest.mark.on_s3
-def test_one_write_of_one_agent_is_one_file(journal: Journal) -> None:
+def test_a_write_of_one_agent_creates_one_file(journal: Journal) -> None:
     said = [
         message(at="2024-01-15T23:59:59+00:00"),
         message(at="2024-01-16T00:00:00+00:00"),
@@ -104,7 +104,7 @@ def test_one_write_of_one_agent_is_one_file(journal: Journal) -> None:
         (range(0, 3000, 7), "2024-01-15T22.more"),
     ],
 )
-def test_the_name_of_a_file_tells_its_hours(journal: Journal, offsets: Sequence[int], name: str) -> None:
+def test_the_name_of_a_file_lists_its_hours(journal: Journal, offsets: Sequence[int], name: str) -> None:
     start = datetime(2024, 1, 15, 22, 30, tzinfo=UTC)
     said = [message(at=(start + timedelta(hours=offset)).isoformat()) for offset in offsets]
     [path] = journal.append(said[::-1])
@@ -116,12 +116,12 @@ def test_the_name_of_a_file_tells_its_hours(journal: Journal, offsets: Sequence[
     assert sorted(journal.read(file).messages, key=lambda each: each.sent_at) == said
 
 
-def test_nothing_appended_is_no_file(journal: Journal) -> None:
+def test_appending_nothing_creates_no_file(journal: Journal) -> None:
     assert journal.append([]) == []
     assert journal.pending() == []
 
 
-def test_every_append_is_a_file_of_its_own(journal: Journal) -> None:
+def test_every_append_creates_a_new_file(journal: Journal) -> None:
     """Two writers in one millisecond do not overwrite each other."""
     paths = [path for number in range(50) for path in journal.append([message(f"{number}")])]
     assert len(set(paths)) == 50
@@ -137,7 +137,7 @@ def test_pending_is_sorted_by_agent_and_hour(journal: Journal) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\x00", codec="utf-8")), max_size=4))
-def test_any_text_survives_its_line(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+def test_any_text_round_trips(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     """Line separators of other scripts do not end a line."""
     journal = Journal(Storage(str(tmp_path_factory.mktemp("journal"))))
     said = [message(f"{text} \u2028 \x85 \x0c \x1c \r\n.", id=f"m{number}") for number, text in enumerate(texts)]
@@ -163,7 +163,7 @@ def edit(value: str = "Porto", at: str = "2024-01-15T08:30:00+00:00", **fields: 
     return Edit.from_record(record | fields)
 
 
-def test_edits_and_messages_share_a_file_and_are_told_apart(journal: Journal) -> None:
+def test_edits_and_messages_share_a_file_and_are_read_separately(journal: Journal) -> None:
     said, first, second = message(id="m1"), edit(), edit("Rome", replaces="Porto", weight=0.5)
     [path] = journal.append([first, said, second])
     [file] = journal.pending()
@@ -171,7 +171,7 @@ def test_edits_and_messages_share_a_file_and_are_told_apart(journal: Journal) ->
     assert journal.read(file) == Contents([said], [first, second], [], [])
 
 
-def test_edits_lie_with_their_agent(journal: Journal) -> None:
+def test_edits_are_in_the_files_of_their_agent(journal: Journal) -> None:
     edits = [edit(), edit(at="2024-01-15T09:00:00+00:00"), edit(agent_id="sales")]
     assert len(journal.append(edits)) == 2
     held = {file.scope.agent_id: journal.read(file).edits for file in journal.pending()}
@@ -192,7 +192,7 @@ def test_edits_lie_with_their_agent(journal: Journal) -> None:
         ({"timestamp": None}, "timestamp None is not a time"),
     ],
 )
-def test_an_edit_that_cannot_be_read_costs_only_itself(
+def test_an_unreadable_edit_does_not_affect_other_records(
     journal: Journal, tmp_path: Path, changes: dict[str, object], reason: str
 ) -> None:
     [path] = journal.append([edit(), message()])
@@ -206,10 +206,10 @@ def test_an_edit_that_cannot_be_read_costs_only_itself(
     assert rejection.where == f"{path}, line 3"
 
 
-# --- events of durable memories ---------------------------------------------------------------------------------------
+# --- events of durable memories --------------------------------------------------------------------------------------
 
 
-def test_events_share_a_file_with_messages_and_edits_and_are_told_apart(journal: Journal) -> None:
+def test_events_share_a_file_with_messages_and_edits_and_are_read_separately(journal: Journal) -> None:
     said, edited = message(id="m1"), edit()
     tea = remember("Zoë likes tea: 你好.", -4, tags=["t"])
     events = [tea, do("BOOST", tea, -3.9, amount=0.2), do("FORGET", tea, -3.8, reason="as asked")]
@@ -221,7 +221,7 @@ def test_events_share_a_file_with_messages_and_edits_and_are_told_apart(journal:
 
 @settings(max_examples=examples(15), deadline=None)
 @given(histories(with_upkeep=False))
-def test_events_come_back_from_the_journal(events: list[MemoryEvent]) -> None:
+def test_events_round_trip(events: list[MemoryEvent]) -> None:
     with TemporaryDirectory() as folder:
         journal = Journal(Storage(folder))
         own = [replace(event, editor="agent", evidence=(), conversation_id=None) for event in events]
@@ -245,7 +245,7 @@ def test_events_come_back_from_the_journal(events: list[MemoryEvent]) -> None:
         ({"received_at": None}, "received_at None is not a time"),
     ],
 )
-def test_an_event_that_cannot_be_read_costs_only_itself(
+def test_an_unreadable_event_does_not_affect_other_records(
     journal: Journal, tmp_path: Path, changes: dict[str, object], reason: str
 ) -> None:
     tea = remember("Anna likes tea.", -4)
@@ -283,7 +283,7 @@ def test_a_line_of_only_recalled_memory_is_skipped(journal: Journal, tmp_path: P
     assert journal.read(own) == Contents([], [], [], [])
 
 
-def test_text_beside_recalled_memory_is_kept(journal: Journal, tmp_path: Path) -> None:
+def test_text_around_recalled_memory_is_kept(journal: Journal, tmp_path: Path) -> None:
     [path] = journal.append([message(id="m1")])
     record = message(id="m2").to_record() | {"content": f"{mark('Anna lives in Porto.')}\nI live in Rome."}
     (tmp_path / "lake" / path).write_text(json.dumps(record) + "\n")
@@ -308,7 +308,7 @@ def test_an_agent_sees_its_own_files(journal: Journal) -> None:
     "foreign",
     [{"agent_id": "sales"}, {"workspace_id": "other"}, {"timestamp": "2024-01-15T09:00:00+00:00"}],
 )
-def test_a_line_that_belongs_elsewhere_is_rejected(
+def test_a_line_of_another_agent_or_hour_is_rejected(
     journal: Journal, tmp_path: Path, foreign: dict[str, object]
 ) -> None:
     """Write access to one agent's folder does not allow writing in another agent's name."""
@@ -321,7 +321,7 @@ def test_a_line_that_belongs_elsewhere_is_rejected(
     assert rejection.where == f"{path}, line 2"
 
 
-# --- what the journal did not write ----------------------------------------------------------------------------------
+# --- foreign files ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_files_with_foreign_names_are_left_alone(journal: Journal, tmp_path: Pat
     journal.append([message()])
     foreign = tmp_path / PENDING / name
     foreign.parent.mkdir(parents=True, exist_ok=True)
-    foreign = foreign.resolve()  # the agent's own folder goes with its last file
+    foreign = foreign.resolve()  # the agent's folder is deleted with its last file
     foreign.write_bytes(b"not a message\n")
     assert len(journal.pending()) == 1
     journal.acknowledge(journal.pending())
@@ -367,7 +367,7 @@ def test_files_with_foreign_names_are_left_alone(journal: Journal, tmp_path: Pat
     [
         (b"{", "not valid JSON"),
         (b"hello", "not valid JSON"),
-        (b'{"turn": 0', "not valid JSON"),  # cut short
+        (b'{"turn": 0', "not valid JSON"),  # truncated
         (b"[" * 100_000, "not valid JSON"),
         (b'{"turn": ' + b"9" * 10_000 + b"}", "not valid JSON"),
         (b'{"content": "\xff"}', "not valid UTF-8 at byte 13"),
@@ -378,9 +378,7 @@ def test_files_with_foreign_names_are_left_alone(journal: Journal, tmp_path: Pat
     ],
     ids=["brace", "word", "cut", "deep", "digits", "utf-8", "list", "null", "text", "empty"],
 )
-def test_a_line_that_cannot_be_read_costs_only_itself(
-    journal: Journal, tmp_path: Path, line: bytes, reason: str
-) -> None:
+def test_an_unreadable_line_does_not_affect_others(journal: Journal, tmp_path: Path, line: bytes, reason: str) -> None:
     [path] = journal.append([message(id="m1")])
     file = tmp_path / "lake" / path
     file.write_bytes(line + b"\n\n  \n" + file.read_bytes())
@@ -405,7 +403,7 @@ def test_a_line_without_a_field_is_rejected(journal: Journal, tmp_path: Path, fi
     assert field.partition("_")[0] in all_rejections(journal)[0].reason
 
 
-def test_lines_of_another_system_may_end_as_they_like(journal: Journal, tmp_path: Path) -> None:
+def test_any_line_ending_is_accepted(journal: Journal, tmp_path: Path) -> None:
     [path] = journal.append([message(id="m1")])
     line = (tmp_path / "lake" / path).read_bytes().strip()
     other = line.replace(b'"m1"', b'"m2"')
@@ -418,7 +416,7 @@ def test_lines_of_another_system_may_end_as_they_like(journal: Journal, tmp_path
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder beside the lake, with files named like the journal's."""
+    """A folder outside of the lake, with files named like the journal's."""
     folder = tmp_path / "outside"
     folder.mkdir()
     (folder / "2024-01-15T08__01HK.jsonl").write_text("root:x:0:0\n" + json.dumps(message("theirs").to_record()))
@@ -469,7 +467,7 @@ def test_nothing_is_written_through_a_symbolic_link(journal: Journal, tmp_path: 
     assert len(list(outside.iterdir())) == 2
 
 
-def test_a_lake_may_lie_behind_a_symbolic_link(tmp_path: Path, outside: Path) -> None:
+def test_the_root_may_be_a_symbolic_link(tmp_path: Path, outside: Path) -> None:
     (tmp_path / "lake").symlink_to(outside)
     journal = Journal(Storage(str(tmp_path / "lake")))
     journal.append([message()])
@@ -480,7 +478,7 @@ def test_a_lake_may_lie_behind_a_symbolic_link(tmp_path: Path, outside: Path) ->
 # --- acknowledging ---------------------------------------------------------------------------------------------------
 
 
-def test_what_is_acknowledged_is_gone(journal: Journal, tmp_path: Path) -> None:
+def test_acknowledged_files_are_deleted(journal: Journal, tmp_path: Path) -> None:
     journal.append([message(at="2024-01-15T08:00:00+00:00")])
     journal.append([message(at="2024-01-15T09:00:00+00:00")])
     first, second = journal.pending()
@@ -490,7 +488,7 @@ def test_what_is_acknowledged_is_gone(journal: Journal, tmp_path: Path) -> None:
 
 
 def spanning(journal: Journal, count: int = 4, first: int = 8) -> list[Message]:
-    """Write one message per hour, all at once; return them."""
+    """Write one message per hour in one call. Return the messages."""
     said = [message(f"{number}", at=f"2024-01-15T{first + number:02}:00:00+00:00") for number in range(count)]
     journal.append(said)
     return said
@@ -510,8 +508,8 @@ def test_a_file_is_deleted_when_all_its_hours_are_acknowledged(journal: Journal)
     assert journal._storage.list("journal") == [], "no mark is left"
 
 
-def test_processes_that_acknowledge_different_hours_at_once_delete_the_file_together(journal: Journal) -> None:
-    """Each has listed the file before the others acknowledged anything."""
+def test_concurrent_acknowledgements_of_all_hours_delete_the_file(journal: Journal) -> None:
+    """Each process has listed the file before the others acknowledge anything."""
     said = spanning(journal)
     files = journal.pending()
     for each in said:
@@ -536,7 +534,7 @@ def test_a_process_killed_before_it_deletes_the_file_leaves_it_pending(journal: 
     assert journal._storage.list("journal") == []
 
 
-def test_marks_belong_to_one_file(journal: Journal, tmp_path: Path) -> None:
+def test_acknowledging_a_file_does_not_affect_a_copy(journal: Journal, tmp_path: Path) -> None:
     said = spanning(journal)
     [file] = journal.pending()
     journal.acknowledge([file], [said[0].hour])
@@ -548,7 +546,7 @@ def test_marks_belong_to_one_file(journal: Journal, tmp_path: Path) -> None:
     assert (left.path.rpartition("/")[2], len(left.pending_hours)) == (copy.name, 5)
 
 
-def test_a_broken_line_is_read_with_every_hour_and_one_that_tells_its_hour_with_that(
+def test_a_malformed_line_is_read_with_its_hour_or_with_every_hour_if_it_has_none(
     journal: Journal, tmp_path: Path
 ) -> None:
     said = spanning(journal)
@@ -562,7 +560,7 @@ def test_a_broken_line_is_read_with_every_hour_and_one_that_tells_its_hour_with_
 
 
 @pytest.mark.on_s3
-def test_acknowledging_twice_does_no_harm(journal: Journal) -> None:
+def test_acknowledging_twice_is_harmless(journal: Journal) -> None:
     journal.append([message()])
     files = journal.pending()
     journal.acknowledge(files)
@@ -571,7 +569,7 @@ def test_acknowledging_twice_does_no_harm(journal: Journal) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_file_that_vanished_since_it_was_listed_is_empty(journal: Journal) -> None:
+def test_a_file_deleted_after_the_listing_is_empty(journal: Journal) -> None:
     """The pipeline acknowledges while a reader reads; missing records are in the index."""
     journal.append([message()])
     [file] = journal.pending()
@@ -592,7 +590,7 @@ def test_a_record_is_set_aside_with_its_reason(journal: Journal, record: object)
 
 
 @pytest.mark.on_s3
-def test_the_same_record_is_kept_once(journal: Journal) -> None:
+def test_a_repeated_record_is_quarantined_once(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1, "b": 2}), Rejection("why", "there", {"b": 2, "a": 1})])
     journal.set_aside([Rejection("another reason", "here", {"a": 1, "b": 2})])
     assert [each.record for each in journal.quarantined()] == [{"a": 1, "b": 2}]
@@ -601,21 +599,21 @@ def test_the_same_record_is_kept_once(journal: Journal) -> None:
 
 
 @pytest.mark.on_s3
-def test_accepted_records_leave_the_quarantine(journal: Journal) -> None:
+def test_accepted_records_are_removed_from_quarantine(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"a": 1}), Rejection("why", "here", {"a": 2})])
     journal.release(iter([digest({"a": 1}), digest({"never": "set aside"})]))
     assert [each.record for each in journal.quarantined()] == [{"a": 2}]
 
 
 @pytest.mark.on_s3
-def test_quarantine_is_not_pending(journal: Journal) -> None:
+def test_quarantined_records_are_not_pending(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {})])
     assert journal.pending() == []
     assert journal.quarantined() != []
 
 
 @pytest.mark.on_s3
-def test_a_record_may_hold_what_json_cannot(journal: Journal) -> None:
+def test_values_that_are_not_json_are_quarantined_as_text(journal: Journal) -> None:
     journal.set_aside([Rejection("why", "here", {"at": datetime(2024, 1, 15, tzinfo=UTC)})])
     assert [each.record for each in journal.quarantined()] == [{"at": "2024-01-15 00:00:00+00:00"}]
 
@@ -627,7 +625,7 @@ def test_foreign_files_in_the_quarantine_are_left_alone(journal: Journal, tmp_pa
     assert [each.record for each in journal.quarantined()] == [{"a": 1}]
 
 
-def test_broken_lines_are_kept_apart(journal: Journal, tmp_path: Path) -> None:
+def test_different_malformed_lines_are_quarantined_separately(journal: Journal, tmp_path: Path) -> None:
     [path] = journal.append([message()])
     (tmp_path / "lake" / path).write_bytes(b"\xff\n\xfe\n")
     journal.set_aside(all_rejections(journal))

@@ -12,7 +12,7 @@ from memory_pipeline.lake.tables.delta_log import DELTALAKE
 _OF_DELTALAKE = """
 - names of commits and checkpoints: lake/tables/test_vacuum.py;
 - whether a writer or a reader that is at a version of which the log holds no commit any more, stops: concurrency/;
-- whether `DeltaTable.cleanup_metadata` can be told to keep no names and to lose no commits: then delete `Log.purge`"""
+- whether `DeltaTable.cleanup_metadata` can keep no names and lose no commits: then delete `Log.purge`"""
 _OF_LANCEDB = """
 - names of data, indices, marks of deleted rows and manifests, and how these name files: lake/test_orphans.py;
 - row ids, of which the upper half is a file's number: lake/index/test_lance_tables.py and test_index_rows.py;
@@ -23,7 +23,7 @@ _OF_LANCEDB = """
 @pytest.mark.parametrize(
     ("library", "known", "what"), [("deltalake", DELTALAKE, _OF_DELTALAKE), ("lancedb", LANCEDB, _OF_LANCEDB)]
 )
-def test_internals_are_known_of_the_version_that_is_installed(library: str, known: tuple[str, ...], what: str) -> None:
+def test_the_installed_version_is_one_with_known_internals(library: str, known: tuple[str, ...], what: str) -> None:
     installed = version(library)
     assert installed in known, (
         f"{library} {installed} is installed, and its internals are known of {', '.join(known)}. Run all tests, look "

@@ -27,8 +27,6 @@ NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
 
 
 class Clock:
-    """A clock that is set by hand."""
-
     def __init__(self) -> None:
         self.now = NOW
 
@@ -58,7 +56,7 @@ def dead_pid() -> int:
 
 
 def left_behind(root: str, key: str = KEY, **fields: object) -> None:
-    """Write the claim of another running process on this host, or of `fields`."""
+    """Write the lease of another process on this host, or with other `fields`."""
     record: dict[str, object] = {
         "host": socket.gethostname(),
         "pid": 1,
@@ -70,7 +68,7 @@ def left_behind(root: str, key: str = KEY, **fields: object) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_claim_excludes_everyone_until_it_is_released(root: str, clock: Clock) -> None:
+def test_a_lease_excludes_others_until_it_is_released(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     assert mine.claim(KEY, LEASE)
     assert not mine.claim(KEY, LEASE)
@@ -80,7 +78,7 @@ def test_a_claim_excludes_everyone_until_it_is_released(root: str, clock: Clock)
     assert theirs.claim(KEY, LEASE)
 
 
-def test_nothing_stays_when_all_is_released(root: str, clock: Clock) -> None:
+def test_no_file_remains_after_all_leases_are_released(root: str, clock: Clock) -> None:
     mine = claims(root, clock)
     mine.claim(KEY, LEASE)
     mine.release(KEY)
@@ -88,7 +86,7 @@ def test_nothing_stays_when_all_is_released(root: str, clock: Clock) -> None:
     assert files(root) == []
 
 
-def test_a_claim_does_not_wait_for_the_disk(root: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_not_flushed_to_disk(root: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     def flush(_: int) -> None:
         raise AssertionError("flushed")
 
@@ -99,7 +97,7 @@ def test_a_claim_does_not_wait_for_the_disk(root: str, clock: Clock, monkeypatch
 
 
 @pytest.mark.on_s3
-def test_claims_of_others_are_not_released(root: str, clock: Clock) -> None:
+def test_leases_of_others_are_not_released(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     mine.claim(KEY, LEASE)
     theirs.release(KEY)
@@ -107,7 +105,7 @@ def test_claims_of_others_are_not_released(root: str, clock: Clock) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_claim_ends_with_its_lease(root: str, clock: Clock) -> None:
+def test_a_lease_expires_after_its_duration(root: str, clock: Clock) -> None:
     mine, theirs = claims(root, clock), claims(root, clock)
     mine.claim(KEY, LEASE)
     clock.now += LEASE - timedelta(seconds=1)
@@ -117,7 +115,7 @@ def test_a_claim_ends_with_its_lease(root: str, clock: Clock) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_replaced_claim_is_not_released(root: str, clock: Clock) -> None:
+def test_a_lease_taken_over_by_another_is_not_released(root: str, clock: Clock) -> None:
     mine, theirs, third = (claims(root, clock) for _ in range(3))
     mine.claim(KEY, LEASE)
     clock.now += LEASE
@@ -129,7 +127,7 @@ def test_a_replaced_claim_is_not_released(root: str, clock: Clock) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_claim_that_is_over_and_was_not_overtaken_is_released(root: str, clock: Clock) -> None:
+def test_an_expired_lease_that_was_not_taken_over_is_released(root: str, clock: Clock) -> None:
     mine = claims(root, clock)
     mine.claim(KEY, LEASE)
     clock.now += LEASE
@@ -137,35 +135,35 @@ def test_a_claim_that_is_over_and_was_not_overtaken_is_released(root: str, clock
     assert files(root) == []
 
 
-def test_a_thread_that_was_overtaken_by_another_of_its_process_releases_nothing(root: str, clock: Clock) -> None:
+def test_a_thread_does_not_release_a_lease_taken_over_by_another_thread(root: str, clock: Clock) -> None:
     mine = claims(root, clock)
     mine.claim(KEY, LEASE)
     clock.now += LEASE
     assert mine.claim(KEY, LEASE)
-    mine.release(KEY)  # the first, late
+    mine.release(KEY)  # the first holder, too late
     assert not mine.claim(KEY, LEASE)
     mine.release(KEY)
     assert files(root) == []
 
 
 @pytest.mark.on_s3
-def test_a_claim_ends_with_its_process(root: str, clock: Clock, dead_pid: int) -> None:
+def test_a_lease_ends_with_its_process(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
     assert claims(root, clock).claim(KEY, LEASE)
 
 
-def test_a_claim_of_a_live_process_does_not_end_before_its_time(root: str, clock: Clock) -> None:
+def test_a_lease_of_a_live_process_lasts_until_it_expires(root: str, clock: Clock) -> None:
     left_behind(root, pid=1)
     assert not claims(root, clock).claim(KEY, LEASE)
 
 
-def test_a_claim_of_an_earlier_process_with_this_id_is_stale(root: str, clock: Clock) -> None:
-    """In a restarted container, every process has the id of the one before."""
+def test_a_lease_of_an_earlier_process_with_this_pid_is_stale(root: str, clock: Clock) -> None:
+    """In a restarted container, processes have the same ids as before."""
     left_behind(root, pid=os.getpid(), process="another")
     assert claims(root, clock).claim(KEY, LEASE)
 
 
-def test_claims_of_other_hosts_end_only_by_time(root: str, clock: Clock, dead_pid: int) -> None:
+def test_leases_of_other_hosts_end_only_by_expiry(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, host="elsewhere", pid=dead_pid)
     assert not claims(root, clock).claim(KEY, LEASE)
     clock.now += LEASE
@@ -176,14 +174,14 @@ def test_claims_of_other_hosts_end_only_by_time(root: str, clock: Clock, dead_pi
     "content",
     [b"", b"\xff", b"[]", b"{}", b'{"until": "tomorrow"}', b'{"until": "2099-01-01T00:00:00", "host": "x", "pid": 1}'],
 )
-def test_an_unreadable_claim_is_stale(root: str, clock: Clock, content: bytes) -> None:
-    """Claims are not flushed, so that a power cut may leave one empty."""
+def test_an_unreadable_lease_is_stale(root: str, clock: Clock, content: bytes) -> None:
+    """Leases are not flushed, so a power cut may leave an empty file."""
     Storage(root).write(f"calls/claims/{KEY}.json", content)
     assert claims(root, clock).claim(KEY, LEASE)
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**80, "x"])
-def test_a_claim_of_a_missing_process_is_stale(root: str, clock: Clock, pid: object) -> None:
+def test_a_lease_of_a_missing_process_is_stale(root: str, clock: Clock, pid: object) -> None:
     left_behind(root, pid=pid)
     assert claims(root, clock).claim(KEY, LEASE)
 
@@ -203,7 +201,7 @@ def test_threads_exclude_each_other(root: str, clock: Clock) -> None:
     assert sorted(won) == sorted(keys)
 
 
-def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, clock: Clock, dead_pid: int) -> None:
+def test_one_of_many_threads_takes_over_each_lease_of_a_dead_process(root: str, clock: Clock, dead_pid: int) -> None:
     keys = [digest(number) for number in range(40)]
     for key in keys:
         left_behind(root, key, pid=dead_pid)
@@ -221,7 +219,7 @@ def test_of_many_threads_one_takes_over_what_a_dead_process_held(root: str, cloc
 
 
 @pytest.mark.on_s3
-def test_a_takeover_by_a_killed_process_is_taken_over(root: str, clock: Clock, dead_pid: int) -> None:
+def test_a_takeover_interrupted_by_a_kill_can_be_completed_by_another(root: str, clock: Clock, dead_pid: int) -> None:
     left_behind(root, pid=dead_pid)
     stopped = Leases(_Dying(root), "calls/claims", clock)
     with pytest.raises(OSError, match="killed"):
@@ -238,7 +236,7 @@ def test_a_takeover_by_a_killed_process_is_taken_over(root: str, clock: Clock, d
 
 
 class _Dying(Storage):
-    """Dies when it is about to replace a claim."""
+    """Fails when it is about to replace a lease."""
 
     def write(self, path: str, data: bytes) -> None:
         raise OSError("killed")
@@ -248,10 +246,10 @@ def _race(root: str, keys: list[str], start: Any, won: Any) -> None:
     mine = Leases(Storage(root), "calls/claims", lambda: NOW)
     start.wait()
     won.put([key for key in keys if mine.claim(key, LEASE)])
-    start.wait()  # a process that has ended holds nothing
+    start.wait()  # a dead process holds no lease
 
 
-def test_processes_that_race_win_each_key_once(root: str, clock: Clock, dead_pid: int) -> None:
+def test_only_one_of_several_processes_gets_each_lease(root: str, clock: Clock, dead_pid: int) -> None:
     new = [digest("new", number) for number in range(100)]
     held = [digest("held", number) for number in range(100)]
     for key in held:

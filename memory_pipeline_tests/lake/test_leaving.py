@@ -27,9 +27,7 @@ def test_an_acknowledged_file_leaves_no_folder(tmp_path: Path) -> None:
     assert len(lake.journal.pending()) == 1
 
 
-def test_a_writer_makes_the_folder_again_that_is_removed_under_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_recreates_a_folder_removed_during_its_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, true = Storage(str(tmp_path)), Path.mkdir
     removed: list[Path] = []
 

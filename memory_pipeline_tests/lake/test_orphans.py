@@ -57,7 +57,6 @@ def made(root: str, changes: int = CHANGES) -> Lake:
 
 
 def held(root: str) -> tuple[list[str], list[str]]:
-    """Return what a new process reads."""
     lake = Lake(root)
     rows = lake.tables.read(LEDGER)["period"].to_pylist()
     return sorted(rows), lake.index.scan(ANNA, Grain.DAILY, ["content"])["content"].to_pylist()
@@ -77,7 +76,7 @@ def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     before, rows = files(lake.storage), held(root)
     assert gone(vacuum(lake.storage, lake.tables, datetime.now(UTC))) == Purged()
     assert before.items() <= files(lake.storage).items()
-    before = files(lake.storage)  # with a checkpoint, of which a dry run knows nothing
+    before = files(lake.storage)  # with a checkpoint that the dry run does not predict
 
     shown = vacuum(lake.storage, lake.tables, later(), dry_run=True)
     assert shown["replaced"].files == CHANGES - 1
@@ -90,7 +89,7 @@ def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     assert held(root) == rows
     assert len([path for path in after if path.endswith(".parquet") and "_delta_log" not in path]) == 2
     assert len([path for path in after if path.endswith(".manifest")]) == 1
-    assert len([path for path in after if "_delta_log" in path]) <= 6  # with what a vacuum says of itself
+    assert len([path for path in after if "_delta_log" in path]) <= 6  # with the record of the vacuum
     assert unnamed_files(lake.storage) == []
 
     lake.storage.delete(["state/vacuum.json"])
@@ -100,13 +99,13 @@ def test_a_vacuum_deletes_exactly_what_its_dry_run_reports(root: str) -> None:
     assert held(root) == (["of b", "text of tomorrow"], ["text of tomorrow"])
 
 
-def test_readers_that_are_open_keep_the_files_they_use(root: str) -> None:
+def test_a_vacuum_keeps_the_files_of_open_readers(root: str) -> None:
     lake = made(root, 3)
     table = DeltaTable(str(Path(root, "tables", "ledger")))
     scan = lake.tables.dataset(LEDGER)
     opened: Any = lancedb.connect(Path(root, "vectordb", "acme")).open_table("anna__daily")
     opened.checkout(opened.version)
-    for path in Path(root).rglob("*"):  # what they use was written long ago, and is replaced only now
+    for path in Path(root).rglob("*"):  # old files that are replaced only now
         os.utime(path, (0, 0))
     change(lake, "new")
     vacuum(lake.storage, lake.tables, datetime.now(UTC))
@@ -123,7 +122,7 @@ def test_readers_that_are_open_keep_the_files_they_use(root: str) -> None:
         scan.to_table()
 
 
-def test_a_handle_that_rested_meanwhile_reads_and_writes_the_newest_version(
+def test_a_handle_that_was_idle_during_a_vacuum_reads_and_writes_the_newest_version(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, other = made(root, 3), Lake(root)
@@ -144,7 +143,7 @@ def _change_for_ever(root: str) -> None:
         change(lake, f"text {number}")
 
 
-def test_old_remains_of_killed_writers_are_deleted_and_nothing_else(root: str) -> None:
+def test_only_old_files_of_killed_writers_are_deleted(root: str) -> None:
     lake = made(root, 2)
     writer = PROCESSES.Process(target=_change_for_ever, args=(root,))
     writer.start()
@@ -173,7 +172,7 @@ def _vacuum_often(root: str, times: int) -> None:
 
 
 @pytest.mark.on_s3
-def test_several_vacuums_beside_a_writer_lose_nothing(root: str) -> None:
+def test_concurrent_vacuums_and_a_writer_lose_nothing(root: str) -> None:
     lake = made(root, 3)
     with ThreadPoolExecutor(2) as pool:
         vacuums = [pool.submit(_vacuum_often, root, 2) for _ in range(2)]
@@ -188,7 +187,7 @@ def test_several_vacuums_beside_a_writer_lose_nothing(root: str) -> None:
     assert unnamed_files(lake.storage) == []
 
 
-def test_a_vacuum_that_is_killed_leaves_what_the_next_one_collects(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_vacuum_completes_a_killed_one(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root)
     rows = held(root)
     delete = lake.storage.delete
@@ -211,7 +210,7 @@ def test_a_vacuum_that_is_killed_leaves_what_the_next_one_collects(root: str, mo
 
 
 @pytest.mark.parametrize("content", [b"", b"half of a manifest"])
-def test_a_table_whose_manifest_is_damaged_is_left_as_it_is_and_others_are_not(root: str, content: bytes) -> None:
+def test_a_table_with_a_damaged_manifest_is_skipped_and_others_are_vacuumed(root: str, content: bytes) -> None:
     lake = made(root)
     found = lance_table(lake.storage, TABLE)
     assert found is not None
@@ -226,11 +225,9 @@ def test_a_table_whose_manifest_is_damaged_is_left_as_it_is_and_others_are_not(r
     assert {path for path in files(lake.storage) if path.startswith(TABLE)} == before
 
 
-def test_small_files_are_merged_where_they_pile_up(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_files_are_merged(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root, 1)
-    monkeypatch.setattr(
-        "memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000
-    )  # as if others left writers no gap
+    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000)  # so that writers never compact
     for number in range(40):
         lake.index.replace(
             Grain.DAILY,
@@ -248,7 +245,7 @@ def test_small_files_are_merged_where_they_pile_up(root: str, monkeypatch: pytes
     assert clean_files(lake, later()).compacted == 0
 
 
-def test_it_is_due_once_a_day(root: str) -> None:
+def test_a_vacuum_is_due_once_a_day(root: str) -> None:
     lake = made(root, 1)
     now = datetime.now(UTC)
     assert last_vacuum(lake.storage) is None

@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keys_program(home: Path, lasting: timedelta) -> str:
-    """Return a command that prints other keys at each call, and counts its calls."""
+    """Return a command that prints new keys at each call and counts its calls."""
     program = home / "keys.py"
     until = (datetime.now(UTC) + lasting).strftime("%Y-%m-%dT%H:%M:%SZ")
     program.write_text(
@@ -60,7 +60,7 @@ def keys_program(home: Path, lasting: timedelta) -> str:
 def test_a_profile_with_an_endpoint_and_a_program_for_keys_is_enough(
     home: Path, s3_server: S3Server, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every library writes and reads the lake, with nothing but a profile."""
+    """All libraries can use the lake with only a profile."""
     (home / "config").write_text(
         f"[profile lakes]\nregion = eu-north-1\nendpoint_url = {s3_server.url}\n"
         f"credential_process = {keys_program(home, timedelta(hours=2))}\n"
@@ -78,13 +78,13 @@ def test_a_profile_with_an_endpoint_and_a_program_for_keys_is_enough(
 
 
 def make(lake: Lake, models: Models) -> None:
-    """Make the hour of the conversation."""
+    """Compute the hour of the conversation."""
     for _ in make_periods(lake, models, Grain.WORKING, hours("2024-01-15T08")):
         pass
 
 
 @invents_keys
-def test_keys_that_end_soon_are_renewed_for_open_tables_too(
+def test_keys_about_to_expire_are_renewed_for_open_tables_too(
     home: Path, s3_server: S3Server, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store_module, "_ASKED_EVERY", 0.0)
@@ -113,7 +113,7 @@ def test_a_failing_credential_process_is_reported(home: Path, s3_server: S3Serve
         Lake("s3://lakes/x").storage.read("y")
 
 
-def test_without_keys_it_is_said_where_they_come_from(home: Path, s3_server: S3Server) -> None:
+def test_without_keys_the_error_names_their_sources(home: Path, s3_server: S3Server) -> None:
     (home / "config").write_text(f"[default]\nendpoint_url = {s3_server.url}\n")
     with pytest.raises(ConfigurationError, match=r"there are no keys to read .*AWS_PROFILE"):
         Lake("s3://lakes/x")
@@ -137,7 +137,7 @@ def test_a_role_is_assumed_for_all_libraries(
     assert lake.index.count(ACME, Grain.WORKING) == 2
 
 
-def test_the_name_of_the_bucket_stands_where_the_chain_says(home: Path) -> None:
+def test_the_address_style_of_the_bucket_follows_the_configuration(home: Path) -> None:
     def options(bucket: str = "lakes") -> dict[str, str]:
         found = ObjectStore.from_chain(bucket).for_rust
         return {name: found[name] for name in ("aws_virtual_hosted_style_request", "aws_endpoint") if name in found}
@@ -155,7 +155,7 @@ def test_the_name_of_the_bucket_stands_where_the_chain_says(home: Path) -> None:
     assert options() == {"aws_virtual_hosted_style_request": "false"}
 
 
-def test_no_key_is_shown(home: Path) -> None:
+def test_keys_are_never_shown(home: Path) -> None:
     (home / "credentials").write_text("[default]\naws_access_key_id = AKIAX\naws_secret_access_key = hush-hush\n")
     store = ObjectStore.from_chain("lakes")
     assert store.for_rust["aws_secret_access_key"] == "hush-hush"

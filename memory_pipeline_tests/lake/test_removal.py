@@ -66,7 +66,7 @@ def test_partitions_are_removed_in_one_commit_that_writes_no_rows(root: str, tab
 
 
 @pytest.mark.on_s3
-def test_what_is_not_there_is_not_removed(root: str, tables: Tables) -> None:
+def test_removing_missing_partitions_changes_nothing(root: str, tables: Tables) -> None:
     version = tables.version(THINGS)
     assert tables.remove(THINGS, ["never"], grain="daily") == frozenset()
     assert tables.remove(THINGS, [], grain="daily") == frozenset()
@@ -87,9 +87,7 @@ def test_all_partitions_are_removed(tables: Tables) -> None:
     assert ids(tables) == {"a": [7]}
 
 
-def test_rows_are_dropped_in_one_commit_and_partitions_without_such_rows_stay_untouched(
-    root: str, tables: Tables
-) -> None:
+def test_rows_are_dropped_in_one_commit_without_touching_other_partitions(root: str, tables: Tables) -> None:
     version, states = tables.version(THINGS), {key: tables.state(THINGS, [key], grain="daily") for key in "abc"}
     seen = []
 
@@ -112,7 +110,7 @@ def test_rows_are_dropped_in_one_commit_and_partitions_without_such_rows_stay_un
     assert tables.replace(THINGS, ["a"], things("daily", a=[1, 3]), grain="daily").changed == frozenset()
 
 
-def test_partitions_of_several_grains_with_one_name_are_told_apart(tables: Tables) -> None:
+def test_partitions_of_several_grains_may_share_a_name(tables: Tables) -> None:
     assert tables.drop_rows(THINGS, ["a"], lambda rows: pc.equal(rows["id"], 1), ["id"]) == {"a": 2}
     assert (ids(tables)["a"], ids(tables, "weekly")["a"]) == ([2, 3], [2])
 
@@ -186,7 +184,7 @@ def _among(numbers: list[int], rows: pa.Table) -> np.ndarray:
         max_size=7,
     )
 )
-def test_a_table_holds_what_a_dictionary_would(steps: list[tuple[str, set[str], set[int]]]) -> None:
+def test_a_table_behaves_like_a_dictionary(steps: list[tuple[str, set[str], set[int]]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         tables = Tables(Storage(root))
         model: dict[str, list[int]] = {}

@@ -38,14 +38,14 @@ STRUCT = pa.struct([pa.field("at", TIME), pa.field("names", TEXTS)])
 
 
 @pytest.mark.parametrize("kind", [TEXT, TEXTS, STRUCT, pa.list_(STRUCT)])
-def test_a_column_with_texts_that_does_not_say_what_they_are_is_refused(kind: pa.DataType) -> None:
+def test_a_text_column_must_declare_what_its_texts_are(kind: pa.DataType) -> None:
     with pytest.raises(TypeError, match="column mood has texts; declare what they are"):
         field("mood", kind, "How it was said.")
     spec = TableSpec("things", pa.schema([pa.field("mood", kind)]), ())
     assert spec.holding(Holds.WORDS) == ("mood",)  # a schema from elsewhere is searched as a whole
 
 
-def test_a_table_knows_what_its_texts_are_and_does_not_store_it() -> None:
+def test_the_kinds_of_texts_are_known_and_not_stored() -> None:
     kinds = {"a": WORDS, "b": WORD_LIST, "c": COPY, "d": NOTE, "e": USER, "f": ID, "g": IDS}
     fields = [field(name, kind, "A comment.") for name, kind in kinds.items()]
     fields += [field("h", Texts(pa.list_(STRUCT), Holds.WORDS), "A comment."), field("i", TIME, "A comment.")]
@@ -60,7 +60,7 @@ def test_a_table_knows_what_its_texts_are_and_does_not_store_it() -> None:
         assert all(own.metadata.keys() == {b"comment"} for own in table.schema)
 
 
-def test_a_message_is_forgotten_by_any_column_of_words() -> None:
+def test_a_name_in_any_text_column_erases_a_message() -> None:
     forgotten = Forgotten(Tombstone.of(ANNA, AT, "0" * 32))
     plain = Message("id", ACME, "c1", None, ("phone",), "m1", 0, Role.USER, "Dora", "Hello.", AT, AT)
     assert not forgotten.covers(plain)
@@ -71,7 +71,7 @@ def test_a_message_is_forgotten_by_any_column_of_words() -> None:
     assert forgotten.covers(replace(plain, user_id="Anna"))
 
 
-def test_a_verification_passes_over_no_column_of_words() -> None:
+def test_verification_scans_every_text_column() -> None:
     looker = SubjectMatcher(ANNA, AT)
     for spec in TABLES.values():
         ids = {name: ["acme", "m"] for name in ("workspace_id", "memory_id") if name in spec.schema.names}
@@ -83,11 +83,11 @@ def test_a_verification_passes_over_no_column_of_words() -> None:
             )
             value = [nested] if pa.types.is_list(kind) else SAID
             rows = pa.table({**{own: [values[0]] for own, values in ids.items()}, name: pa.array([value], kind)})
-            # Relations are named as the graph names them, and stand beside the words in which they were said.
+            # Relations have canonical names and are stored beside the original words.
             assert bool(looker.in_rows(rows)) is (name != "predicate"), (spec.name, name)
 
 
-def test_changes_of_a_memory_are_forgotten_by_any_text() -> None:
+def test_a_name_in_any_text_erases_a_memory_event() -> None:
     forgotten = Forgotten(Tombstone.of(ANNA, AT, "0" * 32))
     kinds = {name: own.type for name, own in Changes.__dataclass_fields__.items()}
     texts = [name for name, kind in kinds.items() if str(kind).startswith("str")]

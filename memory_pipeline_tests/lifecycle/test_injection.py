@@ -77,7 +77,7 @@ class Agent:
         return self.reader.inject_knowledge(prompt, DOCUMENTS, max_results=12, speaker="Anna", now=now)
 
     def run(self, *grains: Grain) -> None:
-        """Run what is pending of some grains, from fine to coarse."""
+        """Run the pending periods of some grains, from fine to coarse."""
         lake = Lake(self.lake.storage.uri)
         models = configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: NOW)
         for grain in grains:
@@ -94,7 +94,7 @@ class Agent:
 
 
 def conversation(number: int, *messages: tuple[str, str]) -> dict[str, Any]:
-    """Return a conversation in a half hour of its own."""
+    """Return a conversation in a separate half hour."""
     begun = BEGINNING + number * STEP
     return {
         "conversation_id": f"talk {number}",

@@ -110,7 +110,7 @@ def hour_of(number: int) -> str:
 
 
 def things_bought(count: int) -> list[dict[str, Any]]:
-    """Return conversations, each in an hour of its own."""
+    """Return conversations, each in a separate hour."""
     return [
         conversation(f"I bought thing {number}.", at=f"{hour_of(number)}:00", conversation_id=f"c{number}")
         for number in range(count)
@@ -124,7 +124,7 @@ def wait_until(happened: Callable[[], bool]) -> None:
 
 
 def run_command(root: str) -> None:
-    """Run the command in a process of its own."""
+    """Run the command in a separate process."""
     sys.argv = ["memory-pipeline", "run", "--root", root, "--now", "2026-01-12"]
     main()
 

@@ -248,7 +248,7 @@ def ancestors(lake: Lake, hour: Period) -> list[Period]:
 def test_over_three_years_late_data_recomputes_only_its_ancestors(tmp_path: Path) -> None:
     rng, lake = random.Random(0), Lake(str(tmp_path))
     said = talk(rng, LAST)
-    # A week or more apart, so that the gates of all grains pass in between: each is a flood of its own.
+    # At least a week apart, so that the windows of all grains pass in between: each is a separate flood.
     late, at = [], FIRST + timedelta(days=200, hours=3)
     while at < LAST - timedelta(days=12):
         late.append((at, rng.choice([hour for when, hour in said if when < at - timedelta(days=3)])))

@@ -54,7 +54,7 @@ def event(
     conversation_id: str | None = None,
     **changes: Any,
 ) -> MemoryEvent:
-    """Return an event; other keywords are its changes."""
+    """Return an event. Other keywords are its changes."""
     return MemoryEvent.of(
         scope, verb, at, Changes.of(changes), memory_id=memory_id, other_id=other_id, editor=editor, reason=reason,
         evidence=evidence, conversation_id=conversation_id, received_at=at,
@@ -66,7 +66,6 @@ def remember(content: str, at: datetime = MONDAY, **changes: Any) -> MemoryEvent
 
 
 def write(lake: Lake, *events: MemoryEvent) -> None:
-    """Write events to the journal."""
     lake.ensure()
     lake.journal.append(events)
 

@@ -125,7 +125,7 @@ def test_the_time_of_a_change_defaults_to_the_clock(root: str) -> None:
     assert before <= memory.created_at <= datetime.now(UTC)
 
 
-def test_equal_texts_match_and_similar_ones_do_not(writer: MemoryWriter, memories: DurableMemories) -> None:
+def test_equal_texts_are_one_memory_and_similar_ones_are_not(writer: MemoryWriter, memories: DurableMemories) -> None:
     tea = writer.remember("Anna likes tea.", now=NOON)
     assert writer.remember("anna likes the TEA", now=after(200)) == tea
     coffee = writer.remember("Anna likes coffee.", now=after(201))
@@ -191,7 +191,7 @@ def test_a_confirmed_observation_is_a_fact_and_the_same_memory(writer: MemoryWri
     assert (memory.kind, memory.confidence, memory.updated_at) == (MemoryKind.FACT, 0.6, after(1))
 
 
-def test_each_use_counts_once_a_call(writer: MemoryWriter, memories: DurableMemories, root: str) -> None:
+def test_each_use_counts_once_per_call(writer: MemoryWriter, memories: DurableMemories, root: str) -> None:
     tea, figs = (writer.remember(f"Anna likes {what}.", now=NOON) for what in ("tea", "figs"))
     files = written(root)
     assert writer.touch([tea, figs, tea, f"{tea}#1"], now=after(1)) == 2
@@ -341,7 +341,7 @@ def test_an_invalid_preference_is_rejected(root: str, writer: MemoryWriter, argu
     assert written(root) == 0
 
 
-def test_a_value_of_a_thousand_levels_is_refused(writer: MemoryWriter) -> None:
+def test_a_value_nested_a_thousand_levels_is_refused(writer: MemoryWriter) -> None:
     value: Any = []
     for depth in (150, 100_000):
         for _ in range(depth):
@@ -350,7 +350,7 @@ def test_a_value_of_a_thousand_levels_is_refused(writer: MemoryWriter) -> None:
             writer.set_preference("u1", "theme", value, now=NOON)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- invalid arguments -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_the_configuration_can_make_all_memories_snapshots(root: str) -> None:
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_changes_at_one_time_keep_their_order(
+def test_simultaneous_changes_keep_their_order(
     root: str, writer: MemoryWriter, memories: DurableMemories, landed: bool
 ) -> None:
     made = writer.remember("Anna likes tea.", now=NOON)
@@ -490,7 +490,7 @@ def test_changes_at_one_time_keep_their_order(
     assert memories.list()[0].updated_at - NOON < timedelta(milliseconds=1)
 
 
-def test_writers_of_one_time_keep_their_order(root: str, memories: DurableMemories) -> None:
+def test_simultaneous_writers_keep_their_order(root: str, memories: DurableMemories) -> None:
     def fresh() -> MemoryWriter:
         return MemoryWriter(Lake(root), ACME, START)
 

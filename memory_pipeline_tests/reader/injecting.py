@@ -97,10 +97,10 @@ def remember(root: str, models: Models) -> None:
     write(lake, conversation(*SAID))
     write(lake, conversation("Our price for Bruno is 900 euros.", scope=OTHER, name="Carla"))
     make_hours(root, models)
-    tell(root, "Anna", "works_for", "Initech")
+    write_fact(root, "Anna", "works_for", "Initech")
 
 
-def tell(root: str, subject: str, predicate: str, value: str) -> None:
+def write_fact(root: str, subject: str, predicate: str, value: str) -> None:
     """Write a pending fact into the tested agent's graph."""
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
     writer.graph.insert(subject, predicate, value, now=datetime(2024, 1, 16, tzinfo=UTC))
@@ -113,6 +113,5 @@ def ask(
 
 
 def configure(lake: Lake, text: str) -> None:
-    """Write the lake's configuration."""
     lake.ensure()
     lake.storage.write(CONFIGURATION, text.encode())

@@ -34,8 +34,7 @@ def server() -> Iterator[OpenAIServer]:
         yield server
 
 
-def told(*parts: ContextItem) -> list[str]:
-    """Return the texts of parts after deduplication."""
+def distinct_texts(*parts: ContextItem) -> list[str]:
     return [one.text for one in distinct(parts)]
 
 
@@ -58,8 +57,8 @@ def told(*parts: ContextItem) -> list[str]:
 )  # fmt: skip
 @pytest.mark.parametrize("source", [Source.MEMORY, Source.SUMMARY, Source.DOCUMENT])
 def test_texts_that_differ_by_a_negation_or_a_number_are_both_kept(one: str, other: str, source: Source) -> None:
-    assert told(part(one, Source.MEMORY), part(other, source)) == [one, other]
-    assert told(part(other, Source.MEMORY), part(one, source)) == [other, one]
+    assert distinct_texts(part(one, Source.MEMORY), part(other, source)) == [one, other]
+    assert distinct_texts(part(other, Source.MEMORY), part(one, source)) == [other, one]
 
 
 @pytest.mark.parametrize(
@@ -86,8 +85,8 @@ def test_texts_that_differ_by_a_negation_or_a_number_are_both_kept(one: str, oth
     ],
 )  # fmt: skip
 def test_texts_with_other_differences_are_both_kept(one: str, other: str) -> None:
-    assert told(part(one, Source.MEMORY), part(other, Source.DOCUMENT)) == [one, other]
-    assert told(part(other, Source.DOCUMENT), part(one, Source.MEMORY)) == [other, one]
+    assert distinct_texts(part(one, Source.MEMORY), part(other, Source.DOCUMENT)) == [one, other]
+    assert distinct_texts(part(other, Source.DOCUMENT), part(one, Source.MEMORY)) == [other, one]
 
 
 @pytest.mark.parametrize(
@@ -102,33 +101,33 @@ def test_texts_with_other_differences_are_both_kept(one: str, other: str) -> Non
 )
 @pytest.mark.parametrize("sources", [(Source.MEMORY, Source.DOCUMENT), (Source.DOCUMENT, Source.GRAPH)])
 def test_case_marks_and_white_space_are_ignored(one: str, other: str, sources: tuple[Source, Source]) -> None:
-    assert told(part(one, sources[0]), part(other, sources[1])) == [one]
-    assert told(part(other, sources[0]), part(one, sources[1])) == [other]
+    assert distinct_texts(part(one, sources[0]), part(other, sources[1])) == [one]
+    assert distinct_texts(part(other, sources[0]), part(one, sources[1])) == [other]
 
 
 def test_similar_texts_are_both_kept() -> None:
     texts = ["I moved to Porto", "I have moved to Porto", "I moved to Porto last week", "Porto, I moved to", "I moved"]
-    assert told(*(part(text, Source.DOCUMENT) for text in texts)) == texts
+    assert distinct_texts(*(part(text, Source.DOCUMENT) for text in texts)) == texts
 
 
 def test_a_message_equals_a_text_without_its_speaker() -> None:
     said, bare = part("Anna: I moved to Porto.", Source.MEMORY), part("I moved to Porto", Source.DOCUMENT)
-    assert told(said, bare) == [said.text]
-    assert told(bare, said) == [said.text]  # the speaker is kept
+    assert distinct_texts(said, bare) == [said.text]
+    assert distinct_texts(bare, said) == [said.text]  # the speaker is kept
     ben = part("Ben: I moved to Porto.", Source.MEMORY)
-    assert told(bare, said, ben, bare) == [said.text, ben.text]
-    assert told(said, part("Anna I moved to Porto", Source.DOCUMENT)) == [said.text]
+    assert distinct_texts(bare, said, ben, bare) == [said.text, ben.text]
+    assert distinct_texts(said, part("Anna I moved to Porto", Source.DOCUMENT)) == [said.text]
 
 
 def test_messages_of_different_speakers_are_both_kept() -> None:
     anna, ben = part("Anna: I moved to Porto.", Source.MEMORY), part("Ben: I moved to Porto.", Source.MEMORY)
-    assert told(anna, ben) == [anna.text, ben.text]
+    assert distinct_texts(anna, ben) == [anna.text, ben.text]
     for source in (Source.DOCUMENT, Source.SUMMARY, Source.GRAPH):  # only messages have speakers
         other = part(ben.text, source)
-        assert told(anna, other, part("I move.", source)) == [anna.text, other.text, "I move."]
-        assert told(other, part("I moved to Porto.", source)) == [other.text, "I moved to Porto."]
+        assert distinct_texts(anna, other, part("I move.", source)) == [anna.text, other.text, "I move."]
+        assert distinct_texts(other, part("I moved to Porto.", source)) == [other.text, "I moved to Porto."]
     for nobody in (": I moved to Porto.", "I moved to Porto:", "Anna:I moved to Porto."):
-        assert told(part(nobody, Source.MEMORY), part("I moved", Source.DOCUMENT)) == [nobody, "I moved"]
+        assert distinct_texts(part(nobody, Source.MEMORY), part("I moved", Source.DOCUMENT)) == [nobody, "I moved"]
 
 
 def test_duplicates_share_their_evidence() -> None:
@@ -145,8 +144,8 @@ def test_duplicates_share_their_evidence() -> None:
     assert parts[0].evidence == {"m1"}
 
 
-class Told(NamedTuple):
-    """The meaning of a part, by construction, however it looks."""
+class Meaning(NamedTuple):
+    """The meaning of a part, however it is worded."""
 
     speaker: str | None
     words: tuple[str, ...]
@@ -160,7 +159,7 @@ class Told(NamedTuple):
     def is_said(self) -> bool:
         return self.speaker is not None and self.source is Source.MEMORY
 
-    def says_the_same_as(self, other: Told) -> bool:
+    def says_the_same_as(self, other: Meaning) -> bool:
         mine, others = self.is_said, other.is_said
         without = (mine and not others and self.words == other.whole) or (
             others and not mine and other.words == self.whole
@@ -169,7 +168,7 @@ class Told(NamedTuple):
 
 
 TOLD = st.builds(
-    Told,
+    Meaning,
     st.sampled_from([None, "anna", "ben"]),
     st.lists(st.sampled_from(["anna", "not", "5", "4"]), min_size=1, max_size=2).map(tuple),
     st.sampled_from(Source),
@@ -178,15 +177,15 @@ TOLD = st.builds(
 
 @example(
     [
-        (Told(None, ("anna",), Source.GRAPH), "", False),
-        (Told(None, ("anna", "anna"), Source.GRAPH), "", False),
-        (Told("anna", ("anna", "anna"), Source.MEMORY), "", False),
-        (Told("anna", ("anna",), Source.MEMORY), "", False),
+        (Meaning(None, ("anna",), Source.GRAPH), "", False),
+        (Meaning(None, ("anna", "anna"), Source.GRAPH), "", False),
+        (Meaning("anna", ("anna", "anna"), Source.MEMORY), "", False),
+        (Meaning("anna", ("anna",), Source.MEMORY), "", False),
     ]
 )
 @given(st.lists(st.tuples(TOLD, st.sampled_from(["", "?!", "“", '"']), st.booleans()), max_size=12))
 def test_the_first_duplicate_is_kept_with_all_evidence(
-    drawn: list[tuple[Told, str, bool]],
+    drawn: list[tuple[Meaning, str, bool]],
 ) -> None:
     kept: list[int] = []
     parts = []
@@ -213,7 +212,7 @@ def test_the_first_duplicate_is_kept_with_all_evidence(
 
 
 def test_a_point_before_a_number_is_part_of_it() -> None:
-    assert told(part("The course takes .5 hours."), part("The course takes 5 hours.")) == [
+    assert distinct_texts(part("The course takes .5 hours."), part("The course takes 5 hours.")) == [
         "The course takes .5 hours.",
         "The course takes 5 hours.",
     ]

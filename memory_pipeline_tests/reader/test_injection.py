@@ -27,7 +27,7 @@ from memory_pipeline_tests.reader.injecting import (
     ask,
     injected,
     recalled,
-    tell,
+    write_fact,
 )
 from memory_pipeline_tests.reader.ways import make_hours
 
@@ -91,9 +91,9 @@ def test_the_same_memory_gives_the_same_block(reader: MemoryReader, shared: str,
     assert {str(other) for other in others} == {str(first)}
 
 
-def test_i_refers_to_the_speaker(lake: Lake, models: Models) -> None:
+def test_the_word_i_refers_to_the_speaker(lake: Lake, models: Models) -> None:
     for name, firm in (("Anna", "Initech"), ("Ben", "Hooli")):
-        tell(lake.storage.uri, name, "works_for", firm)
+        write_fact(lake.storage.uri, name, "works_for", firm)
     reader = MemoryReader(lake, ACME, models.embedder)
     assert "Initech" in ask(reader, "Where do I work?", speaker="Anna").block
     assert "Hooli" not in ask(reader, "Where do I work?", speaker="Anna").block
@@ -138,7 +138,7 @@ def test_many_facts_leave_a_place_for_a_summary() -> None:
 @pytest.mark.parametrize(
     "prompt", [None, 5, True, b"Porto", ["Porto"], {}, "\ud800", "x" * 20_000 + "\udfff", object()]
 )
-def test_a_wrong_prompt_is_named(reader: MemoryReader, prompt: Any) -> None:
+def test_an_invalid_prompt_is_named(reader: MemoryReader, prompt: Any) -> None:
     with pytest.raises(InputError, match="prompt") as raised:
         reader.inject_knowledge(prompt)
     assert len(str(raised.value)) < 300
@@ -152,7 +152,7 @@ def test_a_wrong_prompt_is_named(reader: MemoryReader, prompt: Any) -> None:
         ("hops", [-1, 4, True, 1.0, "1", None, 10**400]),
     ],
 )
-def test_a_wrong_limit_is_named(reader: MemoryReader, name: str, values: list[Any]) -> None:
+def test_an_invalid_limit_is_named(reader: MemoryReader, name: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(InputError, match=name):
             ask(reader, **{name: value})
@@ -177,13 +177,13 @@ WRONG_TIMES = [
 
 
 @pytest.mark.parametrize("value", WRONG_TIMES)
-def test_a_wrong_time_is_named(reader: MemoryReader, value: Any) -> None:
+def test_an_invalid_time_is_named(reader: MemoryReader, value: Any) -> None:
     with pytest.raises(InputError, match="now"):
         reader.inject_knowledge(PROMPT, now=value)
 
 
 @pytest.mark.parametrize("value", [5, ["Anna"], b"Anna", "\ud800", "", "  ", "x" * 257])
-def test_a_wrong_speaker_is_named(reader: MemoryReader, value: Any) -> None:
+def test_an_invalid_speaker_is_named(reader: MemoryReader, value: Any) -> None:
     with pytest.raises(InputError, match="speaker"):
         ask(reader, "Where do I work?", speaker=value)
 

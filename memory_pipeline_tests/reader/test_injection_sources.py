@@ -26,7 +26,7 @@ from memory_pipeline_tests.reader.injecting import (
     configure,
     injected,
     recalled,
-    tell,
+    write_fact,
 )
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def calm(injection: str = oracle.INJECTION) -> str:
 
 def test_a_model_finds_entities_and_sorts_items(lake: Lake, server: OpenAIServer, models: Models) -> None:
     write(lake, conversation(*SAID))
-    tell(lake.storage.uri, "Initech", "based_in", "Oslo")
+    write_fact(lake.storage.uri, "Initech", "based_in", "Oslo")
     reader = asked_of(lake, server, models, calm())
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def test_no_order_of_a_model_loses_or_duplicates_items(
 def test_the_graph_accepts_any_names_of_a_model(
     lake: Lake, server: OpenAIServer, models: Models, names: list[str]
 ) -> None:
-    tell(lake.storage.uri, "Anna", "works_for", "Initech")
+    write_fact(lake.storage.uri, "Anna", "works_for", "Initech")
     reader = asked_of(lake, server, models, calm())
     answer = json.dumps({"names": names, "order": []})  # as ASCII: half of a character can be escaped alone
     server.answer = lambda body: answer

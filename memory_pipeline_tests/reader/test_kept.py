@@ -18,7 +18,7 @@ from memory_pipeline.reader.knowledge import Source
 from memory_pipeline_tests import building, index_rows
 from memory_pipeline_tests.building import ACME, conversation, run
 from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
-from memory_pipeline_tests.reader.injecting import configure, tell
+from memory_pipeline_tests.reader.injecting import configure, write_fact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ def helped(reader: MemoryReader, **helpers: Any) -> MemoryReader:
 # F3: headers.
 
 
-def test_headers_are_the_newest_warm_ones_and_no_content_is_read(
+def test_headers_are_the_newest_warm_memories_and_no_content_is_read(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [remember(f"Fact number {number}.", minute(number)) for number in range(255)]
@@ -178,11 +178,11 @@ def reader(lake: Lake, models: Models) -> MemoryReader:
 # F5: contents of selected memories, and graph facts around them.
 
 
-def test_rings_of_the_graph_around_what_a_memory_names(lake: Lake, models: Models) -> None:
+def test_facts_around_the_entities_of_a_memory_are_returned_in_rings(lake: Lake, models: Models) -> None:
     land(lake, remember("Anna works for Initech.", subject="Anna", predicate="works_for", object="Initech"))
-    tell(lake.storage.uri, "Anna", "works_for", "Initech")
-    tell(lake.storage.uri, "Initech", "based_in", "Oslo")
-    tell(lake.storage.uri, "Oslo", "lies_in", "Norway")
+    write_fact(lake.storage.uri, "Anna", "works_for", "Initech")
+    write_fact(lake.storage.uri, "Initech", "based_in", "Oslo")
+    write_fact(lake.storage.uri, "Oslo", "lies_in", "Norway")
     reader = reading(lake, models)
     around = {
         hops: [fact.line.partition(" (")[0] for fact in reader.memories.search("Anna's work", hops=hops)[0].facts]
@@ -217,18 +217,18 @@ def test_the_text_warns_of_an_old_memory(lake: Lake, models: Models) -> None:
     )
     reader = reading(lake, models)
 
-    def told(after: timedelta) -> dict[str, str]:
+    def warnings_after(after: timedelta) -> dict[str, str]:
         found = reader.recall("Anna, Porto and chairs", now=MONDAY + after)
         return {one.content.split()[0]: str(one) for one in found}
 
-    fresh, older = told(timedelta(hours=23)), told(timedelta(hours=24))
+    fresh, older = warnings_after(timedelta(hours=23)), warnings_after(timedelta(hours=24))
     assert fresh["Anna"] == "⁍ [2024-01-15] Anna lives in Porto. (fact)"
     assert "yesterday" in older["Anna"]
     assert "verify" in older["Anna"]
     assert "23 hours ago" in fresh["12"]
     assert "query the source again" in fresh["12"]
-    assert "12 days ago" in told(timedelta(days=12, hours=1))["Anna"]
-    assert told(timedelta(days=400))["Always"].endswith("(instruction)")
+    assert "12 days ago" in warnings_after(timedelta(days=12, hours=1))["Anna"]
+    assert warnings_after(timedelta(days=400))["Always"].endswith("(instruction)")
     known = reader.inject_knowledge("Anna, Porto and chairs", now=MONDAY + timedelta(days=2))
     assert "2 days ago" in known.block
 
@@ -236,7 +236,7 @@ def test_the_text_warns_of_an_old_memory(lake: Lake, models: Models) -> None:
 # F16, F17: cold memories, and other agents' memories.
 
 
-def test_cold_memories_are_only_in_the_archive_and_revoked_ones_nowhere(lake: Lake, models: Models) -> None:
+def test_cold_memories_are_only_in_the_archive_and_revoked_ones_are_never_returned(lake: Lake, models: Models) -> None:
     names = ["warm", "cooled", "archived", "superseded", "revoked"]
     told = {name: remember(f"Bruno's {name} toy.", minute(place)) for place, name in enumerate(names)}
     ids = {name: one.memory_id for name, one in told.items()}
@@ -319,7 +319,7 @@ def test_filters_apply_to_durable_memories(lake: Lake, models: Models) -> None:
         remember("Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto", tags=["home"]),
         remember("Bruno lives in Porto.", minute(60 * 48), subject="Bruno", importance=0.9, predicate="lives_in"),
     )
-    tell(lake.storage.uri, "Anna", "works_for", "Initech")
+    write_fact(lake.storage.uri, "Anna", "works_for", "Initech")
     reader = reading(lake, models)
     now = MONDAY + timedelta(days=9)
 
@@ -429,7 +429,7 @@ def test_proactive_recall_never_raises(lake: Lake, models: Models, messages: Any
 # The hot index, preferences, ids.
 
 
-def test_the_hot_index_has_one_line_a_memory_within_its_limits(lake: Lake, models: Models) -> None:
+def test_the_hot_index_has_one_line_per_memory_within_its_limits(lake: Lake, models: Models) -> None:
     told = [remember(f"Rule number {number}.", minute(number), kind="rule", hook="so it is") for number in range(25)]
     hot = [event(MemoryVerb.HEAT, TUESDAY, one.memory_id, editor="upkeep") for one in told[:22]]
     land(lake, *told, upkeep=hot)

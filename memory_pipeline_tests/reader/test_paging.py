@@ -13,7 +13,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, hours
-from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk, tell
+from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk, write_talks
 
 if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
@@ -130,7 +130,7 @@ def test_a_message_in_both_the_tail_and_the_index_counts_once(
     root: str, models: Models, monkeypatch: pytest.MonkeyPatch, resident_rows: int
 ) -> None:
     """The state after a run that was killed before it acknowledged its journal entries."""
-    tell(root, talk("c", "2024-01-15T08:00", Said("Anna", "I moved to Porto."), Said("Anna", "Porto is hilly.")))
+    write_talks(root, talk("c", "2024-01-15T08:00", Said("Anna", "I moved to Porto."), Said("Anna", "Porto is hilly.")))
     from memory_pipeline.steps import materialize as steps
 
     monkeypatch.setattr(steps, "acknowledge", lambda *_: None)

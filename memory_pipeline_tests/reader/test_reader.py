@@ -23,7 +23,7 @@ from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write
 from memory_pipeline_tests.effort import IS_THOROUGH
-from memory_pipeline_tests.reader.ways import WAYS, Said, keep, make_hours, readers, talk, tell
+from memory_pipeline_tests.reader.ways import WAYS, Said, keep, make_hours, readers, talk, write_talks
 
 if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
@@ -267,7 +267,9 @@ def test_every_write_and_commit_is_visible_to_the_next_search(root: str, models:
     open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows) for rows in (100, 100, 0, 0)]
     expected: list[str] = []
     for number in range(3):
-        tell(root, talk(f"c{number}", f"2024-01-15T0{number}:00", Said("Anna", f"Parcel {number} is for Porto.")))
+        write_talks(
+            root, talk(f"c{number}", f"2024-01-15T0{number}:00", Said("Anna", f"Parcel {number} is for Porto."))
+        )
         expected.insert(0, f"Anna: Parcel {number} is for Porto.")
         for reader in open_readers:
             assert contents(reader) == expected  # pending, the newest of them
@@ -283,13 +285,13 @@ def _tell_elsewhere(root: str) -> None:
     """Write and run in another process, and leave a second message in the journal."""
     from memory_pipeline.models.factory import default_models
 
-    tell(root, talk("elsewhere", "2024-01-15T10:00", Said("Ben", "Bruno has a new vet.")))
+    write_talks(root, talk("elsewhere", "2024-01-15T10:00", Said("Ben", "Bruno has a new vet.")))
     make_hours(root, default_models())
-    tell(root, talk("elsewhere again", "2024-01-15T11:00", Said("Ben", "Bruno is well.")))
+    write_talks(root, talk("elsewhere again", "2024-01-15T11:00", Said("Ben", "Bruno is well.")))
 
 
 def test_changes_of_another_process_are_visible_to_the_next_search(root: str, models: Models) -> None:
-    tell(root, talk("here", "2024-01-15T08:00", Said("Anna", "I moved to Porto with Bruno.")))
+    write_talks(root, talk("here", "2024-01-15T08:00", Said("Anna", "I moved to Porto with Bruno.")))
     make_hours(root, models)
     open_readers = [MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows) for rows in (100, 0)]
     for reader in open_readers:
@@ -339,7 +341,7 @@ def test_recall_never_exceeds_resident_rows(walked: Path, models: Models) -> Non
         assert held_rows(reader) <= most
 
 
-def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
+def test_results_are_correct_with_zero_one_and_five_speakers(tmp_path: Path, models: Models) -> None:
     """Speakers have a name, or are user and agent. A question that names a speaker finds what they said."""
     five = ["Anna Lee", "Ben", "Chloé", "Dan O'Neil", "Эмма"]
     talks = [
@@ -375,7 +377,7 @@ def test_speakers_none_one_and_five(tmp_path: Path, models: Models) -> None:
 
 
 def test_naming_the_only_speaker_changes_no_order(root: str, models: Models) -> None:
-    tell(root, talk("one", "2024-01-15T09:00", Said("Zoe", "My bicycle is blue."), Said("Zoe", "It squeaks.")))
+    write_talks(root, talk("one", "2024-01-15T09:00", Said("Zoe", "My bicycle is blue."), Said("Zoe", "It squeaks.")))
     make_hours(root, models)
     for rows in (100, 0):
         reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows)

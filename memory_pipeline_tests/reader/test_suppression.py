@@ -39,12 +39,15 @@ def reader(lake: Lake, shared_folder: SharedFolder, models: Models) -> MemoryRea
     return MemoryReader(Lake(lake.storage.uri), ACME, models.embedder)
 
 
-def told(reader: MemoryReader, query: str, now: datetime = TUESDAY, **options: object) -> str:
+def recalled_text(reader: MemoryReader, query: str, now: datetime = TUESDAY, **options: object) -> str:
     return str(reader.recall(query, now=now, **options))  # type: ignore[arg-type]
 
 
 def test_a_snapshot_has_a_warning_in_every_form(reader: MemoryReader) -> None:
-    for text in (told(reader, "How many sacks?"), reader.inject_knowledge("How many sacks?", now=TUESDAY).block):
+    for text in (
+        recalled_text(reader, "How many sacks?"),
+        reader.inject_knowledge("How many sacks?", now=TUESDAY).block,
+    ):
         [line] = [line for line in text.splitlines() if "40 sacks" in line]
         assert "snapshot" in line
         assert "query" in line
@@ -58,23 +61,25 @@ def test_a_snapshot_has_a_warning_in_every_form(reader: MemoryReader) -> None:
 
 def test_a_former_snapshot_has_no_warning(reader: MemoryReader, lake: Lake) -> None:
     [stock] = [one for one in reader.memories.list() if "40 sacks" in one.content]
-    assert "snapshot" in told(reader, "How many sacks?", TUESDAY)
+    assert "snapshot" in recalled_text(reader, "How many sacks?", TUESDAY)
     write(lake, event(MemoryVerb.UPDATE, TUESDAY, stock.id, is_point_in_time=False))
-    assert "snapshot" not in told(reader, "How many sacks?", TUESDAY)
+    assert "snapshot" not in recalled_text(reader, "How many sacks?", TUESDAY)
 
 
 def test_revoked_content_is_not_recalled_in_the_same_words(reader: MemoryReader, lake: Lake) -> None:
     [code] = [one for one in reader.memories.list() if "4411" in one.content]
-    assert "4411" in told(reader, "What is the alarm code?")
+    assert "4411" in recalled_text(reader, "What is the alarm code?")
     write(lake, event(MemoryVerb.FORGET, TUESDAY, code.id))
     for now in (TUESDAY, TUESDAY + timedelta(days=400)):
-        assert "4411" not in told(reader, "What is the alarm code?", now)
+        assert "4411" not in recalled_text(reader, "What is the alarm code?", now)
         block = reader.inject_knowledge("What is the alarm code?", now=now).block
         assert "4411" not in block
         assert "40 sacks" in block
-    assert "4411" in told(reader, "What is the alarm code?", MONDAY + timedelta(hours=4))  # it was not revoked then
+    assert "4411" in recalled_text(
+        reader, "What is the alarm code?", MONDAY + timedelta(hours=4)
+    )  # it was not revoked then
     building.write(lake, conversation(CODE, at="2024-01-17T08:00", conversation_id="c2"))
-    assert "4411" in told(reader, "What is the alarm code?", TUESDAY + timedelta(days=9))
+    assert "4411" in recalled_text(reader, "What is the alarm code?", TUESDAY + timedelta(days=9))
 
 
 def test_earlier_versions_of_a_revoked_memory_are_not_recalled(reader: MemoryReader, lake: Lake) -> None:
@@ -84,7 +89,7 @@ def test_earlier_versions_of_a_revoked_memory_are_not_recalled(reader: MemoryRea
         event(MemoryVerb.UPDATE, TUESDAY, code.id, content="The alarm code is 9999."),
         event(MemoryVerb.FORGET, TUESDAY + timedelta(minutes=1), code.id),
     )
-    text = told(reader, "What is the alarm code?", TUESDAY + timedelta(hours=1))
+    text = recalled_text(reader, "What is the alarm code?", TUESDAY + timedelta(hours=1))
     assert "4411" not in text
     assert "9999" not in text
 
@@ -93,14 +98,14 @@ def test_excluded_items_are_hidden_in_all_forms(reader: MemoryReader) -> None:
     query = "How many sacks are in stock?"
     shown = [one.id for one in reader.recall(query, now=TUESDAY)]
     assert shown
-    assert told(reader, query, exclude=shown) == ""
+    assert recalled_text(reader, query, exclude=shown) == ""
     assert reader.inject_knowledge(query, exclude=shown, now=TUESDAY).parts == ()
     parts = [one.id for one in reader.inject_knowledge(query, now=TUESDAY).parts]
     assert reader.inject_knowledge(query, exclude=parts, now=TUESDAY).parts == ()
     [stock] = [one for one in reader.memories.list() if "40 sacks" in one.content]
     for own in (stock.id, stock.version_id):
-        assert "40 sacks" not in told(reader, query, exclude=[own])
-        assert "4411" in told(reader, query, exclude=[own])
+        assert "40 sacks" not in recalled_text(reader, query, exclude=[own])
+        assert "4411" in recalled_text(reader, query, exclude=[own])
     points = [one.id for one in reader.recall(query, now=TUESDAY, exclude=["nothing"])]
     assert points == shown
 
@@ -115,7 +120,7 @@ def test_a_merged_memory_is_excluded_by_each_id(lake: Lake, models: Models) -> N
     for one in (first, second):
         for own in (one.memory_id, f"{one.memory_id}#1"):
             assert reader.memories.search("coffee", exclude=[own], now=now) == []
-            assert told(reader, "coffee", now, exclude=[own]) == ""
+            assert recalled_text(reader, "coffee", now, exclude=[own]) == ""
     assert reader.search_archive("coffee", now=now)
     assert reader.search_archive("coffee", exclude=[first.memory_id], now=now) == []
 

@@ -51,7 +51,7 @@ def talk(conversation_id: str, at: str, *said: Said, tags: Sequence[str] = (), s
     }
 
 
-def tell(root: str, *talks: dict[str, Any]) -> list[str]:
+def write_talks(root: str, *talks: dict[str, Any]) -> list[str]:
     """Write conversations; return the ids of their messages."""
     writer = MemoryWriter.open(root, workspace_id=ACME.workspace_id, agent_id=ACME.agent_id)
     return [identifier for one in talks for identifier in writer.write(one, now=NOW).message_ids]
@@ -66,12 +66,12 @@ def make_hours(root: str, models: Models) -> None:
 def keep(folder: Path, models: Models, talks: Sequence[dict[str, Any]]) -> None:
     """Build a lake of the same conversations for each of :data:`WAYS`; in a mixture, the last part is pending."""
     whole, tail, both = _lakes(folder)
-    tell(whole, *talks)
+    write_talks(whole, *talks)
     make_hours(whole, models)
-    tell(tail, *talks)
-    tell(both, *talks[:-1])
+    write_talks(tail, *talks)
+    write_talks(both, *talks[:-1])
     make_hours(both, models)
-    tell(both, talks[-1])
+    write_talks(both, talks[-1])
 
 
 def readers(folder: Path, models: Models) -> dict[str, MemoryReader]:

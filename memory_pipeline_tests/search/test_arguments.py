@@ -241,7 +241,7 @@ def test_a_date_is_the_whole_day_of_the_lakes_zone(zone: str, day: date) -> None
     assert found.until + timedelta(microseconds=1) == following
 
 
-def test_times_keep_their_instant_whatever_their_zone() -> None:
+def test_times_keep_their_instant_in_any_zone() -> None:
     since = datetime(2024, 1, 1, 5, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     until = datetime(2024, 1, 1, 1, 0, 0, 7, tzinfo=BERLIN)
     assert filtered(since=since, until=until) == Filter(
@@ -251,7 +251,7 @@ def test_times_keep_their_instant_whatever_their_zone() -> None:
     )
 
 
-def test_since_and_until_take_the_place_of_ages() -> None:
+def test_since_and_until_replace_ages() -> None:
     options: dict[str, Any] = {"minimum_days_ago": 3, "maximum_days_ago": 9}
     assert filtered(**options, since=NOON - timedelta(days=20)) == Filter(
         since=NOON - timedelta(days=20), ends_until=NOON - timedelta(days=3)
@@ -293,7 +293,7 @@ def test_a_query_may_hold_ten_thousand_characters() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", " ", "\n\t\r", "\x00", " \x00 ", "\u2028"])
-def test_a_blank_query_asks_for_nothing(text: str | None) -> None:
+def test_a_blank_query_counts_as_no_query(text: str | None) -> None:
     assert validate_query(text) is None
 
 
@@ -306,7 +306,7 @@ def test_a_query_of_a_megabyte_is_refused_at_once(reader: MemoryReader) -> None:
 
 
 @given(st.text(st.characters(codec=None), max_size=30))
-def test_any_text_is_a_query_or_refused(text: str) -> None:
+def test_any_text_is_accepted_or_refused(text: str) -> None:
     try:
         found = validate_query(text)
     except InputError as error:
@@ -391,7 +391,7 @@ def test_numbers_of_any_length_are_refused_by_name(reader: MemoryReader, name: s
         ("until", datetime.max.replace(tzinfo=timezone(timedelta(hours=-2)))),
     ],
 )
-def test_the_ends_of_the_calendar_are_taken_or_refused(reader: MemoryReader, name: str, value: Any) -> None:
+def test_the_ends_of_the_calendar_are_accepted_or_refused(reader: MemoryReader, name: str, value: Any) -> None:
     try:
         assert reader.search_memory(**{"now": NOON, name: value}) == []
     except InputError as error:
@@ -410,7 +410,7 @@ def test_ages_do_not_depend_on_the_zone_of_now() -> None:
 
 
 @pytest.mark.parametrize("name", LABELS)
-def test_broken_unicode_is_no_label(reader: MemoryReader, name: str) -> None:
+def test_broken_unicode_in_a_label_is_refused(reader: MemoryReader, name: str) -> None:
     options: dict[str, Any] = {"now": NOON, name: "Anna \ud800"}
     with pytest.raises(InputError, match=f"^{name} "):
         reader.search_memory(**options)

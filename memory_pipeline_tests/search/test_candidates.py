@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
-    """Replace the periods of rows with them, as another process would."""
+    """Replace the periods of the rows, like another process."""
     index = VectorIndex(Storage(root))
     periods = [Period.parse(grain, period) for period in by_period(rows)]
     index.replace(grain, periods, scoped(ACME, rows))
@@ -111,7 +111,7 @@ def test_the_cache_never_exceeds_its_limit(root: str, most: int) -> None:
         assert sum(map(len, held._held.values())) <= most
 
 
-def test_points_are_those_of_the_newest_summaries(root: str) -> None:
+def test_points_belong_to_the_newest_summaries(root: str) -> None:
     put(root, summary("tea\nmilk"), grain=Grain.DAILY)
     held = resident(root)
     points = held.points(Grain.DAILY)

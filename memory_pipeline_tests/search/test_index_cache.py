@@ -29,7 +29,7 @@ def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(index: VectorIndex, *rows: Row) -> None:
-    """Replace the hours of rows with them."""
+    """Replace the hours of the rows, like another process."""
     periods = [Period.parse(Grain.WORKING, period) for period in by_period(rows)]
     index.replace(Grain.WORKING, periods, scoped(ACME, rows))
 

@@ -49,7 +49,7 @@ def talk_of(row: Row) -> tuple[object, ...]:
 
 @settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
-def test_rows_keep_their_columns_and_vectors_in_the_order_of_talks(rows: list[Row]) -> None:
+def test_rows_are_sorted_by_talk_with_their_columns_and_vectors(rows: list[Row]) -> None:
     part = segment(rows)
     known = {row["id"]: row for row in rows}
     found = part.rows.to_pylist()
@@ -69,7 +69,7 @@ def test_rows_keep_their_columns_and_vectors_in_the_order_of_talks(rows: list[Ro
 
 @settings(max_examples=examples(50), deadline=None)
 @given(rows=memories())
-def test_a_talk_is_a_conversation_on_a_day_and_a_slot_a_message_of_it(rows: list[Row]) -> None:
+def test_a_talk_is_a_conversation_on_a_day_and_each_message_is_a_slot(rows: list[Row]) -> None:
     part = segment(rows)
     found = part.rows.to_pylist()
     for (one, first), (other, second) in pairwise(enumerate(found)):
@@ -121,7 +121,7 @@ def test_neighbours_are_slots_of_the_same_talk(rows: list[Row], distance: int) -
 
 @settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), data=st.data())
-def test_rows_of_slots_come_slot_after_slot(rows: list[Row], data: st.DataObject) -> None:
+def test_rows_of_slots_are_grouped_by_slot(rows: list[Row], data: st.DataObject) -> None:
     part = segment(rows)
     slots = np.array(data.draw(st.lists(st.integers(0, max(part.slots - 1, 0)), max_size=5)), np.intp)
     slots = slots[: 0 if not part.slots else None]
@@ -155,7 +155,7 @@ def test_a_text_that_ends_with_a_question_mark_asks(content: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["Tea.", "Tea? Yes.", "", "Tea [green?].", "Tea? [a photo] Yes", "\\?x"])
-def test_other_texts_do_not(content: str) -> None:
+def test_a_text_without_a_question_mark_does_not_ask(content: str) -> None:
     assert segment([fact(content)]).slot_asks.tolist() == [False]
 
 
@@ -165,7 +165,7 @@ def test_digits_and_words_for_numbers_are_numbers(content: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["someone", "often", "halfway", "tea", "", "phone"])
-def test_parts_of_other_words_are_not(content: str) -> None:
+def test_number_words_within_other_words_are_not_numbers(content: str) -> None:
     assert segment([fact(content)]).counted.tolist() == [False]
 
 
@@ -174,14 +174,14 @@ def test_a_message_asks_if_one_of_its_rows_does() -> None:
     assert part.slot_asks.tolist() == [True, False]
 
 
-def test_summaries_are_talks_of_their_own() -> None:
+def test_each_summary_is_a_separate_talk() -> None:
     part = segment([summary("tea", 1), summary("milk", 2), summary("milk too", 2)])
     assert (part.talks, part.slots) == (3, 3)
     assert part.speakers == []
     assert part.speaker.tolist() == [-1, -1, -1]
 
 
-def test_talks_end_at_midnight_utc_also_before_the_epoch() -> None:
+def test_talks_end_at_midnight_utc_even_before_the_epoch() -> None:
     rows = []
     for minutes in (-1, 0, 1):
         at = datetime(1965, 3, 1, tzinfo=UTC) + timedelta(minutes=minutes)
@@ -205,7 +205,7 @@ def test_rows_without_terms_have_no_words() -> None:
     assert part.holding("tea").tolist() == [1]
 
 
-def test_a_word_may_be_said_very_often() -> None:
+def test_word_counts_are_capped_at_65535() -> None:
     assert segment([fact("tea " * 70_000)]).times("tea").tolist() == [65_535]
 
 

@@ -103,7 +103,7 @@ def signals(query: str, rows: list[Row], vector: list[float] | None = None) -> d
 
 @settings(max_examples=examples(150), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from([*NEAR, axis(1)]))
-def test_scores_are_those_of_the_oracle(rows: list[Row], query: str, vector: list[float] | None) -> None:
+def test_scores_match_the_oracle(rows: list[Row], query: str, vector: list[float] | None) -> None:
     asked = question(query, rows)
     expected = exact_scores(rows, asked, vector)
     assert scores(query, rows, vector=vector) == pytest.approx(expected, abs=2e-5, rel=2e-5)
@@ -120,7 +120,7 @@ def test_the_physical_order_of_rows_does_not_matter(
 
 @settings(max_examples=examples(50), deadline=None)
 @given(rows=memories(), query=QUERIES, vector=st.sampled_from(NEAR))
-def test_talks_score_the_same_in_one_segment_and_in_several(
+def test_talks_score_the_same_in_one_block_and_in_several(
     rows: list[Row], query: str, vector: list[float] | None
 ) -> None:
     talks: dict[Any, list[Row]] = {}
@@ -164,7 +164,7 @@ def test_signals_stay_within_their_documented_ranges(rows: list[Row], query: str
     assert found.totals == pytest.approx(factors @ found.signals, abs=1e-5)
 
 
-def test_a_word_that_no_row_holds_gives_nothing() -> None:
+def test_a_word_that_no_row_contains_finds_nothing() -> None:
     found = signals("zeppelin", [fact("I drink tea."), fact("I drink milk.", 1)])
     assert all(each["words"] == each["coverage"] == each["talk"] == 0 for each in found.values())
 
@@ -184,7 +184,7 @@ def test_a_general_word_finds_specific_ones_but_not_the_reverse() -> None:
     assert signals("dog", rows)["pet"]["coverage"] == 0
 
 
-def test_neighbours_in_the_talk_are_covered_less_with_each_step() -> None:
+def test_the_weight_of_neighbours_in_a_talk_falls_with_distance() -> None:
     rows = [fact("violin" if minute == 6 else f"line {minute}", minute) for minute in range(13)]
     found = signals("violin", rows)
     shares = [found["violin" if minute == 6 else f"line {minute}"]["coverage"] for minute in range(13)]
@@ -225,7 +225,7 @@ def test_the_person_in_the_question_is_preferred(query: str, expected: dict[str,
     assert found["nobody"]["speaker"] == 0
 
 
-def test_a_single_speaker_is_neither_preferred_nor_not() -> None:
+def test_a_single_speaker_gets_no_speaker_score() -> None:
     assert signals("Anna", [fact("tea", speaker="Anna")])["tea"]["speaker"] == 0
 
 
@@ -242,7 +242,7 @@ def test_numbers_count_where_the_question_asks_how_many() -> None:
     assert not any(each["counted"] for each in signals("what", rows).values())
 
 
-def test_a_long_reply_counts_less_unless_the_question_asks_what_the_assistant_said() -> None:
+def test_a_long_reply_counts_less_unless_the_question_is_about_the_assistants_words() -> None:
     long = " ".join(["tea"] * 60)
     rows = [fact(long, role="assistant", speaker="Agent"), fact("tea", 1), fact("Yes.", 2, role="assistant")]
     found = signals("tea", rows)
@@ -280,7 +280,7 @@ def test_a_time_in_the_question_raises_rows_from_or_about_that_time() -> None:
     assert covered == {"It rained.": 1, "It snowed.": 0, "It hailed.": 1}
 
 
-def test_a_row_without_a_vector_is_as_near_as_usual() -> None:
+def test_a_row_without_a_vector_gets_the_usual_nearness() -> None:
     rows = [fact("near", vector=axis(0)), fact("far", 9999, vector=axis(1)), fact("none", 5000)]
     found = signals("x", rows, axis(0))
     assert found["near"]["vector"] == pytest.approx(1)
@@ -299,13 +299,13 @@ def test_an_empty_memory_gives_no_scores(vector: list[float] | None) -> None:
     assert scores("tea", [], [fact("tea", vector=axis(0))], vector=vector).keys() == {fact("tea")["id"]}
 
 
-def test_no_rows_pass_and_none_are_scored() -> None:
+def test_no_rows_are_scored_if_none_pass() -> None:
     part = segment([fact("tea", vector=axis(0)), fact("milk", 1)])
     [found] = score(question("tea", []), [part], array(axis(0)), [np.zeros(2, np.bool_)], 10)
     assert len(found.rows) == len(found.totals) == found.signals.shape[1] == 0
 
 
-def test_parts_are_what_each_signal_adds() -> None:
+def test_parts_are_the_contributions_of_the_signals() -> None:
     rows = [fact("Anna: violin", vector=axis(0)), fact("Ben: tea?", 1, speaker="Ben", vector=axis(1))]
     part = segment(rows)
     [found] = score(question("When does Anna play the violin?", rows), [part], array(axis(0)), [None], 10)
@@ -336,7 +336,7 @@ def many(count: int, seed: int = 1) -> list[Row]:
     ]
 
 
-def test_the_best_of_many_rows_are_those_of_the_oracle() -> None:
+def test_the_best_of_many_rows_match_the_oracle() -> None:
     rows = many(700)
     query, vector = "Anna wordaa wordac wordbb", axis(2)
     asked = question(query, rows)
@@ -348,7 +348,7 @@ def test_the_best_of_many_rows_are_those_of_the_oracle() -> None:
     assert len(set(best[:20]) & set(found)) >= 19
 
 
-def test_as_many_candidates_as_pass_are_found_behind_a_narrow_filter() -> None:
+def test_a_narrow_filter_finds_all_rows_that_pass() -> None:
     rows = many(1_500)
     part = segment(rows)
     mask = np.zeros(len(part), np.bool_)
@@ -358,7 +358,7 @@ def test_as_many_candidates_as_pass_are_found_behind_a_narrow_filter() -> None:
         assert found.rows.tolist() == [0, 500, 1000]
 
 
-def test_more_candidates_are_found_when_more_are_wanted() -> None:
+def test_more_candidates_are_found_if_more_are_requested() -> None:
     rows = many(1_500)
     assert len(scores("wordaa", rows, least=300)) == 1_200
     assert len(scores("wordaa", rows, vector=axis(2), least=300)) == 1_200
@@ -383,7 +383,7 @@ def test_usual_nearness_weighs_all_rows_equally() -> None:
     assert {id: apart[id] for id in common} == pytest.approx({id: together[id] for id in common}, abs=0.05)
 
 
-def test_a_word_of_very_many_rows_is_left_out() -> None:
+def test_a_word_in_very_many_rows_is_ignored() -> None:
     rows = [fact("tea" if n % 2 else "milk", n, conversation=f"c{n // 10}", id=f"{n:05}") for n in range(4_400)]
     rows += [fact("tea and a violin", conversation="other")]
     part = segment(rows)
@@ -393,12 +393,12 @@ def test_a_word_of_very_many_rows_is_left_out() -> None:
     assert float(coverage.sum()) == 1
 
 
-def test_a_word_that_is_said_very_often_in_one_message_still_counts() -> None:
+def test_a_word_repeated_often_in_one_message_still_counts() -> None:
     found = signals("tea", [fact("tea " * 65_536), fact("milk", 1)])
     assert found["tea " * 65_536]["words"] > 0
 
 
-def test_the_oracle_agrees_with_itself_on_a_case_worked_by_hand() -> None:
+def test_the_oracle_agrees_with_a_manually_computed_case() -> None:
     rows = [fact("violin", id="a", importance=0, conversation="x"), fact("tea", id="b", importance=1, conversation="y")]
     found = exact_signals(rows, question("violin", rows), None)
     rarity = math.log(1 + 1.5 / 1.5)
@@ -418,7 +418,7 @@ def test_sparse_and_dense_addition_give_the_same_scores(one_in: int, monkeypatch
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(1, 70))
-def test_the_highest_of_many_values_are_found_by_way_of_a_sample(values: list[int], count: int) -> None:
+def test_the_highest_of_many_values_are_found(values: list[int], count: int) -> None:
     array = np.array(values, np.float32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "_MANY", 10)

@@ -60,7 +60,7 @@ def test_a_message_gives_its_best_row_only() -> None:
     assert ids(best([rows], {"0": 1, "1": 3, "2": 2})) == ["1"]
 
 
-def test_rows_that_rest_on_more_than_one_message_are_not_those_that_rest_on_one() -> None:
+def test_rows_with_one_and_with_two_sources_are_different_messages() -> None:
     rows = [fact("x", id="one", sources=["m"]), fact("x", 1, id="both", sources=["m", "n"])]
     assert sorted(ids(best([rows], {"one": 1, "both": 1}))) == ["both", "one"]
 
@@ -80,27 +80,27 @@ def test_the_same_row_in_the_tail_and_in_the_index_is_chosen_once() -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(order=st.permutations("abcdefgh"), count=st.integers(1, 9))
-def test_ties_are_in_the_order_of_ids(order: list[str], count: int) -> None:
+def test_ties_are_sorted_by_id(order: list[str], count: int) -> None:
     rows = [fact("x", n, id=id, conversation=f"talk of {id}") for n, id in enumerate(order)]
     totals = dict.fromkeys(order, 1.0)
     assert ids(best([rows], totals, count)) == sorted(order)[:count]
     assert ids(best([rows[:3], rows[3:]], totals, count)) == sorted(order)[:count]
 
 
-def test_many_ties_are_in_the_order_of_ids() -> None:
+def test_many_ties_are_sorted_by_id() -> None:
     order = [f"{n:03}" for n in range(100)]
     random.Random(1).shuffle(order)
     rows = [fact("x", n, id=id, conversation=f"{n:03}") for n, id in enumerate(order)]
     assert ids(best([rows], dict.fromkeys(order, 1.0), 10)) == sorted(order)[:10]
 
 
-def test_ties_are_in_the_order_of_ids_where_a_message_is_met_twice() -> None:
+def test_ties_are_in_the_order_of_ids_if_a_message_occurs_twice() -> None:
     index = [fact("x", id="z", sources=["m"]), fact("y", 1, id="b", conversation="d")]
     tail = [fact("x", id="a", sources=["m"])]
     assert ids(best([tail, index], {"a": 1.0, "b": 1.0, "z": 0.5})) == ["a", "b"]
 
 
-def test_each_hit_of_a_talk_makes_further_ones_less_welcome() -> None:
+def test_each_hit_of_a_talk_lowers_the_next_ones() -> None:
     long = [fact("x", n, id=f"long {n}", conversation="long") for n in range(4)]
     short = [fact("y", id="short", conversation="short")]
     totals = {"long 0": 1.0, "long 1": 0.99, "long 2": 0.98, "long 3": 0.97, "short": 0.85}
@@ -116,7 +116,7 @@ def test_another_day_of_a_conversation_is_another_talk() -> None:
     assert ids(best([rows], totals, weights=Weights(repeats=-0.1))) == ["a", "c", "b"]
 
 
-def test_a_talk_that_lies_in_the_tail_and_in_the_index_is_one() -> None:
+def test_a_talk_in_the_tail_and_in_the_index_is_one_talk() -> None:
     index, tail = [fact("x", id="a"), fact("x", id="other", conversation="d")], [fact("x", 1, id="b")]
     totals = {"a": 1.0, "b": 0.99, "other": 0.95}
     assert ids(best([tail, index], totals, weights=Weights(repeats=-0.1))) == ["a", "other", "b"]
@@ -183,7 +183,7 @@ def test_a_choice_has_the_shown_columns() -> None:
     cut=st.integers(0, 12),
     count=st.integers(1, 13),
 )
-def test_the_newest_come_first_and_ids_decide_among_equals(
+def test_the_newest_come_first_and_equals_are_sorted_by_id(
     minutes: list[int], passing: list[bool], cut: int, count: int
 ) -> None:
     rows = [fact("x", minute, id=f"{n * 7 % 13:02}") for n, minute in enumerate(minutes)]
@@ -198,7 +198,7 @@ def test_the_newest_come_first_and_ids_decide_among_equals(
     assert all(choice.score == 0 and choice.parts is None for choice in found)
 
 
-def test_the_newest_are_told_apart_by_the_microsecond() -> None:
+def test_the_newest_are_sorted_to_the_microsecond() -> None:
     first = fact("x", id="a")
     rows = [first, fact("x", id="b") | {"ends_at": first["ends_at"].replace(microsecond=1)}]
     part = segment(rows)

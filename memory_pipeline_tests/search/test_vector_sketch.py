@@ -77,7 +77,7 @@ def test_a_sketch_finds_nearly_all_of_the_ten_nearest() -> None:
     assert found / wanted >= 0.99
 
 
-def test_sketches_respect_what_is_allowed_and_absent() -> None:
+def test_sketches_skip_excluded_rows_and_missing_vectors() -> None:
     vectors = clustered(SKETCHED_FROM, 16, seed=3)
     vectors[::7] = np.nan
     order = np.random.default_rng(4).permutation(len(vectors))
@@ -105,14 +105,14 @@ def test_vectors_of_any_length_can_be_sketched(dimension: int) -> None:
     assert 77 in both.nearest(vector, 5).tolist()
 
 
-def test_sketches_are_the_same_every_time() -> None:
+def test_sketches_are_deterministic() -> None:
     vectors = clustered(SKETCHED_FROM, 16, seed=6)
     one, other = shuffled(vectors), shuffled(vectors.copy())
     vector = vectors[9]
     assert one.nearest(vector, 50).tolist() == other.nearest(vector, 50).tolist()
 
 
-def test_nearness_in_half_precision_is_off_by_little() -> None:
+def test_half_precision_changes_nearness_by_at_most_a_thousandth() -> None:
     vectors = clustered(2_000, 384, seed=7)
     halved, whole = shuffled(vectors.astype(np.float16)), shuffled(vectors)
     rows = np.arange(2_000)
@@ -131,7 +131,7 @@ def test_the_sample_leaves_out_rows_without_a_vector_and_is_spread_evenly() -> N
     assert near.std() == pytest.approx(1 / np.sqrt(3), abs=0.01)
 
 
-def test_where_no_row_has_a_vector_there_is_no_sample() -> None:
+def test_the_sample_is_empty_if_no_row_has_a_vector() -> None:
     vectors = np.full((3, 4), np.nan, np.float32)
     both = VectorSketch(vectors, np.arange(3))
     assert len(both.sample(np.ones(4, np.float32))) == 0
@@ -145,7 +145,7 @@ def test_a_block_without_vectors_works() -> None:
     assert len(both.sample(np.ones(4, np.float32))) == 0
 
 
-def test_the_vectors_given_are_not_changed() -> None:
+def test_the_callers_vectors_are_not_modified() -> None:
     vectors = clustered(50, 8, seed=8)
     before = vectors.copy()
     both = shuffled(vectors)

@@ -1,4 +1,4 @@
-"""The journal filter drops forgotten and expired entries, and a run removes those that it wrote meanwhile."""
+"""The journal filter drops erased and expired entries, and a run removes those that it wrote during an erasure."""
 
 from __future__ import annotations
 

@@ -36,18 +36,18 @@ from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories, model
 from memory_pipeline_tests.effort import IS_THOROUGH, examples
-from memory_pipeline_tests.graph.telling import CONFIGURATION as DECLARING
-from memory_pipeline_tests.graph.telling import (
+from memory_pipeline_tests.graph.line_edits import CONFIGURATION as DECLARING
+from memory_pipeline_tests.graph.line_edits import (
     VOCABULARY,
-    Telling,
+    LineExtractor,
     cut,
     graph_of,
     graph_rows,
     hour,
     land,
+    line_models,
     lines,
-    tell,
-    telling,
+    write_edits,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def put(lake: Lake, number: int) -> None:
         write(lake, conversation(*texts, at=when, scope=scope, conversation_id=f"c{number}"))
     else:
         lake.ensure()
-        tell(lake, *texts, scope=scope, at=at(when))
+        write_edits(lake, *texts, scope=scope, at=at(when))
 
 
 def put_all(lake: Lake) -> None:
@@ -95,14 +95,13 @@ def put_all(lake: Lake) -> None:
 
 
 def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
-    """Run some hours, by default the pending ones."""
     periods = hours(*keys) if keys else grain_status(lake, Grain.WORKING, START, NOW).pending
     return list(materialize(lake, models, Grain.WORKING, periods))
 
 
 @pytest.fixture(scope="module")
 def outspoken() -> Models:
-    return telling(default_models())
+    return line_models(default_models())
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +275,7 @@ def test_writes_during_runs_are_not_lost(root: str, outspoken: Models, whole: di
 
 
 def _run_in_process(root: str, keys: list[str], started: Event) -> None:
-    lake, models = Lake(root), telling(default_models())
+    lake, models = Lake(root), line_models(default_models())
     lake.tables.version(GRAPH_OPERATIONS)  # imports first
     started.set()
     run(lake, models, *keys)
@@ -416,7 +415,7 @@ def test_runs_interrupted_at_any_step_lose_nothing(
 def test_a_file_stays_until_its_edits_are_among_the_operations(
     lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tell(lake, "INSERT Anna | likes | tea")
+    write_edits(lake, "INSERT Anna | likes | tea")
     with monkeypatch.context() as patch:
         patch.setattr(steps, "fold_graph", lambda lake, hours, edits, *rest: fold_graph(lake, hours, [], *rest))
         run(lake, outspoken)
@@ -438,10 +437,10 @@ def test_readers_find_an_edit_exactly_once_before_during_and_after_the_run(
     lake: Lake, outspoken: Models, monkeypatch: pytest.MonkeyPatch, landing: str
 ) -> None:
     known = ("INSERT Anna | lives_in | Porto", "INSERT Anna | also_known_as | Annie", "INSERT Nan | drinks | milk")
-    tell(lake, *known, at=hour(0))
+    write_edits(lake, *known, at=hour(0))
     run(lake, outspoken)
-    tell(lake, *LANDING[landing], at=hour(0.5))
-    tell(lake, "INSERT Anna | likes | tea", at=hour(2))
+    write_edits(lake, *LANDING[landing], at=hour(0.5))
+    write_edits(lake, "INSERT Anna | likes | tea", at=hour(2))
     opened = graph_of(lake)
 
     def seen() -> list[Any]:
@@ -516,7 +515,7 @@ def test_an_hour_without_operations_is_processed_once(lake: Lake, outspoken: Mod
 
 
 def test_an_hour_with_only_edits_is_processed_once(lake: Lake, outspoken: Models) -> None:
-    tell(lake, "INSERT Anna | likes | tea", "DELETE Omar | likes | tea")
+    write_edits(lake, "INSERT Anna | likes | tea", "DELETE Omar | likes | tea")
     made = [str(period) for period in grain_status(lake, Grain.WORKING, START, NOW).pending]
     assert made == ["2024-01-15T08"]
     run(lake, outspoken)
@@ -525,7 +524,7 @@ def test_an_hour_with_only_edits_is_processed_once(lake: Lake, outspoken: Models
 
 
 def test_hours_with_early_or_future_edits_wait(lake: Lake, outspoken: Models) -> None:
-    tell(lake, "INSERT Anna | likes | tea", at=at("2024-01-15T08:00"))
+    write_edits(lake, "INSERT Anna | likes | tea", at=at("2024-01-15T08:00"))
     later = START.replace(year=2029)
     assert [str(period) for period in grain_status(lake, Grain.WORKING, later, NOW).early] == ["2024-01-15T08"]
     before = grain_status(lake, Grain.WORKING, START, at("2024-01-15T07:00"))
@@ -571,7 +570,7 @@ def test_a_declared_predicate_refolds_the_graph_in_the_next_hour(lake: Lake, out
 
 
 def test_facts_of_a_new_extraction_replace_the_old_ones(lake: Lake, outspoken: Models) -> None:
-    class Better(Telling):
+    class Better(LineExtractor):
         def method(self, scope: Scope) -> str:
             return "telling-2"
 
@@ -583,7 +582,7 @@ def test_facts_of_a_new_extraction_replace_the_old_ones(lake: Lake, outspoken: M
             ]
 
     write(lake, conversation("INSERT Anna|likes|tea\nINSERT Anna|likes|figs"))
-    tell(lake, "INSERT Anna | likes | honey")
+    write_edits(lake, "INSERT Anna | likes | honey")
     run(lake, outspoken)
     run(lake, replace(outspoken, extractor=Better()), "2024-01-15T08")
     assert sorted(lines(graph_of(lake).facts_about("Anna"))) == ["Anna likes figs", "Anna likes honey"]
@@ -592,7 +591,7 @@ def test_facts_of_a_new_extraction_replace_the_old_ones(lake: Lake, outspoken: M
 
 def test_an_earlier_message_with_the_same_id_wins_in_any_order(tmp_path: Path, outspoken: Models) -> None:
     """It changes the facts of one agent; another has no facts in the hour any more and loses its operations."""
-    roles = {ACME: "user", OTHER: "tool"}  # in the earlier message: tool messages are no facts
+    roles = {ACME: "user", OTHER: "tool"}  # the earlier message is a tool message, which gives no facts
     outcomes = []
     for order in ((0, 1), (1, 0)):
         lake = Lake(str(tmp_path / str(order[0])))

@@ -78,12 +78,10 @@ def only_hours(shared_folder: SharedFolder, models: Models) -> Lake:
 
 
 def make_hours(lake: Lake, models: Models) -> None:
-    """Run the pending hours."""
     list(materialize(lake, models, Grain.WORKING, grain_status(lake, Grain.WORKING, START, NOW).pending))
 
 
 def make_days(lake: Lake, models: Models) -> None:
-    """Run the pending hours and days."""
     make_hours(lake, models)
     list(materialize(lake, models, Grain.DAILY, grain_status(lake, Grain.DAILY, START, NOW).pending))
 
@@ -282,7 +280,7 @@ def test_a_file_that_arrives_during_the_run_of_its_hour_stays_pending(lake: Lake
 
 
 def spanning(lake: Lake) -> list[Period]:
-    """Write a conversation of four hours; return its hours."""
+    """Write a conversation of four hours. Return the hours."""
     parts = [conversation(f"I lost {number} pens.", at=f"2024-01-15T{8 + number:02}:00") for number in range(4)]
     messages = [{**part["messages"][0], "id": f"m{number}"} for number, part in enumerate(parts)]
     write(lake, {**parts[0], "messages": messages})

@@ -84,7 +84,7 @@ def make_all(lake: Lake, models: Models) -> None:
 
 
 def mended(lake: Lake, models: Models, found: list[Damage] | None = None) -> Lake:
-    """Repair a lake, run what is pending, and reopen it."""
+    """Repair a lake, run all pending periods, and reopen it."""
     repair(lake, models, START, find_damage(lake) if found is None else found)
     make_all(lake, models)
     return Lake(lake.storage.uri)

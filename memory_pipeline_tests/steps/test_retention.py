@@ -340,7 +340,7 @@ def test_the_graph_expires_if_configured(lake: Lake, models: Models) -> None:
     assert {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()} == left
 
 
-def test_over_a_year_expired_classes_go_and_memories_stay(lake: Lake, models: Models) -> None:
+def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, models: Models) -> None:
     configure(lake, "defaults: {retention: {plan: free}}")
     day = date(2024, 1, 3)
     standing = {"I prefer window seats.": "preference", "Always answer me in English.": "instruction"}

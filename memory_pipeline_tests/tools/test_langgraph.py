@@ -57,7 +57,7 @@ def contents(items: Any) -> list[str]:
     return [item.value["content"] for item in items]
 
 
-def test_it_is_a_store(store: MemoryStore) -> None:
+def test_the_adapter_is_a_langgraph_store(store: MemoryStore) -> None:
     assert isinstance(store, BaseStore)
     assert not store.supports_ttl
 

@@ -67,7 +67,7 @@ def test_the_answer_uses_memory(litellm: Any, remembered: str) -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_ten_rounds_of_calls_good_and_bad(litellm: Any, remembered: str, strict: bool) -> None:
+def test_ten_rounds_of_valid_and_invalid_calls_are_answered(litellm: Any, remembered: str, strict: bool) -> None:
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
         [("search_memory", {"query": "Porto"})],
         [("search_memory", {"query": "Porto", "grain": "hourly"})],

@@ -125,7 +125,6 @@ class Wire:
                 return message
 
     def call(self, number: int, name: str, given: dict[str, Any]) -> tuple[str, bool]:
-        """Call a tool. Return its text and whether it is an error."""
         self.request(number, "tools/call", name=name, arguments=given)
         result = self.answer(number)["result"]
         return result["content"][0]["text"], result["isError"]

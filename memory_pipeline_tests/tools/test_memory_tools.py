@@ -110,7 +110,7 @@ def test_memories_are_returned_even_if_their_use_cannot_be_recorded(
     land(Lake(root), remember("Anna wants short answers."))
     [memory] = kept(root)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # as if the disk were full
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # simulates a full disk
     try:
         with caplog.at_level("ERROR"):
             text = tools_on(root).call("get_memory", {"id": memory.id})

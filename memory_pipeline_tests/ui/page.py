@@ -69,7 +69,6 @@ class Page:
         self.keep(name)
 
     def keep(self, name: str) -> None:
-        """Take a screenshot now."""
         self.driver.save_screenshot(str(self._pictures / f"{name}.png"))
 
     def find(self, path: str) -> list[WebElement]:
@@ -100,7 +99,6 @@ class Page:
         self.until(clicked, f"{path} can be clicked")
 
     def click_text(self, text: str) -> None:
-        """Click the last element with `text` in its own text."""
         self.click(_with_text(text))
 
     def fill(self, path: str, text: str) -> None:

@@ -73,7 +73,7 @@ def test_a_killed_write_leaves_the_whole_conversation_or_nothing(tmp_path: Path,
         root = tmp_path / f"lake-{kill}"
         writer = PROCESSES.Process(target=work, args=(str(root),))
         writer.start()
-        # Once it has begun: a little later each time, within the time that one write takes.
+        # Each kill comes a little later after the start, within the duration of one write.
         while not any(root.glob("journal/pending/*/*/*.jsonl")):
             assert writer.is_alive() or writer.exitcode == 0
             time.sleep(0.01)
@@ -86,7 +86,7 @@ def test_a_killed_write_leaves_the_whole_conversation_or_nothing(tmp_path: Path,
 
 
 def fill_up(root: str) -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # as if the disk were full then
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # simulates a full disk
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
     writer.write(talk(1), now=NOW)

@@ -59,7 +59,6 @@ def write(writer: MemoryWriter, *messages: object, **fields: object) -> Receipt:
 
 
 def run(root: str) -> None:
-    """Load all pending hours, as the pipeline does."""
     lake = Lake(root)
     made = list(materialize(lake, default_models(), Grain.WORKING, lake.journal.pending_hours()))
     assert made != []
@@ -215,7 +214,7 @@ def test_a_memory_begins_with_its_oldest_record(root: str) -> None:
 
 def test_a_memory_begins_with_the_day_in_its_own_zone(root: str) -> None:
     writer = open_writer(root, timezone="Asia/Tokyo")
-    write(writer, message(timestamp="2023-12-31T15:00:00Z"))  # which is 2024 there
+    write(writer, message(timestamp="2023-12-31T15:00:00Z"))  # 2024 in that zone
     assert Lake(root).start == date(2024, 1, 1)
     write(writer, message(timestamp="2023-12-31T14:59:59Z"), conversation_id="c2")
     assert Lake(root).start == date(2018, 1, 1)
@@ -308,24 +307,24 @@ ELSEWHEN = {"timestamp": "2024-02-20T10:00:00Z"}
 
 
 @pytest.mark.parametrize("reuse", [*REUSES, pytest.param(ELSEWHEN, id="other hour")])
-class TestAnIdIsUsedForSomethingElse:
+class TestReusedIds:
     """A message cannot be changed: a second use of its id is refused with an error that names the id."""
 
     MATCH = "message id 'm1' of conversation 'call' was already (used for other content|sent with the time)"
 
-    def test_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+    def test_reuse_is_refused_in_the_same_write(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         with pytest.raises(InputError, match=self.MATCH):
             write(writer, message(id="m1"), message(id="m1") | reuse)
         assert not Path(root).exists()
 
-    def test_while_the_first_is_pending(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+    def test_reuse_is_refused_while_the_first_is_pending(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         write(writer, message(id="m1"))
         for one in (writer, open_writer(root)):  # the writer that wrote it, and another process
             with pytest.raises(InputError, match=self.MATCH):
                 write(one, message("new", id="m2"), message(id="m1") | reuse)
         assert contents(root) == ["I moved to Porto."]
 
-    def test_after_the_first_has_landed(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
+    def test_reuse_is_refused_after_the_first_was_loaded(self, writer: MemoryWriter, root: str, reuse: Record) -> None:
         write(writer, message(id="m1"))
         run(root)
         for one in (writer, open_writer(root)):
@@ -389,7 +388,7 @@ def test_a_contradiction_is_seen_by_a_writer_that_was_opened_first(root: str) ->
 def test_the_first_of_two_contradictions_in_the_journal_is_kept(root: str) -> None:
     """Two processes wrote at the same time: the pipeline keeps the first and sets the other aside."""
     write(open_writer(root), message("first", id="m1"))
-    elsewhere = f"{root}-of-another"  # written there and moved over, as if neither had seen the other
+    elsewhere = f"{root}-of-another"  # written elsewhere and moved, so that neither process sees the other
     later = NOW + timedelta(seconds=1)
     [path] = open_writer(elsewhere).write(conversation(message("second", id="m1")), now=later).files
     (Path(elsewhere) / path).rename(Path(root) / path)
@@ -441,7 +440,7 @@ def test_the_first_of_two_time_zones_is_kept(root: str) -> None:
         second.ensure()
 
 
-def test_a_conversation_sent_again_after_each_turn_costs_a_file_a_turn(writer: MemoryWriter, root: str) -> None:
+def test_a_conversation_sent_again_after_each_turn_adds_a_file_per_turn(writer: MemoryWriter, root: str) -> None:
     turns = [message(f"Turn {n}.", id=f"m{n}", timestamp=f"2024-01-15T08:{n:02}:00Z") for n in range(10)]
     for n in range(1, 11):
         assert len(write(writer, *turns[:n]).message_ids) == n
@@ -462,7 +461,7 @@ def test_messages_of_the_chat_api_with_tools_are_accepted(writer: MemoryWriter, 
         message("Anna moved to Oslo.", role="tool", tool_call_id="c1"),
         message("I shall note it.", role="assistant", tool_calls=[call]),
     ]
-    assert len(write(writer, *talk).message_ids) == 5  # of the two calls, which are the same, one
+    assert len(write(writer, *talk).message_ids) == 5  # the two equal calls count once
     assert write(writer, *talk).files == ()
     run(root)
     assert sorted(landed(root)) == sorted(

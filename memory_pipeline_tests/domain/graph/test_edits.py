@@ -36,7 +36,7 @@ def said(own: Edit) -> list[str]:
     return [f"{one.verb} {one}" for one in own.operations]
 
 
-def test_an_edit_is_one_operation_that_rests_on_it() -> None:
+def test_an_edit_becomes_one_operation_that_cites_it() -> None:
     own = edit()
     assert said(own) == ["UPDATE Anna lives_in Porto"]
     [operation] = own.operations
@@ -48,7 +48,7 @@ def test_an_edit_is_one_operation_that_rests_on_it() -> None:
     assert (reference.what, str(reference.period)) == ("edit", "2024-01-15T08")
 
 
-def test_an_update_that_replaces_withdraws_first() -> None:
+def test_an_update_with_replaces_deletes_before_it_asserts() -> None:
     own = edit(replaces=" Berlin ")
     assert said(own) == ["DELETE Anna lives_in Berlin", "UPDATE Anna lives_in Porto"]
     assert {one.message_ids for one in own.operations} == {(own.id,)}
@@ -59,12 +59,12 @@ def test_an_update_that_replaces_withdraws_first() -> None:
 
 
 @pytest.mark.parametrize("verb", ["INSERT", "DELETE", "ADD"])
-def test_only_an_update_replaces(verb: str) -> None:
+def test_only_an_update_accepts_replaces(verb: str) -> None:
     with pytest.raises(InputError, match="replaces 'Berlin' is not accepted with"):
         edit(edit=verb, replaces="Berlin")
 
 
-def test_a_delete_may_withdraw_everything_but_not_by_a_blank() -> None:
+def test_only_a_delete_without_an_object_deletes_everything() -> None:
     own = edit(edit="delete", object=None)
     assert (said(own), own.operations[0].object) == (["DELETE Anna lives_in "], "")
     assert Edit.from_record(own.to_record()) == own
@@ -117,23 +117,23 @@ def test_invalid_fields_are_named(field: str, value: object, reason: str) -> Non
 
 @pytest.mark.parametrize("field", ["weight", "confidence"])
 @pytest.mark.parametrize("value", [-0.001, 1.001, 5, 10**400, float("nan"), float("inf"), True, "0.5", [0.5]])
-def test_a_share_lies_between_0_and_1(field: str, value: object) -> None:
+def test_weight_and_confidence_outside_0_to_1_are_refused(field: str, value: object) -> None:
     with pytest.raises(InputError, match=rf"^{field} .* expected 0 to 1"):
         edit(**{field: value})
 
 
 @pytest.mark.parametrize("value", [0, 1, 0.0, 0.25, 1.0, -0.0])
-def test_a_share_from_0_to_1_is_accepted(value: float) -> None:
+def test_weight_and_confidence_from_0_to_1_are_accepted(value: float) -> None:
     [operation] = edit(weight=value, confidence=value).operations
     assert (operation.weight, operation.confidence) == (value, value)
 
 
-def test_no_confidence_is_full_confidence_only_if_it_is_left_out() -> None:
+def test_a_null_confidence_is_refused() -> None:
     with pytest.raises(InputError, match=r"^confidence None"):
         edit(confidence=None)
 
 
-def test_an_edit_survives_the_journal() -> None:
+def test_an_edit_round_trips_through_json() -> None:
     for own in (edit(), edit(replaces="Berlin", weight=0.5), edit(edit="DELETE", object=None), edit(confidence=0.25)):
         line = json.dumps(own.to_record(), ensure_ascii=False)
         assert Edit.from_record(json.loads(line)) == own
@@ -150,7 +150,7 @@ _TERM = st.text(min_size=1, max_size=MAX_TERM)
     st.floats(0, 1),
     st.timedeltas(timedelta(0), timedelta(days=9_999)),
 )
-def test_any_edit_survives_the_journal_or_is_rejected(
+def test_any_edit_round_trips_or_is_rejected(
     subject: str, predicate: str, value: str, replaces: str | None, weight: float, later: timedelta
 ) -> None:
     fields = {"subject": subject, "predicate": predicate, "object": value, "replaces": replaces, "weight": weight}

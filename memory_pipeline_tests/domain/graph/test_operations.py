@@ -24,7 +24,7 @@ def test_a_verb_is_read_in_any_case(text: str, verb: Verb) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "UPSERT", "INSERT ADD", "insert;"])
-def test_an_unknown_verb_is_refused_with_those_that_are_known(text: str) -> None:
+def test_an_unknown_verb_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(InputError, match="accepted: INSERT, ADD, UPDATE, DELETE"):
         Verb.parse(text)
 
@@ -55,7 +55,7 @@ def test_predicates_are_snake_case(written: str, predicate: str) -> None:
 
 
 @given(st.text(max_size=30))
-def test_a_predicate_has_no_capitals_blanks_or_marks(text: str) -> None:
+def test_a_predicate_has_no_capitals_spaces_or_punctuation(text: str) -> None:
     predicate = snake_case(text)
     assert predicate == predicate.lower()
     assert predicate.split() == ([predicate] if predicate else [])
@@ -85,7 +85,7 @@ def test_terms_that_are_missing_or_too_long_are_refused(verb: str, subject: str,
 
 
 @pytest.mark.parametrize("confidence", [-0.01, 1.01, math.inf, -math.inf, math.nan])
-def test_a_confidence_lies_between_0_and_1(confidence: float) -> None:
+def test_a_confidence_is_between_0_and_1(confidence: float) -> None:
     def sure(share: float) -> Operation:
         return Operation.of("ADD", "Anna", "likes", "tea", confidence=share, message_ids=["m"], event_at=AT)
 
@@ -95,7 +95,7 @@ def test_a_confidence_lies_between_0_and_1(confidence: float) -> None:
 
 
 @pytest.mark.parametrize("share", [-0.01, 1.01, math.inf, math.nan, True, "0.5"])
-def test_a_weight_lies_between_0_and_1_or_is_not_given(share: object) -> None:
+def test_a_weight_is_between_0_and_1_or_absent(share: object) -> None:
     def weighed(weight: object) -> Operation:
         return Operation.of(
             "ADD", "Anna", "likes", "tea", confidence=1, message_ids=["m"], event_at=AT, weight=weight,  # type: ignore[arg-type]
@@ -107,9 +107,9 @@ def test_a_weight_lies_between_0_and_1_or_is_not_given(share: object) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("खाता", "खोता"), ("กิน", "กัน")])
-def test_predicates_that_differ_in_a_vowel_sign_are_kept_apart(one: str, other: str) -> None:
+def test_predicates_that_differ_in_a_vowel_sign_are_different(one: str, other: str) -> None:
     assert snake_case(one) != snake_case(other)
 
 
-def test_a_predicate_is_one_in_each_form_of_unicode() -> None:
+def test_a_predicate_is_the_same_in_every_unicode_form() -> None:
     assert snake_case("wohnt in Ko\u0308ln") == snake_case("wohnt in Köln")

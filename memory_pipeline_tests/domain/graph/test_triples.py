@@ -35,7 +35,7 @@ HISTORIES, CHUNKS = 10_000, 40
 
 
 def smallest(operations: list[Operation], vocabulary: Vocabulary) -> list[Operation]:
-    """Leave out of a history on which the model and the fold differ what does not matter for that."""
+    """Reduce a history on which the model and the fold differ to the operations that matter."""
     for index in range(len(operations)):
         fewer = operations[:index] + operations[index + 1 :]
         if fold_operations(SCOPE, fewer, vocabulary) != model(SCOPE, fewer, vocabulary):
@@ -44,7 +44,7 @@ def smallest(operations: list[Operation], vocabulary: Vocabulary) -> list[Operat
 
 
 def operation(text: str, *, hours: float = 0, message: str | None = None, confidence: float = 1.0) -> Operation:
-    """Return the operation that `text` writes as ``VERB subject predicate object``, by default by its own message."""
+    """Return the operation of a text ``VERB subject predicate object``, by default with its own message."""
     verb, subject, predicate, *rest = text.split(" ")
     at = AT + timedelta(hours=hours)
     ids = [message or f"m{hours}"]
@@ -52,12 +52,12 @@ def operation(text: str, *, hours: float = 0, message: str | None = None, confid
 
 
 def folded(*texts: str) -> list[Triple]:
-    """Return the triples of operations, each an hour after the one before."""
+    """Return the triples of operations, one hour apart."""
     return fold_operations(SCOPE, [operation(text, hours=hour) for hour, text in enumerate(texts)])
 
 
 def spans(triples: list[Triple]) -> list[tuple[str, float, float | None]]:
-    """Return triples with the hours at which they begin and end."""
+    """Return triples with the hours of their start and end."""
 
     def hour(at: datetime) -> float:
         return (at - AT) / timedelta(hours=1)
@@ -73,8 +73,8 @@ def test_the_fold_equals_the_naive_model(chunk: int) -> None:
             assert fold_operations(SCOPE, fewest, vocabulary) == model(SCOPE, fewest, vocabulary), fewest
 
 
-def test_the_histories_have_all_that_the_fold_tells_apart() -> None:
-    """Otherwise the comparison would compare nothing."""
+def test_the_random_histories_cover_all_cases_of_the_fold() -> None:
+    """Otherwise the comparison would be empty."""
     seen: defaultdict[str, int] = defaultdict(int)
     for operations, vocabulary in histories(1, 500, PLAIN + NAMING):
         triples = fold_operations(SCOPE, operations, vocabulary)
@@ -84,14 +84,14 @@ def test_the_histories_have_all_that_the_fold_tells_apart() -> None:
         seen["chain"] += any(name in names.aliases.values() for name in names.aliases)
         for one in triples:
             successor = by_id.get(one.superseded_by or "")
-            seen["stands"] += one.valid_to is None
+            seen["current"] += one.valid_to is None
             seen["replaced"] += successor is not None and vocabulary.holds_one(one.label)
             seen["withdrawn for another"] += successor is not None and not vocabulary.holds_one(one.label)
             seen["withdrawn"] += one.valid_to is not None and successor is None
             seen["of no length"] += one.valid_to == one.valid_from
             seen["much evidence"] += len(one.evidence) > 2
             seen["resolved source"] += one.source_id != name_key(one.source)
-    # An alias of an alias stands for what is at the end, never for what lies between.
+    # An alias of an alias resolves to the end of the chain.
     assert seen.pop("chain") == 0
     assert {name: count for name, count in seen.items() if count < 10} == {}
     assert len(seen) == 8
@@ -118,7 +118,7 @@ def test_duplicate_operations_do_not_matter() -> None:
 
 
 def test_further_source_messages_of_an_operation_do_not_matter() -> None:
-    """A table keeps the turn that an operation stands at, which is the first of them."""
+    """The table stores only the turn of the first message."""
     for operations, vocabulary in histories("further", 300, PLAIN + NAMING):
         first = [replace(one, message_ids=one.message_ids[:1]) for one in operations]
         assert fold_operations(SCOPE, first, vocabulary) == fold_operations(SCOPE, operations, vocabulary)
@@ -133,7 +133,7 @@ def test_sources_and_predicates_are_independent_without_aliases() -> None:
         assert apart == fold_operations(SCOPE, operations, vocabulary)
 
 
-def test_sources_and_predicates_are_independent_where_the_aliases_are_given() -> None:
+def test_sources_and_predicates_are_independent_with_given_aliases() -> None:
     for operations, vocabulary in histories("given", 500, PLAIN + NAMING):
         names = Names.of(operations, vocabulary)
         groups: defaultdict[tuple[str, str], list[Operation]] = defaultdict(list)
@@ -145,7 +145,7 @@ def test_sources_and_predicates_are_independent_where_the_aliases_are_given() ->
         assert apart == fold_operations(SCOPE, operations, vocabulary)
 
 
-def test_what_is_said_later_does_not_change_what_held_before() -> None:
+def test_later_statements_do_not_change_the_past() -> None:
     for operations, vocabulary in histories("later", 300, PLAIN):
         whole = fold_operations(SCOPE, operations, vocabulary)
         for at in {one.event_at for one in operations}:
@@ -153,7 +153,7 @@ def test_what_is_said_later_does_not_change_what_held_before() -> None:
             assert sorted(one.id for one in standing(until)) == sorted(one.id for one in whole if one.holds_at(at))
 
 
-def test_every_graph_is_sound() -> None:
+def test_every_graph_keeps_its_invariants() -> None:
     for operations, vocabulary in histories("sound", 1500, PLAIN + NAMING):
         triples = fold_operations(SCOPE, operations, vocabulary)
         by_id = {one.id: one for one in triples}
@@ -195,7 +195,7 @@ def test_no_operations_give_no_triples() -> None:
     )
 
 
-def test_an_assertion_ends_what_a_single_predicate_held_and_both_verbs_assert() -> None:
+def test_an_assertion_of_a_single_valued_predicate_ends_the_previous_object() -> None:
     for verb in ("ADD", "UPDATE"):
         oslo, rome, porto = folded("ADD Anna lives_in Oslo", "UPDATE Anna lives_in Rome", f"{verb} ANNA lives_in Porto")
         assert spans([oslo, rome, porto]) == [
@@ -207,14 +207,14 @@ def test_an_assertion_ends_what_a_single_predicate_held_and_both_verbs_assert() 
         ]  # fmt: skip
 
 
-def test_an_object_is_superseded_by_the_first_assertion_of_the_message_that_withdraws_it() -> None:
+def test_a_deleted_object_is_superseded_by_the_first_assertion_of_its_message() -> None:
     said = [operation("ADD Anna likes tea"), operation("ADD Anna likes figs")]
     change = ["DELETE Anna likes", "ADD Anna likes rum", "ADD Anna likes ale", "ADD Anna owns ale"]
     triples = {str(one): one for one in fold_operations(SCOPE, [*said, *(operation(text, hours=1) for text in change)])}
     ale = triples["Anna likes ale"]
     assert triples["Anna likes tea"].superseded_by == triples["Anna likes figs"].superseded_by == ale.id
     assert {str(one) for one in standing(triples.values())} == {"Anna likes ale", "Anna likes rum", "Anna owns ale"}
-    # What is open already takes nobody's place; nor does what another message says, or a thing its own.
+    # An object that was open before, of another message or of another source supersedes nothing.
     opened = operation("ADD Anna likes ale", hours=0.5)
     for again in ("UPDATE Anna likes ale", "UPDATE Anna likes TEA", "UPDATE Ben likes rum", "UPDATE Anna owns rum"):
         withdrawal = operation("DELETE Anna likes tea", hours=1)
@@ -254,7 +254,7 @@ def test_a_triple_holds_from_its_beginning_until_its_end() -> None:
     assert not replace(ended, valid_to=AT).holds_at(AT)
 
 
-def test_which_predicates_hold_one_object() -> None:
+def test_single_valued_predicates_are_recognized() -> None:
     built_in = Vocabulary()
     for name in ("lives_in", "is_called", "favourite_colour", "favorite_food", "current_city", "main_office"):
         assert built_in.holds_one(name)
@@ -265,7 +265,7 @@ def test_which_predicates_hold_one_object() -> None:
     assert held == {"pet": True, "rents": False, "lives_in": False, "favourite_food": False, "favourite_tea": True}
 
 
-def test_the_digest_of_a_vocabulary_changes_with_what_is_declared() -> None:
+def test_the_digest_of_a_vocabulary_changes_with_its_declarations() -> None:
     ways = [
         Vocabulary(),
         Vocabulary(single=frozenset({"pet"})),
@@ -278,13 +278,13 @@ def test_the_digest_of_a_vocabulary_changes_with_what_is_declared() -> None:
 
 
 @pytest.mark.parametrize("group", SPELLINGS)
-def test_spellings_are_one_name(group: list[str]) -> None:
+def test_different_spellings_are_one_name(group: list[str]) -> None:
     assert len({name_key(name) for name in group}) == 1
     [one] = fold_operations(SCOPE, [operation(f"ADD {name.replace(' ', chr(0x2003))} likes tea") for name in group])
     assert one.source_id == compared(group[0])
 
 
-def test_names_that_differ_by_more_than_case_are_kept_apart() -> None:
+def test_names_that_differ_by_more_than_case_are_different() -> None:
     names = [group[0] for group in SPELLINGS]
     names += [
         "\u0308",
@@ -310,14 +310,14 @@ def test_names_that_differ_by_more_than_case_are_kept_apart() -> None:
 
 
 @given(st.text(max_size=12) | st.text("aA ÄßİıK\u0308\u0345\u0301ϓΣςﬁ\u00a0\u3000\u00b4", max_size=12))
-def test_the_form_in_which_names_are_compared_is_final(name: str) -> None:
+def test_normalizing_a_name_is_idempotent(name: str) -> None:
     key = name_key(name)
     assert name_key(key) == key
     if name.strip():
         assert name_key(f" {name}\n") == key == compared(name) != ""
 
 
-def test_every_letter_has_one_final_form() -> None:
+def test_normalizing_any_letter_is_idempotent() -> None:
     known = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) not in {"Cn", "Co"}]
     form = name_key.__wrapped__
     odd = [one for one in known if one.strip() and not form(form(one)) == form(one) == compared(one)]
@@ -325,12 +325,12 @@ def test_every_letter_has_one_final_form() -> None:
 
 
 def named(*texts: str, vocabulary: Vocabulary | None = None) -> dict[str, str]:
-    """Return the aliases that stand after operations, each an hour after the one before."""
+    """Return the aliases after operations, one hour apart."""
     operations = [operation(text, hours=hour) for hour, text in enumerate(texts)]
     return Names.of(operations, vocabulary or Vocabulary()).aliases
 
 
-def test_an_alias_is_another_name_of_what_claims_it_alone() -> None:
+def test_an_alias_belongs_to_the_only_entity_that_claims_it() -> None:
     assert sorted(NAMING) == sorted(ALIASES)
     for predicate in ALIASES:
         assert named(f"ADD Anna {predicate} Annie") == {"annie": "anna"}
@@ -346,7 +346,7 @@ def test_an_alias_is_another_name_of_what_claims_it_alone() -> None:
     assert named("ADD Anna is_called ANNA") == {}
 
 
-def test_aliases_are_followed_to_the_end_and_out_of_cycles() -> None:
+def test_aliases_are_resolved_through_chains_and_cycles() -> None:
     chain = ["ADD c alias d", "ADD a alias b", "ADD b alias c"]
     assert named(*chain) == {"b": "a", "c": "a", "d": "a"}
     assert named(*chain, "ADD d alias a") == {"b": "a", "c": "a", "d": "a"}
@@ -356,7 +356,7 @@ def test_aliases_are_followed_to_the_end_and_out_of_cycles() -> None:
     assert [names.key(name) for name in ("ANNIE", " Anna ", "Ann")] == ["anna", "anna", "ann"]
 
 
-def test_an_alias_brings_facts_together_whenever_it_is_said() -> None:
+def test_an_alias_joins_facts_stated_before_and_after_it() -> None:
     said = ["ADD Annie lives_in Oslo", "ADD Anna lives_in Rome", "ADD Ben knows Annie", "ADD Ben knows anna"]
     apart = [(one.source_id, one.target_id) for one in folded(*said)]
     assert apart == [("anna", "rome"), ("annie", "oslo"), ("ben", "annie"), ("ben", "anna")]
@@ -370,7 +370,7 @@ def test_an_alias_brings_facts_together_whenever_it_is_said() -> None:
     assert triples["ben", "knows", "anna"].evidence == ("m2", "m3")
 
 
-def test_aliases_follow_from_who_claims_them() -> None:
+def test_aliases_are_derived_from_their_claims() -> None:
     claims = [("annie", "anna"), ("ann", "annie"), ("ben", "anna"), ("ben", "bob"), ("zoë", "zoë")]
     for order in (claims, claims[::-1], claims * 2):
         assert Names.claimed(order).aliases == {"annie": "anna", "ann": "anna"}
@@ -381,7 +381,7 @@ def test_aliases_follow_from_who_claims_them() -> None:
     assert names.all_of([]) == set()
 
 
-def test_without_aliases_a_name_is_what_it_says() -> None:
+def test_names_are_not_resolved_without_aliases() -> None:
     said = [operation("ADD Anna alias Annie"), operation("ADD Annie likes tea", hours=1)]
     assert [one.source_id for one in fold_operations(SCOPE, said)] == ["anna", "anna"]
     assert [one.source_id for one in fold_operations(SCOPE, said, None, NOBODY)] == ["anna", "annie"]
@@ -396,14 +396,14 @@ def test_an_alias_that_is_the_name_of_another_claimant_is_ignored() -> None:
     assert named("ADD Anna is_called Anna", "ADD Ben is_called Anna") == {}
 
 
-def test_a_long_chain_of_aliases_is_followed_in_no_time() -> None:
+def test_a_long_chain_of_aliases_is_resolved_quickly() -> None:
     chain = [operation(f"ADD n{link} alias n{link + 1}") for link in range(700)]
     began = time.process_time()
     assert set(Names.of(chain, Vocabulary()).aliases.values()) == {"n0"}
     assert time.process_time() - began < 0.3
 
 
-def test_scopes_have_different_ids() -> None:
+def test_ids_differ_between_scopes() -> None:
     for operations, vocabulary in histories("scopes", 20, PLAIN):
         several = [fold_operations(Scope(*ids), operations, vocabulary) for ids in (("a", "b"), ("b", "a"), ("a", "c"))]
         assert len({one.id for triples in several for one in triples}) == sum(map(len, several))
@@ -419,36 +419,36 @@ def test_valid_triples_are_in_the_order_of_their_last_statement() -> None:
     assert standing(reversed(at_once)) == standing(at_once)
 
 
-def stands(*texts: str) -> list[str]:
-    """Return what stands after operations, each an hour after the one before."""
+def current(*texts: str) -> list[str]:
+    """Return the current facts after operations, one hour apart."""
     return [str(one) for one in standing(folded(*texts))]
 
 
-def test_an_insert_stands_beside_what_there_is() -> None:
+def test_an_insert_keeps_existing_objects() -> None:
     said = ["Anna likes tea", "Anna likes figs", "Ben likes tea"]
-    assert stands(*(f"ADD {text}" for text in said)) == said
+    assert current(*(f"ADD {text}" for text in said)) == said
     again = ["Anna likes figs", "anna likes Tea"]
-    assert stands("ADD Anna likes tea", "ADD Anna likes figs", "ADD anna likes Tea") == again
+    assert current("ADD Anna likes tea", "ADD Anna likes figs", "ADD anna likes Tea") == again
 
 
-def test_an_update_replaces_what_a_single_predicate_holds_and_nothing_else() -> None:
+def test_an_update_replaces_only_the_object_of_a_single_valued_predicate() -> None:
     others = ["Ben lives_in Rome", "Anna works_in Rome"]
     said = ["ADD Anna lives_in Rome", "ADD Anna lives_in Oslo", *(f"ADD {other}" for other in others)]
-    assert stands(*said, "UPDATE ANNA lives_in Porto") == [*others, "ANNA lives_in Porto"]
-    assert stands(*said, "UPDATE Anna works_in Porto") == ["Anna lives_in Oslo", *others, "Anna works_in Porto"]
-    assert stands("UPDATE Anna lives_in Porto") == ["Anna lives_in Porto"]
+    assert current(*said, "UPDATE ANNA lives_in Porto") == [*others, "ANNA lives_in Porto"]
+    assert current(*said, "UPDATE Anna works_in Porto") == ["Anna lives_in Oslo", *others, "Anna works_in Porto"]
+    assert current("UPDATE Anna lives_in Porto") == ["Anna lives_in Porto"]
 
 
-def test_a_delete_withdraws_one_object_or_with_none_all_of_them() -> None:
+def test_a_delete_ends_one_object_or_without_an_object_all() -> None:
     said = ["ADD Anna likes tea", "ADD Anna likes figs", "ADD Anna owns tea"]
-    assert stands(*said, "DELETE anna likes TEA") == ["Anna likes figs", "Anna owns tea"]
-    assert stands(*said, "DELETE Anna likes") == ["Anna owns tea"]
-    assert stands(*said, "DELETE Anna likes rum") == ["Anna likes tea", "Anna likes figs", "Anna owns tea"]
-    assert stands("DELETE Anna likes tea", "ADD Anna likes tea") == ["Anna likes tea"]
+    assert current(*said, "DELETE anna likes TEA") == ["Anna likes figs", "Anna owns tea"]
+    assert current(*said, "DELETE Anna likes") == ["Anna owns tea"]
+    assert current(*said, "DELETE Anna likes rum") == ["Anna likes tea", "Anna likes figs", "Anna owns tea"]
+    assert current("DELETE Anna likes tea", "ADD Anna likes tea") == ["Anna likes tea"]
 
 
 @pytest.mark.parametrize("predicate", ["likes", "lives_in"])
-def test_an_object_that_one_message_withdraws_and_asserts_is_valid(predicate: str) -> None:
+def test_an_object_deleted_and_asserted_by_one_message_is_valid(predicate: str) -> None:
     for withdrawal in (f"DELETE Anna {predicate} tea", f"DELETE Anna {predicate}"):
         for before in ([], [operation(f"ADD Anna {predicate} tea", hours=-1)]):
             said = [operation(f"UPDATE Anna {predicate} tea"), operation(withdrawal), *before]
@@ -518,17 +518,17 @@ def test_about_returns_the_newest_triples_oldest_first() -> None:
     assert about(KNOWN, text, 0) == []
 
 
-def test_a_name_without_letters_is_about_nothing() -> None:
+def test_a_name_without_letters_matches_nothing() -> None:
     assert about(folded("ADD ??? likes !", "ADD 🙂 likes 🙃"), "What ??? ! is 🙂 this", 5) == []
 
 
 @pytest.mark.parametrize("written", ["Zoe\u0308", "Ｚｏë"])
-def test_a_name_is_found_in_each_form_of_unicode(written: str) -> None:
+def test_a_name_is_found_in_every_unicode_form(written: str) -> None:
     assert [str(one) for one in about(KNOWN, f"I saw {written} today", 10)] == ["Zoë owns Bruno"]
 
 
 @pytest.mark.parametrize(("name", "text"), [("काली", "काला"), ("Zoe", "Zoe\u0301"), ("กิน", "กัน")])
-def test_names_that_differ_in_a_mark_are_not_taken_for_each_other(name: str, text: str) -> None:
+def test_names_that_differ_in_a_mark_are_not_confused(name: str, text: str) -> None:
     triples = folded(f"ADD {name} likes tea")
     assert about(triples, f"a {name} b", 1) == triples
     assert about(triples, f"a {text} b", 1) == []

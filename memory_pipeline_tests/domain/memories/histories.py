@@ -26,7 +26,7 @@ _KINDS = ["fact", "observation", "instruction"]
 
 
 def at(hours: float) -> datetime:
-    """Return the time so many hours after noon."""
+    """Return the time `hours` after noon."""
     return NOON + timedelta(hours=hours)
 
 
@@ -34,7 +34,7 @@ def remember(
     content: str, hours: float = 0, *, scope: Scope = ACME, turn: int = 0, place: int = 0, editor: str = "agent",
     evidence: Sequence[str] = (), conversation: str | None = None, **changes: Any,
 ) -> MemoryEvent:  # fmt: skip
-    """Return what says something to keep."""
+    """Return an event that remembers a content."""
     return MemoryEvent.of(
         scope, MemoryVerb.REMEMBER, at(hours), Changes.of({"content": content, **changes}), turn=turn, place=place,
         editor=editor, evidence=evidence, conversation_id=conversation, received_at=at(hours),
@@ -45,7 +45,7 @@ def do(
     verb: MemoryVerb | str, memory: MemoryEvent | str, hours: float, *, scope: Scope = ACME,
     other: MemoryEvent | str | None = None, reason: str | None = None, turn: int = 0, place: int = 0, **changes: Any,
 ) -> MemoryEvent:  # fmt: skip
-    """Return what does something to a memory, given by its id or by what made it."""
+    """Return another event about a memory, given by its id or by the event that created it."""
     verb = MemoryVerb(verb)
     return MemoryEvent.of(
         scope, verb, at(hours), Changes.of(changes), memory_id=_id(memory), reason=reason, turn=turn, place=place,
@@ -55,18 +55,17 @@ def do(
 
 
 def newest(*events: MemoryEvent) -> dict[str, DurableMemory]:
-    """Return how the memories stand that events make."""
     return fold_events(events).newest
 
 
 def only(*events: MemoryEvent) -> DurableMemory:
-    """Return the one memory that events make."""
+    """Return the only memory of a fold."""
     [memory] = fold_events(events).newest.values()
     return memory
 
 
 def stored(memories: Memories) -> Memories:
-    """Return what of memories is among their rows."""
+    """Return the part of the memories that is stored in rows."""
     return Memories(memories.newest, memories.earlier, memories.matches)
 
 
@@ -76,7 +75,7 @@ def _id(memory: MemoryEvent | str) -> str:
 
 @st.composite
 def histories(draw: st.DrawFn, *, with_upkeep: bool = True) -> list[MemoryEvent]:
-    """Draw events about a few memories within two days, that name each other's ids; some were never made."""
+    """Draw events about a few memories within two days. They refer to each other, and some to unknown memories."""
     events: list[MemoryEvent] = []
     ids = [new_memory_id(ACME, Changes.of({"content": "never said"}), NOON)]
     verbs = [MemoryVerb.REMEMBER] * 5 + _OPEN + (_UPKEEP if with_upkeep else [])

@@ -21,18 +21,18 @@ from memory_pipeline.domain.memories.hot_index import hot_lines, is_eligible
 from memory_pipeline.domain.memories.record import MemoryKind, Temperature
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
-from memory_pipeline_tests.domain.memories.histories import NOON, do, remember
-from memory_pipeline_tests.domain.memories.nights import (
+from memory_pipeline_tests.domain.memories.consolidating import (
     DAY,
     SETTINGS,
     VOCABULARY,
+    consolidated,
+    day_after,
     did,
     end_of,
-    kept,
-    night,
     nothing_alike,
     words_alike,
 )
+from memory_pipeline_tests.domain.memories.histories import NOON, do, remember
 from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
 
-#: Small enough for much to happen within weeks.
+#: Small limits, so that much happens within weeks.
 SMALL = UpkeepSettings(
     hot_entries=2, hot_tokens=60, similarity=0.8, stale_after_days=9, archive_below=0.3, archive_after_days=12
 )
@@ -51,7 +51,7 @@ DAYS = 35
 
 
 class Doubting(RuleCurator):
-    """A curator with a model that finds stale what was said in an even hour."""
+    """A curator with a model that finds memories stale that were stated in an even hour."""
 
     def confirms(self, scope: Scope) -> bool:
         return True
@@ -60,12 +60,12 @@ class Doubting(RuleCurator):
         return {memory.id: "it is" for memory in memories if memory.created_at.hour % 2 == 0}
 
 
-# --- any story --------------------------------------------------------------------------------------------------------
+# --- invariants ------------------------------------------------------------------------------------------------------
 
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[MemoryEvent]:
-    """Draw what one agent hears, is told and does within some weeks, about little."""
+    """Draw events of one agent within some weeks, about few subjects."""
     events: list[MemoryEvent] = []
     for number in range(draw(st.integers(1, 12))):
         hours = draw(st.integers(0, 20)) * 24 + draw(st.integers(0, 11))
@@ -95,26 +95,26 @@ def stories(draw: st.DrawFn) -> list[MemoryEvent]:
     return events
 
 
-def nights(
-    events: Sequence[MemoryEvent], curator: RuleCurator, *, leaving_out: bool
+def simulate_days(
+    events: Sequence[MemoryEvent], curator: RuleCurator, *, skipping: bool
 ) -> Iterator[tuple[Memories, Night, Memories]]:
-    """Make all nights, or those alone that have a cause: something happened, something was done, or it is time.
+    """Consolidate all days, or only those with new events, changes on the day before, or a due time.
 
     Yields:
-        What was remembered before, the night, and what is remembered after it.
+        The memories before the day, the result of the day, and the memories after it.
     """
     memories, stirred, last = Memories(), False, NOON
     confirms = curator.confirms(events[0].scope)
     for days in range(DAYS):
-        day = night(days)
-        today = [event for event in events if night((event.event_at - NOON) / timedelta(days=1)) == day]
+        day = day_after(days)
+        today = [event for event in events if day_after((event.event_at - NOON) / timedelta(days=1)) == day]
         memories = fold_events(today, memories)
-        if leaving_out and not (today or stirred):
+        if skipping and not (today or stirred):
             at = due(memories, last, SMALL, confirms=confirms)
             if at is None or at > end_of(day):
                 continue
         before = memories
-        made, memories = kept(before, day, settings=SMALL, curator=curator)
+        made, memories = consolidated(before, day, settings=SMALL, curator=curator)
         assert not made.troubles
         stirred, last = bool(made.events), made.at
         yield before, made, memories
@@ -124,47 +124,49 @@ def nights(
 @given(stories(), st.booleans())
 def test_days_without_a_cause_may_be_skipped(events: list[MemoryEvent], has_model: bool) -> None:
     curator = Doubting() if has_model else RuleCurator()
-    each, some = (list(nights(events, curator, leaving_out=leaving_out)) for leaving_out in (False, True))
+    each, some = (list(simulate_days(events, curator, skipping=skipping)) for skipping in (False, True))
     done = [event for _, made, _ in each for event in made.events]
     assert [event for _, made, _ in some for event in made.events] == done
     assert some[-1][2] == each[-1][2]
     assert len(each) == DAYS
-    # Whoever folds all of it, in any order, comes to the same.
+    # A fold in any order gives the same result.
     assert fold_events([*reversed(done), *events]) == each[-1][2]
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(stories(), st.booleans())
-def test_invariants_after_every_day(events: list[MemoryEvent], has_model: bool) -> None:
+def test_invariants_hold_after_every_day(events: list[MemoryEvent], has_model: bool) -> None:
     curator = Doubting() if has_model else RuleCurator()
-    for before, made, memories in nights(events, curator, leaving_out=True):
-        # Nothing that was there is gone.
+    for before, made, memories in simulate_days(events, curator, skipping=True):
+        # No memory or version is lost.
         assert before.newest.keys() == memories.newest.keys()
         for own in before.newest:
             assert memories.history(own)[: len(before.earlier.get(own, ()))] == before.earlier.get(own, ())
         for event in made.events:
             assert (event.editor, event.event_at, bool(event.reason)) == (UPKEEP, made.at, True)
             assert event.id not in memories.ignored
-        # What was given is as it was, and made from it the night is the same; made again after it, it does nothing.
-        assert kept(before, made.day, settings=SMALL, curator=curator) == (made, memories)
-        again, after = kept(memories, made.day, settings=SMALL, curator=curator)
+        # The input is unchanged, repetition gives the same result, and a second run has no effect.
+        assert consolidated(before, made.day, settings=SMALL, curator=curator) == (made, memories)
+        again, after = consolidated(memories, made.day, settings=SMALL, curator=curator)
         assert (again.events, after) == ((), memories)
         check(memories)
 
 
 def check(memories: Memories) -> None:
-    """Check what holds of an agent's memories after a night."""
+    """Check the invariants of memories after a consolidation."""
     recalled = [memory for memory in memories.newest.values() if memory.is_recalled]
     near = {frozenset(pair[:2]) for pair in words_alike(recalled, recalled, SMALL.similarity)}
     for one, other in combinations(recalled, 2):
         if one.kind is other.kind:
             is_alike = frozenset((one.id, other.id)) in near or _triple(one) == _triple(other) != (None, None, None)
-            assert not (is_alike and may_say_the_same(one, other)), "two that count say the same"
+            assert not (is_alike and may_say_the_same(one, other)), "two active memories are duplicates"
             assert one.content != other.content
         if {one.kind, other.kind} <= {MemoryKind.FACT, MemoryKind.OBSERVATION} and one.object and other.object:
             is_one = _triple(one)[:2] == _triple(other)[:2] and VOCABULARY.holds_one(one.predicate or "")
-            is_one = is_one and one.is_point_in_time == other.is_point_in_time  # a moment does not end what lasts
-            assert not is_one or _triple(one) == _triple(other), "two that count contradict each other"
+            is_one = (
+                is_one and one.is_point_in_time == other.is_point_in_time
+            )  # a point in time does not contradict a lasting state
+            assert not is_one or _triple(one) == _triple(other), "two active memories contradict each other"
     hot = [memory for memory in recalled if memory.temperature is Temperature.HOT]
     assert all(is_eligible(memory, SMALL) for memory in hot)
     assert len(hot) <= SMALL.hot_entries
@@ -180,7 +182,7 @@ def _triple(memory: DurableMemory) -> tuple[str | None, str | None, str | None]:
     return name_key(memory.subject), memory.predicate, name_key(memory.object)
 
 
-# --- when it is time --------------------------------------------------------------------------------------------------
+# --- due times -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def _triple(memory: DurableMemory) -> tuple[str | None, str | None, str | None]:
         ({"kind": "rule", "importance": 0.0}, None, True),
     ],
 )
-def test_due_is_the_first_instant_at_which_time_alone_does_something(
+def test_due_is_the_first_instant_at_which_time_alone_changes_a_memory(
     changes: Mapping[str, Any], after_days: float | None, confirms: bool
 ) -> None:
     bare = replace(SETTINGS, hot_entries=0)
@@ -211,7 +213,7 @@ def test_due_is_the_first_instant_at_which_time_alone_does_something(
     assert due(memories, found + timedelta(days=9), bare, confirms=confirms) == found + timedelta(days=9)
 
 
-def test_due_of_many_is_that_of_the_first_and_hot_ones_have_none() -> None:
+def test_due_is_that_of_the_first_memory_and_ignores_hot_ones() -> None:
     events = [remember(f"Thing {n} is here.", n, kind="observation") for n in range(30)]
     events += [remember("Anna likes tea."), do("HEAT", remember("Anna likes tea."), 1)]
     for order in (events, events[::-1]):
@@ -222,10 +224,10 @@ def test_due_of_many_is_that_of_the_first_and_hot_ones_have_none() -> None:
     assert due(Memories(), NOON, SETTINGS, confirms=True) is None
 
 
-# --- the passes -------------------------------------------------------------------------------------------------------
+# --- the passes ------------------------------------------------------------------------------------------------------
 
 
-def test_the_passes_go_in_their_order_each_sees_what_was_done_before() -> None:
+def test_each_pass_sees_the_changes_of_earlier_passes() -> None:
     lives: dict[str, Any] = {"subject": "Anna", "predicate": "lives_in"}
     seen = [
         remember("Anna lives in Faro.", n, kind="observation", conversation=f"c{n}", object="Faro", **lives)
@@ -233,7 +235,7 @@ def test_the_passes_go_in_their_order_each_sees_what_was_done_before() -> None:
     ]
     known = remember("Anna lives there in Faro.", -2, object="Faro", **lives)
     older = remember("Anna lives in Porto.", -1, object="Porto", **lives)
-    done, memories = kept([*seen, known, older], similar=nothing_alike)
+    done, memories = consolidated([*seen, known, older], similar=nothing_alike)
     own = seen[0].memory_id
     assert did(done) == [
         ("PROMOTE", own, None),
@@ -251,7 +253,7 @@ def test_the_passes_go_in_their_order_each_sees_what_was_done_before() -> None:
 
 
 def test_a_day_without_memories_has_no_events() -> None:
-    done, memories = kept(Memories())
+    done, memories = consolidated(Memories())
     assert (done.day, done.at, done.events, done.troubles, done.review) == (DAY, end_of(DAY), (), {}, {})
     assert memories == Memories()
 
@@ -263,11 +265,11 @@ def test_a_failed_pass_has_no_effect_and_the_others_continue() -> None:
     porto = remember("Anna lives in Porto.", subject="Anna", predicate="lives_in", object="Porto")
     faro = remember("Anna lives in Faro.", 1, subject="Anna", predicate="lives_in", object="Faro")
     tea = [remember("Tea is hot.", 2, kind="observation", conversation=f"c{n}", turn=n) for n in range(3)]
-    done, memories = kept([porto, faro, *tea], similar=broken)
+    done, memories = consolidated([porto, faro, *tea], similar=broken)
     assert done.troubles == {"duplicates": "ModelError: the embedder is down"}
     assert Counter(event.verb.value for event in done.events) == {"PROMOTE": 1, "SUPERSEDE": 1, "HEAT": 2}
-    # Made again from what there was before, it does what it would have done.
-    repaired, after = kept([porto, faro, *tea])
+    # Repeated from the previous state, the pass has its full effect.
+    repaired, after = consolidated([porto, faro, *tea])
     assert not repaired.troubles
     assert after.newest.keys() == memories.newest.keys()
 
@@ -286,7 +288,7 @@ def test_a_pass_that_fails_halfway_has_no_effect() -> None:
         remember(text, n) for n, text in enumerate(["tea is hot", "hot tea is.", "milk was cold", "cold milk was."])
     ]
     curator = Tired()
-    done, memories = kept(events, curator=curator, settings=replace(SETTINGS, hot_entries=0))
+    done, memories = consolidated(events, curator=curator, settings=replace(SETTINGS, hot_entries=0))
     assert curator.merged == 2
     assert (done.events, done.troubles) == ((), {"duplicates": "OSError: the disk is full"})
     assert memories == fold_events(events)
@@ -296,13 +298,13 @@ def test_any_error_of_a_pass_becomes_one_line() -> None:
     def broken(changed: object, others: object, least: float) -> list[tuple[str, str, float]]:
         raise ValueError("a\n\ud800 " + "b" * 10_000)
 
-    [trouble] = kept([remember("Tea."), remember("Milk.")], similar=broken)[0].troubles.values()
+    [trouble] = consolidated([remember("Tea."), remember("Milk.")], similar=broken)[0].troubles.values()
     assert trouble.startswith("ValueError: a ? bbb")
     assert len(trouble) == 300
 
 
 def test_a_recomputed_day_has_the_same_ids() -> None:
     events = [remember("tea is hot", 0), remember("hot tea is.", 1)]
-    first, second = (kept(mixed)[0] for mixed in (events, events[::-1]))
+    first, second = (consolidated(mixed)[0] for mixed in (events, events[::-1]))
     assert first == second
     assert len({event.id for event in first.events}) == len(first.events) == 2

@@ -10,8 +10,8 @@ import pytest
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline_tests.domain.memories.consolidating import consolidated, day_after, nothing_alike
 from memory_pipeline_tests.domain.memories.histories import do, remember
-from memory_pipeline_tests.domain.memories.nights import kept, night, nothing_alike
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
@@ -23,12 +23,12 @@ FARO = remember("Anna was seen in Faro.", 2, kind="observation", subject="Anna",
 
 
 def superseded(*events: MemoryEvent, **named: Any) -> dict[str, str | None]:
-    """Return what is superseded after the night, with what took its place."""
-    _, memories = kept(events, similar=nothing_alike, **named)
+    """Return the superseded memories after one day, with their winners."""
+    _, memories = consolidated(events, similar=nothing_alike, **named)
     return {own: each.superseded_by for own, each in memories.newest.items() if each.status is Status.SUPERSEDED}
 
 
-def test_f9_a_fact_beats_an_observation_then_the_newer_the_older() -> None:
+def test_f9_a_fact_wins_over_an_observation_and_newer_over_older() -> None:
     assert superseded(PORTO, LISBON, FARO) == {
         PORTO.memory_id: LISBON.memory_id,
         FARO.memory_id: LISBON.memory_id,
@@ -38,8 +38,8 @@ def test_f9_a_fact_beats_an_observation_then_the_newer_the_older() -> None:
     assert superseded(older, LISBON) == {FARO.memory_id: LISBON.memory_id}
 
 
-def test_f9_the_loser_goes_cold_names_its_winner_and_says_why() -> None:
-    _, memories = kept([PORTO, LISBON, FARO], similar=nothing_alike)
+def test_f9_the_loser_becomes_cold_with_winner_and_reason() -> None:
+    _, memories = consolidated([PORTO, LISBON, FARO], similar=nothing_alike)
     loser, seen = memories.newest[PORTO.memory_id], memories.newest[FARO.memory_id]
     assert (loser.temperature, loser.superseded_by) == (Temperature.COLD, LISBON.memory_id)
     assert loser.status_reason == (
@@ -49,14 +49,16 @@ def test_f9_the_loser_goes_cold_names_its_winner_and_says_why() -> None:
         "“Anna moved to Lisbon.” contradicts it, and lives_in holds one value at a time: "
         "a fact counts more than an observation"
     )
-    assert not kept(memories, similar=nothing_alike)[0].events
+    assert not consolidated(memories, similar=nothing_alike)[0].events
 
 
-def test_contradictions_of_one_time_have_the_same_winner_in_any_order() -> None:
+def test_simultaneous_contradictions_have_the_same_winner_in_any_order() -> None:
     both = [PORTO, replace(LISBON, event_at=PORTO.event_at)]
     [(loser, winner)] = superseded(*both).items()
     assert superseded(*reversed(both)) == {loser: winner}
-    reasons = [event.reason or "" for event in kept(both, similar=nothing_alike)[0].events if event.memory_id == loser]
+    reasons = [
+        event.reason or "" for event in consolidated(both, similar=nothing_alike)[0].events if event.memory_id == loser
+    ]
     assert any("both were said at the same time" in reason for reason in reasons)
     assert winner == max(PORTO.memory_id, LISBON.memory_id)
 
@@ -79,7 +81,7 @@ def test_unrelated_memories_do_not_contradict(other: MemoryEvent) -> None:
     assert not superseded(PORTO, other)
 
 
-def test_the_vocabulary_says_what_holds_one_value() -> None:
+def test_the_vocabulary_declares_single_valued_predicates() -> None:
     tea = remember("Anna drinks tea.", subject="Anna", predicate="drinks", object="tea")
     milk = remember("Anna drinks milk.", 1, subject="Anna", predicate="drinks", object="milk")
     assert not superseded(tea, milk)
@@ -92,12 +94,12 @@ def test_inactive_memories_contradict_nothing() -> None:
 
 
 def test_a_restated_memory_wins_again() -> None:
-    _, memories = kept([PORTO, LISBON], similar=nothing_alike)
+    _, memories = consolidated([PORTO, LISBON], similar=nothing_alike)
     again = fold_events(
         [remember("Anna lives in Porto.", 24, subject="Anna", predicate="lives_in", object="Porto")], memories
     )
     assert again.newest[PORTO.memory_id].is_recalled
-    _, memories = kept(again, night(1), similar=nothing_alike)
+    _, memories = consolidated(again, day_after(1), similar=nothing_alike)
     assert memories.newest[PORTO.memory_id].is_recalled
     assert memories.newest[LISBON.memory_id].superseded_by == PORTO.memory_id
 
@@ -110,7 +112,7 @@ def test_all_but_the_winner_are_superseded_by_it() -> None:
     assert superseded(*events) == {event.memory_id: events[-1].memory_id for event in events[:-1]}
 
 
-def test_a_point_in_time_memory_does_not_supersede_a_lasting_one() -> None:
+def test_a_point_in_time_memory_does_not_supersede_an_ordinary_one() -> None:
     berlin = remember(
         "Anna is in Berlin now.", 1, subject="Anna", predicate="lives_in", object="Berlin", is_point_in_time=True
     )
@@ -130,7 +132,7 @@ def test_a_denied_memory_is_superseded_until_it_is_restated() -> None:
 
 
 @pytest.mark.parametrize("kind", ["preference", "instruction"])
-def test_of_preferences_and_instructions_with_one_value_the_newer_counts(kind: str) -> None:
+def test_the_newer_of_two_contradictory_preferences_or_instructions_wins(kind: str) -> None:
     annie = remember("Call me Annie.", 0, kind=kind, subject="Anna", predicate="is_called", object="Annie")
     ann = remember("Call me Ann.", 1, kind=kind, subject="Anna", predicate="is_called", object="Ann")
     assert superseded(annie, ann) == {annie.memory_id: ann.memory_id}

@@ -25,7 +25,7 @@ SHARES = st.floats(0, 1)
 DAYS = st.floats(0, 10_000)
 
 
-def test_p6_relevance() -> None:
+def test_p6_relevance_follows_the_formula() -> None:
     assert round(relevance(0.8, 0.9, 0.01, 30), 4) == 0.5334
     assert relevance(0.5, 1.0, 0.0, 3_650) == 0.5
 
@@ -34,7 +34,7 @@ def test_p6_relevance() -> None:
     ("age", "access", "importance", "expected", "is_archived"),
     [(120, None, 0.1, 0.885, False), (100, None, 0.0, 0.9003, True), (99, None, 0.0, 0.8994, False)],
 )
-def test_p12_context_rot(
+def test_p12_context_rot_follows_the_formula(
     age: float, access: float | None, importance: float, expected: float, is_archived: bool
 ) -> None:
     found = rot(age, access, importance)
@@ -57,7 +57,7 @@ def test_p13_importance_fades_one_percent_a_day() -> None:
 
 
 @given(SHARES, SHARES, st.floats(0, 100), DAYS, DAYS)
-def test_all_figures_are_shares_and_only_ever_get_worse(
+def test_all_figures_are_between_0_and_1_and_only_get_worse(
     importance: float, confidence: float, rate: float, days: float, more: float
 ) -> None:
     for early, late in (
@@ -79,7 +79,7 @@ def test_days_are_fractional() -> None:
     assert days_between(NOON, NOON - timedelta(hours=12)) == -0.5
 
 
-def test_of_a_memory_age_counts_from_when_it_was_said_and_fading_from_when_it_was_used() -> None:
+def test_age_counts_from_the_last_statement_and_fading_from_the_last_use() -> None:
     said = remember("Anna likes tea.", importance=0.8, confidence=0.9, decay_rate=0.01)
     memory, now = only(said), NOON + timedelta(days=40)
     assert round(relevance_at(memory, NOON + timedelta(days=30)), 4) == 0.5334

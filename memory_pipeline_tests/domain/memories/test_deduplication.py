@@ -16,8 +16,15 @@ from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MemoryKind, Status, Temperature, sentences
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline_tests.domain.memories.consolidating import (
+    as_near_as,
+    consolidated,
+    day_after,
+    did,
+    nothing_alike,
+    words_alike,
+)
 from memory_pipeline_tests.domain.memories.histories import do, only, remember
-from memory_pipeline_tests.domain.memories.nights import as_near_as, did, kept, night, nothing_alike, words_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +42,9 @@ NEAR = as_near_as({(OFFICE.changes.content or "", AGAIN.changes.content or ""): 
 
 
 def merges(*events: MemoryEvent, cosine: float = 1.0) -> bool:
-    """Tell whether two memories with vectors as near as this become one."""
+    """Return whether two memories with this cosine are merged."""
     one, other = (event.changes.content or "" for event in events)
-    done, _ = kept(events, similar=as_near_as({(one, other): cosine}))
+    done, _ = consolidated(events, similar=as_near_as({(one, other): cosine}))
     return any(event.verb == "MERGE" for event in done.events)
 
 
@@ -45,15 +52,15 @@ def test_a_kind_without_duplicates_does_not_stop_other_kinds() -> None:
     alone = remember("Anna lives in Porto.", 0, kind="fact")
     twins = [remember(text, n, kind="rule") for n, text in enumerate(("Be brief.", "Be brief at all times."))]
     near = as_near_as({("Be brief.", "Be brief at all times."): 0.95})
-    done, _ = kept([alone, *twins], similar=near)
+    done, _ = consolidated([alone, *twins], similar=near)
     assert any(event.verb == "MERGE" for event in done.events)
 
 
-# --- which ------------------------------------------------------------------------------------------------------------
+# --- duplicates ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("cosine", "expected"), [(0.95, True), (0.92, True), (0.9199, False), (0.91, False)])
-def test_p11_cosine(cosine: float, expected: bool) -> None:
+def test_p11_memories_above_the_cosine_threshold_are_merged(cosine: float, expected: bool) -> None:
     assert merges(OFFICE, AGAIN, cosine=cosine) is expected
 
 
@@ -75,7 +82,7 @@ def test_p11_cosine(cosine: float, expected: bool) -> None:
         ("Deploy with the tests.", "Deploy without the tests."),
     ],
 )
-def test_other_numbers_dates_and_negations_say_something_else(one: str, other: str) -> None:
+def test_memories_with_different_numbers_dates_or_negations_are_not_merged(one: str, other: str) -> None:
     assert not merges(remember(one), remember(other, 1))
 
 
@@ -88,16 +95,16 @@ def test_other_numbers_dates_and_negations_say_something_else(one: str, other: s
         ("No meat. Anna drinks milk.", "Anna drinks milk; no meat."),
     ],
 )
-def test_the_same_numbers_dates_and_negations_in_other_words_do_not(one: str, other: str) -> None:
+def test_memories_with_equal_numbers_dates_and_negations_are_merged(one: str, other: str) -> None:
     assert merges(remember(one), remember(other, 1), cosine=0.93)
 
 
-def test_other_kinds_are_never_merged() -> None:
+def test_different_kinds_are_never_merged() -> None:
     for kind in MemoryKind:
         assert merges(OFFICE, remember(AGAIN.changes.content or "", 1, kind=kind)) is (kind is MemoryKind.FACT)
 
 
-def test_other_subjects_and_objects_are_never_merged() -> None:
+def test_different_subjects_and_objects_are_never_merged() -> None:
     lives: dict[str, Any] = {"subject": "Anna", "predicate": "stays_in", "object": "Porto"}
     for changes, expected in (
         ({}, True),
@@ -110,7 +117,7 @@ def test_other_subjects_and_objects_are_never_merged() -> None:
         assert merges(remember("Anna stays there.", **lives), other) is expected
 
 
-def test_other_users_and_keys_are_never_merged() -> None:
+def test_different_users_and_keys_are_never_merged() -> None:
     def likes(hours: float, user: str, key: str) -> MemoryEvent:
         return remember(f"Drinks tea {'.' * int(hours)}", hours, kind="preference", user_id=user, key=key, value="1")
 
@@ -119,10 +126,12 @@ def test_other_users_and_keys_are_never_merged() -> None:
     assert not merges(likes(0, "anna", "drink"), remember("Drinks tea", 1, kind="preference"))
 
 
-def test_one_user_has_one_preference_of_a_name() -> None:
+def test_a_user_has_one_preference_per_name() -> None:
     tea = remember("Drinks 2 teas.", 0, kind="preference", user_id="anna", key="drink", value='"tea"')
     milk = remember("No coffee, but milk.", 1, kind="preference", user_id="anna", key="else", value='"milk"')
-    done, memories = kept([tea, milk, do("UPDATE", milk, 2, user_id="anna", key="drink")], similar=nothing_alike)
+    done, memories = consolidated(
+        [tea, milk, do("UPDATE", milk, 2, user_id="anna", key="drink")], similar=nothing_alike
+    )
     assert did(done)[0] == ("MERGE", milk.memory_id, tea.memory_id)
     own = memories.newest[milk.memory_id]
     assert (own.content, own.value) == ("No coffee, but milk.", '"milk"')
@@ -130,17 +139,19 @@ def test_one_user_has_one_preference_of_a_name() -> None:
     assert memories.newest[tea.memory_id].value == '"tea"'
 
 
-def test_one_triple_is_one_memory_without_any_vectors() -> None:
+def test_memories_with_equal_triples_are_merged_without_vectors() -> None:
     dog: dict[str, Any] = {"subject": "Ben", "predicate": "owns", "object": "dog"}
     has, owns = remember("Ben has a dog.", **dog), remember("A dog lives with Ben.", 1, **dog)
-    done, memories = kept([has, owns], similar=nothing_alike)
+    done, memories = consolidated([has, owns], similar=nothing_alike)
     assert did(done)[0] == ("MERGE", owns.memory_id, has.memory_id)
     assert memories.newest[owns.memory_id].content == "A dog lives with Ben. Ben has a dog."
 
 
-def test_the_same_words_are_one_memory_without_any_vectors() -> None:
+def test_memories_with_equal_words_are_merged_without_vectors() -> None:
     tea, coffee = remember("Anna likes tea."), remember("Anna likes coffee.", 1)
-    done, memories = kept([tea, coffee, do("UPDATE", coffee, 2, content="anna likes TEA")], similar=nothing_alike)
+    done, memories = consolidated(
+        [tea, coffee, do("UPDATE", coffee, 2, content="anna likes TEA")], similar=nothing_alike
+    )
     assert did(done)[0] == ("MERGE", coffee.memory_id, tea.memory_id)
     assert memories.newest[coffee.memory_id].content == "anna likes TEA"
 
@@ -152,10 +163,10 @@ def test_inactive_and_cold_memories_are_not_merged() -> None:
 
 
 def merges_of(events: list[MemoryEvent]) -> bool:
-    return any(event.verb == "MERGE" for event in kept(events, similar=NEAR)[0].events)
+    return any(event.verb == "MERGE" for event in consolidated(events, similar=NEAR)[0].events)
 
 
-def test_only_what_changed_on_the_day_is_compared() -> None:
+def test_only_memories_changed_on_the_day_are_compared() -> None:
     asked: list[tuple[int, int]] = []
 
     def similar(
@@ -164,23 +175,23 @@ def test_only_what_changed_on_the_day_is_compared() -> None:
         asked.append((len(changed), len(others)))
         return []
 
-    kept(fold_events([THIRD, OFFICE]), night(1), similar=similar)
+    consolidated(fold_events([THIRD, OFFICE]), day_after(1), similar=similar)
     assert asked == []
-    kept(fold_events([THIRD, OFFICE, remember("Else.", 30)]), night(1), similar=similar)
+    consolidated(fold_events([THIRD, OFFICE, remember("Else.", 30)]), day_after(1), similar=similar)
     assert asked == [(1, 3)]
-    kept(fold_events([THIRD, remember("Else.", 30, kind="plan")]), night(1), similar=similar)
+    consolidated(fold_events([THIRD, remember("Else.", 30, kind="plan")]), day_after(1), similar=similar)
     assert asked == [(1, 3)]
 
 
-# --- what comes of it -------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
-def test_p11_the_newer_stays_and_takes_over_maxima_and_sums() -> None:
+def test_p11_the_newer_memory_is_kept_with_maxima_and_sums_of_both() -> None:
     one = [replace(OFFICE, changes=replace(OFFICE.changes, importance=0.9, confidence=0.4, tags=("a", "b")))]
     other = [replace(AGAIN, changes=replace(AGAIN.changes, importance=0.2, confidence=0.8, tags=("b", "c")))]
     one += [do("ACCESS", OFFICE, 3 + n) for n in range(4)]
     other += [do("ACCESS", AGAIN, 2 + n) for n in range(2)]
-    done, memories = kept([*one, *other], similar=NEAR)
+    done, memories = consolidated([*one, *other], similar=NEAR)
     assert did(done)[0] == ("MERGE", AGAIN.memory_id, OFFICE.memory_id)
     whole, loser = memories.newest[AGAIN.memory_id], memories.newest[OFFICE.memory_id]
     assert (whole.importance, whole.confidence, whole.access_count, whole.tags) == (0.9, 0.8, 6, ("a", "b", "c"))
@@ -197,56 +208,60 @@ def test_p11_the_newer_stays_and_takes_over_maxima_and_sums() -> None:
     )
 
 
-def test_f7_what_only_one_of_them_says_survives() -> None:
-    _, memories = kept([OFFICE, AGAIN], similar=NEAR)
+def test_f7_content_of_only_one_memory_is_kept() -> None:
+    _, memories = consolidated([OFFICE, AGAIN], similar=NEAR)
     assert memories.newest[AGAIN.memory_id].content == (
         "Our office is in Lisbon. The lift is slow. The office is in Lisbon. It has a garden."
     )
 
 
-def test_newer_is_what_was_said_last_then_what_was_first_said_later_then_the_id() -> None:
+def test_the_newer_memory_is_decided_by_last_and_first_statement_then_id() -> None:
     said_again = remember(OFFICE.changes.content or "", 5)
-    assert did(kept([OFFICE, AGAIN, said_again], similar=NEAR)[0])[0] == ("MERGE", OFFICE.memory_id, AGAIN.memory_id)
+    assert did(consolidated([OFFICE, AGAIN, said_again], similar=NEAR)[0])[0] == (
+        "MERGE",
+        OFFICE.memory_id,
+        AGAIN.memory_id,
+    )
     both = [OFFICE, AGAIN, do("CONFIRM", OFFICE, 6), do("CONFIRM", AGAIN, 6)]
-    assert did(kept(both, similar=NEAR)[0])[0] == ("MERGE", AGAIN.memory_id, OFFICE.memory_id)
+    assert did(consolidated(both, similar=NEAR)[0])[0] == ("MERGE", AGAIN.memory_id, OFFICE.memory_id)
     at_once = remember(AGAIN.changes.content or "", 0)
     later, earlier = sorted([OFFICE.memory_id, at_once.memory_id], reverse=True)
-    assert did(kept([OFFICE, at_once], similar=NEAR)[0])[0] == ("MERGE", later, earlier)
+    assert did(consolidated([OFFICE, at_once], similar=NEAR)[0])[0] == ("MERGE", later, earlier)
 
 
-def test_a_title_and_a_hook_that_somebody_gave_stay() -> None:
+def test_a_custom_title_and_hook_are_kept() -> None:
     titled = remember(AGAIN.changes.content or "", 1, title="Office", hook="where it is")
-    _, memories = kept([OFFICE, titled], similar=NEAR)
+    _, memories = consolidated([OFFICE, titled], similar=NEAR)
     whole = memories.newest[titled.memory_id]
     assert (whole.title, whole.hook) == ("Office", "where it is")
-    _, memories = kept([OFFICE, AGAIN], similar=NEAR)
+    _, memories = consolidated([OFFICE, AGAIN], similar=NEAR)
     whole = memories.newest[AGAIN.memory_id]
     assert whole.title == "Our office is in Lisbon."
     assert whole.hook == whole.content
 
 
-def test_memories_that_are_too_long_together_are_not_merged() -> None:
+def test_memories_whose_union_is_too_long_are_not_merged() -> None:
     long = [remember(word * (MAX_CONTENT // len(word)), hours) for hours, word in enumerate(["tea ", "milk "])]
     assert not merges(*long)
 
 
 @given(st.permutations(range(3)), st.sampled_from([(0, 1, 2), (2, 0, 1), (1, 2, 0)]))
-def test_a_chain_of_three_becomes_one_whatever_the_order(order: list[int], hours: tuple[int, ...]) -> None:
-    texts = ["tea hot now", "tea hot now please", "tea hot now please soon"]  # the first and the last are not near
+def test_a_chain_of_three_becomes_one_in_any_order(order: list[int], hours: tuple[int, ...]) -> None:
+    texts = ["tea hot now", "tea hot now please", "tea hot now please soon"]  # the first and the last are not similar
     events = [remember(text, hour) for text, hour in zip(texts, hours, strict=True)]
     results = []
     for chosen in (order, [0, 1, 2]):
-        done, memories = kept([events[place] for place in chosen], similar=_at(0.86))
+        done, memories = consolidated([events[place] for place in chosen], similar=_at(0.86))
         results.append((done.events, memories.newest))
         [left] = [memory for memory in memories.newest.values() if memory.is_active]
         assert left.id == events[hours.index(2)].memory_id
         assert set(sentences(left.content)) >= set(texts)
-        assert not did(kept(memories, similar=_at(0.86))[0])
+        assert not did(consolidated(memories, similar=_at(0.86))[0])
     assert results[0] == results[1]
 
 
 def _at(cosine: float) -> Similar:
-    """Return what finds those near whose words have such a cosine, which counts as more."""
+    """Return a comparison that finds pairs with this cosine of words, and reports one above the threshold."""
 
     def similar(
         changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
@@ -259,13 +274,13 @@ def _at(cosine: float) -> Similar:
 
 
 def test_a_restatement_updates_the_merged_memory() -> None:
-    _, memories = kept([OFFICE, AGAIN], similar=NEAR)
+    _, memories = consolidated([OFFICE, AGAIN], similar=NEAR)
     whole = fold_events([remember(OFFICE.changes.content or "", 30)], memories).newest
     assert set(whole) == set(memories.newest)
     assert whole[AGAIN.memory_id].version == memories.newest[AGAIN.memory_id].version + 1
 
 
-# --- the contents of two ----------------------------------------------------------------------------------------------
+# --- unions ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -279,7 +294,7 @@ def test_a_restatement_updates_the_merged_memory() -> None:
         ("Tea!", "!!!", "Tea! !!!"),
     ],
 )
-def test_a_union_has_the_sentences_of_both_each_once(newer: str, older: str, expected: str) -> None:
+def test_a_union_has_each_sentence_of_both_once(newer: str, older: str, expected: str) -> None:
     assert union(newer, older) == expected
 
 
@@ -295,7 +310,7 @@ def test_figures_are_words_with_digits() -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_whether_two_may_say_the_same_does_not_depend_on_the_order(one: str, other: str) -> None:
+def test_may_say_the_same_is_symmetric(one: str, other: str) -> None:
     if not (one.strip() and other.strip()):
         return
     first, second = (replace(only(OFFICE), content=text, match_keys=()) for text in (one, other))
@@ -304,7 +319,7 @@ def test_whether_two_may_say_the_same_does_not_depend_on_the_order(one: str, oth
 
 
 class Writing(RuleCurator):
-    """A curator that writes what it is told, or fails."""
+    """A curator that returns the given content, or fails."""
 
     def __init__(self, written: str | None) -> None:
         self._written = written
@@ -330,8 +345,8 @@ class Writing(RuleCurator):
         ("x" * (MAX_CONTENT + 1), "union", "(what the model wrote cannot be kept)"),
     ],
 )
-def test_a_model_writes_the_content_or_else_it_is_the_union(written: str | None, content: str, reason: str) -> None:
-    done, memories = kept([OFFICE, AGAIN], similar=NEAR, curator=Writing(written))
+def test_the_content_is_written_by_a_model_or_is_the_union(written: str | None, content: str, reason: str) -> None:
+    done, memories = consolidated([OFFICE, AGAIN], similar=NEAR, curator=Writing(written))
     expected = union(AGAIN.changes.content or "", OFFICE.changes.content or "") if content == "union" else content
     assert memories.newest[AGAIN.memory_id].content == expected
     assert reason in (done.events[0].reason or "")
@@ -346,7 +361,7 @@ def test_the_result_does_not_depend_on_the_order_of_memories() -> None:
     for mixed in list(permutations(range(3)))[:6]:
         memories = fold_events(events)
         memories.newest = dict(sorted(memories.newest.items(), key=lambda item: hash((item[0], mixed))))
-        done, after = kept(memories, similar=_at(0.74))
+        done, after = consolidated(memories, similar=_at(0.74))
         expected = expected or (done.events, after.newest)
         assert (done.events, after.newest) == expected
     assert expected is not None
@@ -361,7 +376,7 @@ def test_the_result_does_not_depend_on_the_order_of_memories() -> None:
         ("Always answer in English.", "Always answer in French."),
     ],
 )
-def test_instructions_are_one_only_if_one_says_what_the_other_does(one: str, other: str) -> None:
+def test_instructions_are_merged_only_if_one_contains_the_other(one: str, other: str) -> None:
     first = remember(one, 0, kind="instruction")
     assert not merges(first, remember(other, 1, kind="instruction"))
     assert merges(first, remember(f"Please {one[0].lower()}{one[1:]}", 1, kind="instruction"))

@@ -46,29 +46,29 @@ _CHANGES = st.fixed_dictionaries(
 
 
 @given(_CHANGES, st.integers(0, 2**31 - 1), st.none() | _TEXTS)
-def test_the_journal_gives_back_what_it_was_given(changes: dict[str, Any], turn: int, reason: str | None) -> None:
+def test_an_event_round_trips_through_the_journal(changes: dict[str, Any], turn: int, reason: str | None) -> None:
     event = MemoryEvent.from_record(RECORD | {"changes": changes, "turn": turn, "reason": reason})
     line = json.loads(json.dumps(event.to_record()))
     assert MemoryEvent.from_record(line) == event
-    assert MemoryEvent.from_record(line | {"memory_id": "memory:of somebody else"}) == event, "ids are worked out"
-    # What is accepted once is accepted as it was taken.
+    assert MemoryEvent.from_record(line | {"memory_id": "memory:of somebody else"}) == event, "ids are computed"
+    # Parsing is idempotent.
     assert Changes.of(event.changes.to_record()) == event.changes
 
 
 @pytest.mark.parametrize("verb", [verb for verb in MemoryVerb if verb.is_open])
-def test_each_verb_of_agents_survives_the_journal(verb: MemoryVerb) -> None:
+def test_each_verb_of_agents_round_trips_through_the_journal(verb: MemoryVerb) -> None:
     amount: dict[str, Any] = {"amount": 0.2} if verb in (MemoryVerb.BOOST, MemoryVerb.REDUCE) else {}
     event = TEA if verb is MemoryVerb.REMEMBER else do(verb, TEA, 1, reason="as asked", turn=3, **amount)
     assert MemoryEvent.from_record(event.to_record()) == event
     assert MemoryEvent.from_record(event.to_record() | {"editor": "Anna"}).editor == "Anna"
 
 
-def test_a_version_of_a_memory_stands_for_the_memory() -> None:
+def test_the_id_of_a_version_refers_to_the_memory() -> None:
     assert memory_reference(f"{TEA.memory_id}#3") == TEA.memory_id
     assert MemoryEvent.from_record(BOOST | {"memory_id": f"{TEA.memory_id}#3"}) == do("BOOST", TEA, 1)
 
 
-def test_ids_tell_apart_what_differs() -> None:
+def test_different_events_have_different_ids() -> None:
     events = [
         TEA, remember("Anna likes tea.", 0.1), remember("Anna likes tea.", turn=1), remember("Anna likes tea", place=1),
         remember("Anna likes tea.", importance=0.5), remember("Anna likes tea.", editor="Omar"),
@@ -83,7 +83,7 @@ def test_ids_tell_apart_what_differs() -> None:
     assert new_memory_id(ACME, TEA.changes, at(0)) == TEA.memory_id
 
 
-def test_the_upkeep_comes_first_at_one_time() -> None:
+def test_consolidation_events_come_first_at_equal_times() -> None:
     events = [TEA, do("COOL", TEA, 0, turn=9), remember("Anna likes figs.", -1), remember("Anna likes tea.", turn=1)]
     ordered = sorted(events, key=lambda event: event.order)
     assert ordered == [events[2], events[1], events[0], events[3]]
@@ -143,7 +143,7 @@ def test_changes_that_are_not_a_mapping_are_rejected(given: Any) -> None:
         Changes.of(given)
 
 
-def test_changes_are_taken_as_they_are_meant() -> None:
+def test_changes_are_normalized() -> None:
     said = Changes.of(
         {
             "content": f"  Anna likes tea.\n{mark('Anna lives in Porto.')} ", "title": " Tea \n time ", "hook": None,

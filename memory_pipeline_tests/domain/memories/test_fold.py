@@ -18,11 +18,11 @@ from memory_pipeline_tests.domain.memories.histories import at, do, histories, n
 TEA = remember("Anna likes tea.")
 
 
-# --- any order, any pieces -------------------------------------------------------------------------------------------
+# --- order and parts -------------------------------------------------------------------------------------------------
 
 
 @given(histories(), st.randoms(use_true_random=False))
-def test_order_and_repetition_do_not_count(events: list[MemoryEvent], chance: random.Random) -> None:
+def test_the_fold_ignores_order_and_repetition(events: list[MemoryEvent], chance: random.Random) -> None:
     mixed = [*events, *chance.choices(events, k=5)] if events else []
     chance.shuffle(mixed)
     assert fold_events(mixed) == fold_events(events)
@@ -57,7 +57,7 @@ def test_invariants_of_all_memories(events: list[MemoryEvent]) -> None:
         assert memories.resolved(memories.resolved(own)) == memories.resolved(own)
         for earlier, later in pairwise(versions):
             assert earlier.changed_at <= later.changed_at
-    # Nothing that was ever there is gone.
+    # No memory or version is lost.
     for end in range(len(ordered)):
         before = fold_events(ordered[:end])
         assert before.newest.keys() <= memories.newest.keys()
@@ -103,7 +103,7 @@ def test_f11_a_repeated_statement_is_the_second_version_of_one_memory(again: str
         remember("Anna likes tea.", 1, user_id="anna", key="drink", value='"tea"', kind="preference"),
     ],
 )
-def test_f11_another_statement_is_another_memory(other: MemoryEvent) -> None:
+def test_f11_a_different_statement_is_another_memory(other: MemoryEvent) -> None:
     assert [memory.version for memory in newest(TEA, other).values()] == [1, 1]
 
 
@@ -127,7 +127,7 @@ def test_a_memory_lists_its_last_sources() -> None:
     assert memory.conversation_ids == tuple(f"c{hours}" for hours in range(150 - MAX_SOURCES, 150))
 
 
-def test_a_preference_is_known_by_its_user_and_name() -> None:
+def test_a_preference_is_identified_by_user_and_name() -> None:
     def prefers(value: str, hours: float, user: str = "anna") -> MemoryEvent:
         return remember(f"Drinks {value}.", hours, kind="preference", user_id=user, key="drink", value=f'"{value}"')
 
@@ -139,14 +139,14 @@ def test_a_preference_is_known_by_its_user_and_name() -> None:
     assert (memory.value, memory.content, memory.status) == ('"milk"', "Drinks milk.", Status.ACTIVE)
 
 
-def test_a_preference_that_is_given_another_name_is_known_by_that() -> None:
+def test_a_renamed_preference_is_identified_by_its_new_name() -> None:
     first = remember("Drinks tea.", kind="preference", user_id="anna", key="drink", value='"tea"')
     again = remember("Drinks milk.", 2, kind="preference", user_id="anna", key="drink", value='"milk"')
     memories = newest(first, do("UPDATE", first, 1, key="hot drink"), again)
     assert sorted((each.key, each.value) for each in memories.values()) == [("drink", '"milk"'), ("hot drink", '"tea"')]
 
 
-# --- what agents do --------------------------------------------------------------------------------------------------
+# --- events of agents ------------------------------------------------------------------------------------------------
 
 
 def test_p5_three_updates_make_version_four_and_a_history_of_four() -> None:
@@ -166,7 +166,7 @@ def test_p5_three_updates_make_version_four_and_a_history_of_four() -> None:
         (["BOOST"] * 6 + ["REDUCE"], 0.9),
     ],
 )  # fmt: skip
-def test_p5_importance_goes_up_and_down_by_a_tenth_and_stays_a_share(verbs: list[str], importance: float) -> None:
+def test_p5_importance_changes_by_a_tenth_within_0_and_1(verbs: list[str], importance: float) -> None:
     memory = only(TEA, *(do(verb, TEA, hours) for hours, verb in enumerate(verbs, start=1)))
     assert (memory.importance, memory.version) == (importance, 1)
 
@@ -175,7 +175,7 @@ def test_f1_a_confirmed_observation_becomes_a_fact_and_stays_the_same_memory() -
     seen = remember("Anna likes tea.", kind="observation", confidence=0.5)
     memory = only(seen, do("CONFIRM", seen, 5))
     assert (memory.id, memory.kind, memory.version, memory.confidence) == (seen.memory_id, MemoryKind.FACT, 2, 0.6)
-    # What it was known by, as the one and as the other, it is known by still.
+    # It still matches the keys of both kinds.
     later = [remember("Anna likes tea.", 6, kind=kind) for kind in ("observation", "fact")]
     memory = only(seen, do("CONFIRM", seen, 5), *later)
     assert (memory.id, memory.kind, memory.version) == (seen.memory_id, MemoryKind.FACT, 4)
@@ -255,7 +255,7 @@ def test_a_restatement_in_the_hour_of_a_revocation_is_a_new_version() -> None:
 
 
 def test_an_id_resolves_to_the_memory_that_a_late_event_created() -> None:
-    """What comes late makes the memory; what was done to the one that was there is done to it."""
+    """The late event creates the memory. Events of the previous memory apply to that one."""
     late, boost = remember("Anna likes tea.", -5), do("BOOST", TEA, 1)
     memory = only(TEA, boost, late)
     assert (memory.id, memory.importance, memory.version) == (late.memory_id, 0.6, 2)
@@ -263,13 +263,13 @@ def test_an_id_resolves_to_the_memory_that_a_late_event_created() -> None:
     assert fold_events([TEA, late]).resolved(TEA.memory_id) == late.memory_id
 
 
-# --- the upkeep ------------------------------------------------------------------------------------------------------
+# --- consolidation ---------------------------------------------------------------------------------------------------
 
 MILK = remember("Anna likes milk, and tea.", 2, importance=0.8, tags=["b"], evidence=["m2"], conversation="c2")
 MERGED = do("MERGE", MILK, 12, other=TEA, content="Anna likes milk and tea.", reason="the same", turn=2)
 
 
-def test_p11_a_merge_adds_up_and_keeps_the_loser_in_the_history() -> None:
+def test_p11_a_merge_sums_counts_and_keeps_the_loser_in_the_history() -> None:
     used = [do("ACCESS", TEA, 3 + n / 10) for n in range(4)] + [do("ACCESS", MILK, 4 + n / 10) for n in range(2)]
     tea = replace(TEA, evidence=("m1",), conversation_id="c1")
     memories = fold_events([tea, MILK, *used, MERGED])
@@ -314,21 +314,21 @@ def test_a_merge_with_itself_has_no_effect() -> None:
     assert memories.ignored == {back.id: f"{MILK.memory_id} is {MILK.memory_id} already"}
 
 
-def test_f9_the_loser_names_its_winner_and_goes_cold() -> None:
+def test_f9_the_loser_names_its_winner_and_becomes_cold() -> None:
     loser = do("SUPERSEDE", TEA, 12, other=MILK, reason="Anna changed her mind")
     memory = newest(TEA, MILK, loser)[TEA.memory_id]
     assert (memory.status, memory.temperature, memory.superseded_by) == (
         Status.SUPERSEDED, Temperature.COLD, MILK.memory_id
     )  # fmt: skip
     assert memory.status_reason == "Anna changed her mind"
-    # It is another memory still, and counts again once it is said again.
+    # It remains a separate memory, and is active again once restated.
     assert fold_events([TEA, MILK, loser]).resolved(TEA.memory_id) == TEA.memory_id
     again = newest(TEA, MILK, loser, remember("Anna likes tea.", 20))[TEA.memory_id]
     assert (again.status, again.superseded_by, again.version) == (Status.ACTIVE, None, 2)
 
 
 @pytest.mark.parametrize("verb", ["PROMOTE", "MERGE", "SUPERSEDE", "COOL", "ARCHIVE", "HEAT"])
-def test_a_late_revocation_wins_over_the_consolidation(verb: str) -> None:
+def test_a_late_revocation_overrides_consolidation(verb: str) -> None:
     seen = remember("Anna likes tea.", kind="observation")
     night = do(verb, seen, 12, other=MILK, reason="as it stood")
     revoked = [seen, MILK, do("FORGET", seen, 5)]
@@ -337,7 +337,7 @@ def test_a_late_revocation_wins_over_the_consolidation(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["MERGE", "SUPERSEDE"])
 def test_no_memory_is_replaced_by_an_unknown_one(verb: str) -> None:
-    """The conversation that said it was forgotten, and its nights are not made again yet."""
+    """The conversation that stated it was erased, and its days are not consolidated again yet."""
     night = do(verb, TEA, 12, other=MILK, reason="as it stood")
     memories = fold_events([TEA, night])
     assert memories.newest == newest(TEA)
@@ -349,7 +349,7 @@ def test_no_memory_is_merged_into_a_revoked_one() -> None:
     assert memories[TEA.memory_id].is_active
 
 
-def test_heat_chill_cool_keep_and_archive() -> None:
+def test_consolidation_verbs_set_temperature_and_status() -> None:
     temperatures = [
         only(TEA, *(do(verb, TEA, 12 + place, reason="so") for place, verb in enumerate(verbs))).temperature
         for verbs in (["HEAT"], ["HEAT", "CHILL"], ["COOL"], ["COOL", "HEAT"], ["COOL", "CHILL"])
@@ -363,12 +363,12 @@ def test_heat_chill_cool_keep_and_archive() -> None:
     assert only(TEA, do("ARCHIVE", TEA, 12), remember("Anna likes tea.", 13)).is_recalled
 
 
-def test_a_night_comes_before_what_happens_at_the_instant_that_ends_its_day() -> None:
+def test_consolidation_precedes_events_at_the_end_of_its_day() -> None:
     night, said = do("COOL", TEA, 12, reason="old", turn=4), remember("Anna likes tea.", 12)
     assert only(TEA, night, said).temperature is Temperature.WARM
 
 
-def test_promotion_is_of_observations_alone() -> None:
+def test_only_observations_are_promoted() -> None:
     assert only(TEA, do("PROMOTE", TEA, 12, reason="said thrice")) == only(TEA)
     seen = remember("Anna likes tea.", kind="observation")
     fact = only(seen, do("PROMOTE", seen, 12, reason="said thrice"))

@@ -28,7 +28,7 @@ SNAPSHOT = remember("The queue has 40 jobs.", is_point_in_time=True)
         (-5, None),
     ],
 )
-def test_f6_a_warning_from_one_day_on(hours: float, said: str | None) -> None:
+def test_f6_a_warning_is_shown_from_one_day_on(hours: float, said: str | None) -> None:
     found = warning(only(FACT), NOON + timedelta(hours=hours))
     if said is None:
         assert found is None
@@ -48,7 +48,7 @@ def test_f6_a_warning_from_one_day_on(hours: float, said: str | None) -> None:
         (timedelta(days=3_000), "3,000 days ago"),
     ],
 )
-def test_f6_a_snapshot_is_warned_of_at_once(age: timedelta, said: str) -> None:
+def test_f6_a_snapshot_has_a_warning_at_once(age: timedelta, said: str) -> None:
     found = warning(only(SNAPSHOT), NOON + age)
     assert found == f"a snapshot of {said}: it says how things stood then; query the source again before relying on it"
 
@@ -60,7 +60,7 @@ def test_permanent_kinds_have_no_warning(kind: MemoryKind) -> None:
     assert warning(only(remember("Be brief.", kind=kind, is_point_in_time=True)), later)
 
 
-def test_saying_or_confirming_something_makes_it_fresh_and_using_it_does_not() -> None:
+def test_restating_and_confirming_refresh_a_memory_and_using_does_not() -> None:
     later = NOON + timedelta(hours=50)
     assert warning(only(FACT, do("CONFIRM", FACT, 49)), later) is None
     assert warning(only(FACT, remember("The gate code is on the board.", 49)), later) is None

@@ -48,7 +48,7 @@ def test_near_identical_contents_share_a_match_key(one: str, other: str, is_same
     assert match_key(FACT, one) != match_key(RULE, one)
 
 
-def test_preferences_are_known_by_user_and_name_and_by_nothing_put_together() -> None:
+def test_preference_keys_of_different_users_and_names_never_collide() -> None:
     keys = {preference_key(user, key) for user in ("a", "a named b", "b") for key in ("b", "c", "named b")}
     assert len(keys) == 9
 
@@ -64,7 +64,7 @@ def test_shortened_returns_one_line_of_the_given_length(text: str, length: int) 
         assert line.endswith("…")
 
 
-def test_default_titles_and_hooks() -> None:
+def test_titles_and_hooks_default_to_the_beginning_of_the_content() -> None:
     assert (TEA.title, TEA.hook) == ("Anna likes tea.", "Anna likes tea. She drinks it cold.")
     long = "word " * 100
     assert len(title_of(long)) <= 80
@@ -74,7 +74,7 @@ def test_default_titles_and_hooks() -> None:
     assert len(shortened("x" * 200, 20)) == 20
 
 
-def test_sentences_are_told_by_their_ends_and_by_lines() -> None:
+def test_sentences_end_at_punctuation_and_line_breaks() -> None:
     assert sentences("One. Two! Three? 3.5 is a number\n\nfour") == [
         "One.",
         "Two!",
@@ -85,7 +85,7 @@ def test_sentences_are_told_by_their_ends_and_by_lines() -> None:
     assert sentences(" \n ") == []
 
 
-def test_kinds_are_read() -> None:
+def test_kinds_are_parsed() -> None:
     assert MemoryKind.parse("tool_output") is MemoryKind.TOOL_OUTPUT
     assert [kind for kind in MemoryKind if kind.is_permanent] == [
         MemoryKind.RULE, MemoryKind.INSTRUCTION, MemoryKind.PREFERENCE
@@ -103,7 +103,7 @@ def test_recalled_memories_are_active_and_not_cold() -> None:
     assert replace(TEA, temperature=Temperature.HOT).is_recalled
 
 
-def test_when_it_was_last_used() -> None:
+def test_last_used_is_the_later_of_access_and_update() -> None:
     assert TEA.last_used_at == at(0)
     assert replace(TEA, last_accessed_at=at(3)).last_used_at == at(3)
     assert replace(TEA, last_accessed_at=at(3), updated_at=at(4)).last_used_at == at(4)
@@ -131,5 +131,5 @@ def test_a_triple_is_compared_without_case() -> None:
         ("Blood type A+.", "Blood type A-."),
     ],
 )
-def test_f11_signs_tell_texts_apart(one: str, other: str) -> None:
+def test_f11_texts_that_differ_in_symbols_have_different_keys(one: str, other: str) -> None:
     assert match_key(MemoryKind.FACT, one) != match_key(MemoryKind.FACT, other)

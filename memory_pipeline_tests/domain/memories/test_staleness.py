@@ -12,8 +12,8 @@ from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline_tests.domain.memories.consolidating import DAY, SETTINGS, consolidated, day_after, did, end_of
 from memory_pipeline_tests.domain.memories.histories import do, only, remember
-from memory_pipeline_tests.domain.memories.nights import DAY, SETTINGS, did, end_of, kept, night
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 SEEN = remember("The lift is slow.", 12, kind="observation", importance=0.9)
 SNAPSHOT = remember("The queue has 40 jobs.", 12, is_point_in_time=True, importance=0.9)
 FACT = remember("The gate is green.", 12)
-#: The nights below come whole days after these.
+#: Days below are counted from these.
 assert SEEN.event_at == end_of(DAY)
 #: Without an index nothing is hot.
 BARE = replace(SETTINGS, hot_entries=0)
 
 
 class Model(RuleCurator):
-    """A curator with a model, which finds stale what it is told to."""
+    """A curator with a model that finds the given memories stale."""
 
     def __init__(self, stale: Mapping[str, str] | None = None) -> None:
         self.found = stale
@@ -52,13 +52,13 @@ class Model(RuleCurator):
 
 
 def after(days: float, *events: MemoryEvent, curator: RuleCurator | None = None) -> tuple[list[str], Memories]:
-    """Return what the night does, so many days after the end of the first day, and what is left."""
-    done, memories = kept(fold_events(events), night(days), settings=BARE, curator=curator or RuleCurator())
+    """Return the verbs of a consolidation some days after the first day, and the memories."""
+    done, memories = consolidated(fold_events(events), day_after(days), settings=BARE, curator=curator or RuleCurator())
     assert not done.troubles
     return [event.verb.value for event in done.events], memories
 
 
-# --- stale ------------------------------------------------------------------------------------------------------------
+# --- stale -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def after(days: float, *events: MemoryEvent, curator: RuleCurator | None = None)
         (remember("Tea.", 12, kind="preference"), 400, []),
     ],
 )
-def test_f8_stale_memories_go_cold(event: MemoryEvent, days: float, expected: list[str]) -> None:
+def test_f8_stale_memories_become_cold(event: MemoryEvent, days: float, expected: list[str]) -> None:
     verbs, memories = after(days, event)
     assert verbs == expected
     [memory] = memories.newest.values()
@@ -82,19 +82,19 @@ def test_f8_stale_memories_go_cold(event: MemoryEvent, days: float, expected: li
     assert (memory.temperature is Temperature.COLD) is bool(expected)
 
 
-def test_f8_strictly_older() -> None:
+def test_f8_only_strictly_older_memories_are_stale() -> None:
     early = remember("The lift is slow.", 12 - 1 / 3600, kind="observation", importance=0.9)
     assert after(30, early)[0] == ["COOL"]
     assert after(30, SEEN)[0] == []
 
 
-def test_a_reason_is_given() -> None:
+def test_staleness_has_a_reason() -> None:
     _, memories = after(31, SEEN, SNAPSHOT)
     assert memories.newest[SEEN.memory_id].status_reason == "observation that nobody confirmed, last heard 31 days ago"
     assert memories.newest[SNAPSHOT.memory_id].status_reason == "a snapshot of one moment, last heard 31 days ago"
 
 
-def test_being_said_or_confirmed_again_counts_and_being_used_does_not() -> None:
+def test_restating_and_confirming_prevent_staleness_and_using_does_not() -> None:
     assert after(31, SEEN, remember("The lift is slow.", 40, kind="observation"))[0] == []
     assert after(31, SNAPSHOT, do("CONFIRM", SNAPSHOT, 31 * 24))[0] == []
     assert after(31, SEEN, do("ACCESS", SEEN, 31 * 24))[0] == ["COOL"]
@@ -102,7 +102,9 @@ def test_being_said_or_confirmed_again_counts_and_being_used_does_not() -> None:
 
 def test_hot_cold_and_inactive_memories_are_not_cooled() -> None:
     for verb in ("HEAT", "COOL", "FORGET"):
-        done, _ = kept(fold_events([FACT, do(verb, FACT, 13)]), night(100), settings=SETTINGS, curator=Model())
+        done, _ = consolidated(
+            fold_events([FACT, do(verb, FACT, 13)]), day_after(100), settings=SETTINGS, curator=Model()
+        )
         assert "COOL" not in {event.verb for event in done.events}
 
 
@@ -110,10 +112,10 @@ def test_a_cold_memory_is_warm_when_it_is_restated() -> None:
     _, memories = after(31, SEEN)
     memories = fold_events([remember("The lift is slow.", 24 * 33, kind="observation")], memories)
     assert memories.newest[SEEN.memory_id].temperature is Temperature.WARM
-    assert kept(memories, night(34), settings=BARE)[0].events == ()
+    assert consolidated(memories, day_after(34), settings=BARE)[0].events == ()
 
 
-# --- with a model -----------------------------------------------------------------------------------------------------
+# --- with a model ----------------------------------------------------------------------------------------------------
 
 
 def test_a_model_decides_which_old_memories_are_stale() -> None:
@@ -125,7 +127,7 @@ def test_a_model_decides_which_old_memories_are_stale() -> None:
     assert model.shown == [sorted([plan.memory_id, FACT.memory_id, SNAPSHOT.memory_id])]
     assert sorted(verbs) == ["COOL", "KEEP", "KEEP"]
     assert memories.newest[plan.memory_id].status_reason == "the trip is over"
-    assert memories.newest[FACT.memory_id].reviewed_at == end_of(night(31))
+    assert memories.newest[FACT.memory_id].reviewed_at == end_of(day_after(31))
     assert memories.newest[young.memory_id].is_recalled
 
 
@@ -133,21 +135,21 @@ def test_a_model_is_not_asked_again_every_day() -> None:
     model = Model({})
     memories = fold_events([FACT])
     for days in range(29, 95):
-        _, memories = kept(memories, night(days), settings=BARE, curator=model)
-    assert len(model.shown) == 3  # nights 31, 62, 93
+        _, memories = consolidated(memories, day_after(days), settings=BARE, curator=model)
+    assert len(model.shown) == 3  # days 31, 62, 93
     assert memories.newest[FACT.memory_id].is_recalled
 
 
-def test_a_model_that_fails_fails_the_pass_alone() -> None:
+def test_a_failing_model_fails_only_its_pass() -> None:
     weak = remember("Weak.", 12, importance=0.05)
     tea, more = remember("tea hot.", 24 * 31 + 1), remember("hot tea!", 24 * 31 + 2)
-    done, memories = kept([FACT, weak, tea, more], night(31), curator=Model(None))
+    done, memories = consolidated([FACT, weak, tea, more], day_after(31), curator=Model(None))
     assert done.troubles == {"staleness": "ModelError: it is down"}
     assert [event.verb.value for event in done.events if event.verb != "HEAT"] == ["MERGE"]
     assert memories.newest[weak.memory_id].is_active
 
 
-# --- faded and rotten -------------------------------------------------------------------------------------------------
+# --- faded and rotten ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_a_model_that_fails_fails_the_pass_alone() -> None:
 )
 def test_p13_faded_memories_are_archived(importance: float, days: int, expected: list[str]) -> None:
     used = remember("The gate is green.", 12, importance=importance)
-    # Being used on the day keeps it from rotting first; it fades from then on.
+    # Its use on the first day prevents rot; it fades from then on.
     verbs, memories = after(days, used)
     assert verbs == expected
     memory = memories.newest[used.memory_id]
@@ -164,7 +166,7 @@ def test_p13_faded_memories_are_archived(importance: float, days: int, expected:
     assert memory.content == "The gate is green."
 
 
-def test_p13_it_fades_from_when_it_was_last_used() -> None:
+def test_p13_importance_fades_from_the_last_use() -> None:
     assert after(161, FACT, do("ACCESS", FACT, 24 * 20))[0] == []
     assert after(181, FACT, do("ACCESS", FACT, 12 + 24 * 20))[0] == ["ARCHIVE"]
 
@@ -173,7 +175,7 @@ def test_p13_it_fades_from_when_it_was_last_used() -> None:
 def test_p12_memories_with_high_context_rot_are_archived(days: int, expected: list[str]) -> None:
     worthless = remember("Who knows.", 12, importance=0)
     settings = replace(BARE, archive_below=0)  # only rot decides
-    done, memories = kept([worthless], night(days), settings=settings)
+    done, memories = consolidated([worthless], day_after(days), settings=settings)
     assert [event.verb.value for event in done.events] == expected
     if expected:
         assert memories.newest[worthless.memory_id].status_reason == "its context rot is 0.9003, 0.9 or more"
@@ -181,17 +183,17 @@ def test_p12_memories_with_high_context_rot_are_archived(days: int, expected: li
         assert {own: round(rot, 4) for own, rot in done.review.items()} == {worthless.memory_id: 0.8994}
 
 
-def test_p12_review() -> None:
+def test_p12_memories_with_high_rot_are_listed_for_review() -> None:
     weak = remember("Weak.", 12, importance=0.1)
-    done, _ = kept([weak, FACT], night(120), settings=replace(BARE, archive_below=0))
+    done, _ = consolidated([weak, FACT], day_after(120), settings=replace(BARE, archive_below=0))
     assert {own: round(rot, 4) for own, rot in done.review.items()} == {
         weak.memory_id: 0.885, FACT.memory_id: 0.765
     }  # fmt: skip
-    assert not kept([FACT, do("FORGET", FACT, 13)], night(120))[0].review
-    assert not kept([remember("Be brief.", 12, kind="rule", importance=0.1)], night(300))[0].review
+    assert not consolidated([FACT, do("FORGET", FACT, 13)], day_after(120))[0].review
+    assert not consolidated([remember("Be brief.", 12, kind="rule", importance=0.1)], day_after(300))[0].review
 
 
-def test_the_figures_stand_in_the_reason() -> None:
+def test_the_reason_contains_the_figures() -> None:
     _, memories = after(161, FACT)
     assert memories.newest[FACT.memory_id].status_reason == (
         "its importance of 0.5 has faded to 0.0991, less than 0.1; it was last heard 161 days ago"
@@ -200,11 +202,11 @@ def test_the_figures_stand_in_the_reason() -> None:
 
 def test_cold_memories_are_archived_too_and_hot_or_permanent_ones_are_not() -> None:
     _, memories = after(31, SEEN)
-    done, memories = kept(memories, night(300), settings=BARE)
+    done, memories = consolidated(memories, day_after(300), settings=BARE)
     assert [event.verb.value for event in done.events] == ["ARCHIVE"]
     hot = only(FACT, do("HEAT", FACT, 13))
     assert hot.temperature is Temperature.HOT
-    assert did(kept(fold_events([FACT, do("HEAT", FACT, 13)]), night(400))[0]) == []
+    assert did(consolidated(fold_events([FACT, do("HEAT", FACT, 13)]), day_after(400))[0]) == []
     for kind in MemoryKind:
         if kind.is_permanent:
             assert after(1000, remember("So it is.", 12, kind=kind, importance=0.01))[0] == []
@@ -223,8 +225,8 @@ def test_archived_memories_are_not_shown_to_a_model() -> None:
     assert model.shown == []
 
 
-def test_a_snapshot_is_stale_by_its_own_days() -> None:
+def test_snapshots_have_their_own_number_of_days() -> None:
     settings = replace(BARE, snapshot_stale_after_days=timedelta(hours=6) / timedelta(days=1))
     early = remember("The queue has 41 jobs.", 5, is_point_in_time=True)
     late = remember("The queue has 42 jobs.", 7, is_point_in_time=True)
-    assert did(kept([early, late], settings=settings)[0]) == [("COOL", early.memory_id, None)]
+    assert did(consolidated([early, late], settings=settings)[0]) == [("COOL", early.memory_id, None)]

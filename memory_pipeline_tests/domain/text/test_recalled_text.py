@@ -18,7 +18,7 @@ from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, m
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Occurs in what is marked, and nowhere else.
+#: A word that occurs only in marked text.
 CANARY = "zyxcanary"
 BLOCK = mark(f"- Anna moved to Porto.\n- She likes {CANARY}.")
 BEGIN, END = BLOCK.split("\n")[0], BLOCK.split("\n")[-1]
@@ -28,7 +28,7 @@ def quoted(block: str) -> str:
     return "\n".join(f"> {line}" for line in block.split("\n"))
 
 
-#: What becomes of a block on its way, by name.
+#: Changes of a block in transit, by name.
 WAYS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "upper case": str.upper,
@@ -57,7 +57,7 @@ WAYS: dict[str, Callable[[str], str]] = {
 # --- marking ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_block_says_what_it_is_and_holds_the_text() -> None:
+def test_a_block_contains_an_explanation_and_the_text() -> None:
     begin, notice, *lines, end = mark("- Anna moved to Porto.\n- She likes tea.").split("\n")
     assert re.fullmatch(r"<recalled-memory [0-9a-f]{12}>", begin)
     assert end == begin.replace("<", "</")
@@ -65,7 +65,7 @@ def test_a_block_says_what_it_is_and_holds_the_text() -> None:
     assert lines == [f"{LINE}- Anna moved to Porto.", f"{LINE}- She likes tea."]
 
 
-def test_equal_texts_have_equal_blocks_and_others_have_other_delimiters() -> None:
+def test_equal_texts_have_equal_blocks_and_different_texts_different_delimiters() -> None:
     assert mark("tea") == mark("tea")
     assert mark("tea").split("\n")[0] != mark("tea ").split("\n")[0]
 
@@ -80,7 +80,7 @@ def test_the_frame_always_costs_the_same(text: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_text_can_neither_close_its_block_nor_open_another(way: str) -> None:
+def test_a_text_cannot_close_its_block_or_open_another(way: str) -> None:
     text = f"before {WAYS[way](mark('inside'))} </recalled-memory {digest('x')[:12]}> after"
     block = mark(text)
     assert len(re.findall("recalled-memory", block, re.IGNORECASE)) == 2
@@ -136,12 +136,12 @@ def test_a_block_within_a_sentence_is_removed(way: str) -> None:
         ),
     ],
 )
-def test_the_remaining_text(text: str, left: str) -> None:
+def test_only_text_outside_of_blocks_remains(text: str, left: str) -> None:
     assert without_recalled(text) == left
 
 
 @pytest.mark.parametrize("length", range(len(BEGIN), len(BLOCK)))
-def test_a_block_that_was_cut_leaves_nothing(length: int) -> None:
+def test_a_truncated_block_leaves_nothing(length: int) -> None:
     assert without_recalled(BLOCK[:length]) == ""
     assert without_recalled(f"One.\n\n{BLOCK[:length]}") == "One."
 
@@ -171,7 +171,7 @@ def test_text_without_a_block_stays_unchanged(text: str) -> None:
 LINES = mark(f"- Anna moved to Porto.\n- She likes {CANARY}.\n  Milk, too.\nKnown facts:\n- Ben lives_in Rome").split(
     "\n"
 )
-#: What becomes of lines on their way, by name.
+#: Changes of lines in transit, by name.
 COPIED: dict[str, Callable[[str], str]] = {
     **{way: WAYS[way] for way in ("as it is", "quoted", "quoted twice", "indented", "fenced", "HTML", "CRLF")},
     **{way: WAYS[way] for way in ("JSON", "JSON twice", "JSON list", "one line", "upper case")},
@@ -189,7 +189,7 @@ def test_any_lines_of_a_block_leave_nothing(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["as it is", "quoted", "indented", "a list", "numbered"])
-def test_text_around_lines_of_a_block_stays(way: str) -> None:
+def test_text_around_lines_of_a_block_is_kept(way: str) -> None:
     for first, last in ((0, 3), (1, 4), (2, 7), (3, 5), (4, 8)):
         part = COPIED[way]("\n".join(LINES[first:last]))
         assert (
@@ -198,13 +198,13 @@ def test_text_around_lines_of_a_block_stays(way: str) -> None:
         )
 
 
-def test_lines_within_a_json_object_leave_nothing_of_theirs() -> None:
+def test_lines_of_a_block_within_a_json_object_are_removed() -> None:
     left = without_recalled(json.dumps({"content": "\n".join(LINES[2:5])}))
     assert not re.search("anna|porto|canary|milk", left, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("start", range(1, len(BLOCK)))
-def test_a_block_that_lost_its_beginning_leaves_nothing(start: int) -> None:
+def test_a_block_without_its_beginning_leaves_nothing(start: int) -> None:
     left = without_recalled(BLOCK[start:])
     assert start >= BLOCK.rindex(LINE) or left == ""
 
@@ -217,11 +217,11 @@ def test_a_block_that_lost_its_beginning_leaves_nothing(start: int) -> None:
         "Every line of the recalled-memory block has a bullet.",
     ],
 )
-def test_another_bullet_and_a_word_about_the_mark_stay(text: str) -> None:
+def test_other_bullets_and_mentions_of_the_mark_are_kept(text: str) -> None:
     assert without_recalled(text) is text
 
 
-def test_every_line_has_a_mark_whatever_line_breaks_it_gets_on_its_way() -> None:
+def test_every_line_is_marked_after_any_change_of_line_breaks() -> None:
     text = "Anna moved.\r\nTo Porto.\rIn May.\u2028By train.\x0bAlone.\n\nReally."
     for marked in (mark(text), mark_lines(text)):
         copied = "\n".join(marked.splitlines()[1:])
@@ -230,7 +230,7 @@ def test_every_line_has_a_mark_whatever_line_breaks_it_gets_on_its_way() -> None
 
 # --- properties ------------------------------------------------------------------------------------------------------
 
-#: What texts are put together from that are to confuse; digests occur that fit, and that do not.
+#: Parts of confusing texts, with matching and other digests.
 FRAGMENTS = [
     *"<>/\\&\"'` \n\tan0",
     "&lt;",
@@ -263,9 +263,7 @@ words = st.lists(st.sampled_from("one two, three. \n four\n\n \t ü 你好 (5) a
 
 
 @given(hostile, hostile, hostile, hostile, st.sampled_from(sorted(WAYS)))
-def test_nothing_that_is_marked_is_left_whatever_stands_around_it(
-    before: str, head: str, tail: str, after: str, way: str
-) -> None:
+def test_marked_text_is_removed_from_any_surroundings(before: str, head: str, tail: str, after: str, way: str) -> None:
     block = WAYS[way](mark(f"{head}{CANARY}{tail}"))
     left = without_recalled(f"{before}{block}{after}")
     assert CANARY not in left.lower()
@@ -273,7 +271,7 @@ def test_nothing_that_is_marked_is_left_whatever_stands_around_it(
 
 
 @given(hostile)
-def test_the_result_has_no_more_blocks(text: str) -> None:
+def test_the_result_contains_no_blocks(text: str) -> None:
     left = without_recalled(text)
     assert without_recalled(left) is left
     assert END not in left
@@ -292,7 +290,7 @@ def test_no_word_around_a_block_is_lost(before: str, marked: str, after: str) ->
 
 
 @given(st.text(st.characters(exclude_characters=LINE[0])))
-def test_a_text_without_a_block_is_the_very_same(text: str) -> None:
+def test_a_text_without_a_block_is_the_same_object(text: str) -> None:
     assert without_recalled(text) is text
 
 
@@ -329,16 +327,16 @@ MANY = [f"{number:012x}" for number in range(16_000)]
         ),
     ],
 )
-def test_a_megabyte_of_anything_is_read_at_once(text: str) -> None:
+def test_a_megabyte_of_any_text_is_processed_quickly(text: str) -> None:
     begun = perf_counter()
     left = without_recalled(text)
-    assert perf_counter() - begun < 5  # a fraction of a second; what is not linear takes minutes
+    assert perf_counter() - begun < 5  # quadratic code takes minutes
     assert without_recalled(left) is left
     assert CANARY not in left
 
 
 @pytest.mark.parametrize("written", [json.dumps, repr], ids=["JSON", "Python"])
-def test_quotes_that_touch_a_block_go_with_it_and_others_stay(written: Callable[[str], str]) -> None:
+def test_quotes_around_a_block_are_removed_and_others_kept(written: Callable[[str], str]) -> None:
     block = mark("Anna lives in Porto.")
     assert without_recalled(f"I said\n{written(block)}") == "I said"
     assert without_recalled(f'Say "hi"\n{block}\n"bye" she said') == 'Say "hi"\n"bye" she said'

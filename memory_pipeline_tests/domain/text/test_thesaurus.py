@@ -15,12 +15,12 @@ SHIPPED = files("memory_pipeline.domain.text").joinpath("thesaurus.txt").read_te
 
 
 def entries() -> list[list[str]]:
-    """Return the words and signs of each line of the shipped file."""
+    """Return the words and signs of each line of the shipped thesaurus."""
     split = [line.partition("#")[0].split() for line in SHIPPED.splitlines()]
     return [entry for entry in split if entry]
 
 
-def test_words_with_an_equals_sign_stand_for_each_other() -> None:
+def test_words_with_an_equals_sign_are_synonyms() -> None:
     found = parse_thesaurus("tea = brew = cuppa")
     assert found == {"tea": {"brew", "cuppa"}, "brew": {"tea", "cuppa"}, "cuppa": {"tea", "brew"}}
 
@@ -29,18 +29,18 @@ def test_a_general_word_matches_specific_ones_and_not_vice_versa() -> None:
     assert parse_thesaurus("pet > dog cat") == {"pet": {"dog", "cat"}}
 
 
-def test_words_are_known_by_their_stems() -> None:
+def test_words_are_stored_as_stems() -> None:
     assert parse_thesaurus("movies = filmed") == {"movi": {"film"}, "film": {"movi"}}
     assert parse_thesaurus("pets > dogs walking") == {"pet": {"dog", "walk"}}
 
 
-def test_lines_add_up() -> None:
+def test_entries_of_several_lines_are_combined() -> None:
     found = parse_thesaurus("tea = brew\ntea > oolong\n\nbrew = ale")
     assert found == {"tea": {"brew", "oolong"}, "brew": {"tea", "ale"}, "ale": {"brew"}}
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# tea = brew", "   # x", "#"])
-def test_comments_and_blank_lines_say_nothing(text: str) -> None:
+def test_comments_and_blank_lines_are_ignored(text: str) -> None:
     assert parse_thesaurus(text) == {}
 
 
@@ -62,13 +62,13 @@ def test_a_malformed_line_is_refused_with_its_number(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["tea = >", "> = tea", "> > tea", "= > tea"])
-def test_a_sign_is_no_word(line: str) -> None:
+def test_punctuation_is_not_a_word(line: str) -> None:
     with pytest.raises(ValueError, match="line 1"):
         parse_thesaurus(line)
 
 
 @given(st.lists(words, min_size=2, max_size=5))
-def test_equals_goes_both_ways(listed: list[str]) -> None:
+def test_synonyms_are_symmetric(listed: list[str]) -> None:
     found = parse_thesaurus(" = ".join(listed))
     assert all(term in found[other] for term, others in found.items() for other in others)
 
@@ -81,14 +81,14 @@ def test_no_word_is_related_to_itself(lines: list[tuple[str, list[str]]]) -> Non
     assert all(term not in others for term, others in parse_thesaurus(text).items())
 
 
-def test_the_shipped_lines_are_read() -> None:
+def test_the_shipped_thesaurus_is_parsed() -> None:
     found = parse_thesaurus(SHIPPED)
     assert len(found) > 1_000
     assert all(others and term not in others for term, others in found.items())
     assert {term: related(term) for term in found} == found
 
 
-def test_the_shipped_words_are_such_as_texts_are_cut_into() -> None:
+def test_every_shipped_word_is_a_single_lower_case_term() -> None:
     wrong = [
         word
         for entry in entries()
@@ -98,7 +98,7 @@ def test_the_shipped_words_are_such_as_texts_are_cut_into() -> None:
     assert wrong == []
 
 
-def test_shipped_words_stand_for_each_other_or_for_more_special_ones() -> None:
+def test_shipped_words_have_synonyms_and_narrower_words() -> None:
     assert "movi" in related("film")
     assert "film" in related("movi")
     assert "dog" in related("pet")

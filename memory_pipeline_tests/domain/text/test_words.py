@@ -21,7 +21,7 @@ from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, stem
         ("'", ("'",)),
     ],
 )
-def test_contractions_are_cut_apart(word: str, parts: tuple[str, ...]) -> None:
+def test_contractions_are_split(word: str, parts: tuple[str, ...]) -> None:
     assert parts_of(word) == parts
 
 
@@ -46,7 +46,7 @@ def test_forms_of_a_word_share_a_stem(forms: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "pair", [("cat", "car"), ("sing", "single"), ("bus", "busy"), ("red", "read"), ("glass", "glad")]
 )
-def test_other_words_keep_theirs(pair: tuple[str, str]) -> None:
+def test_unrelated_words_have_different_stems(pair: tuple[str, str]) -> None:
     assert stem(pair[0]) != stem(pair[1])
 
 

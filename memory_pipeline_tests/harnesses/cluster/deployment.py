@@ -1,7 +1,7 @@
 """A deployment with the files of ``deploy/celery``: a code server, the daemon and Celery workers as processes.
 
-The processes share nothing on disk: each has its own DAGSTER_HOME with a copy of ``dagster.yaml``, as on separate
-machines. They only share PostgreSQL, Redis and the lake.
+Each process has its own DAGSTER_HOME with a copy of ``dagster.yaml``, as on separate machines. They only share
+PostgreSQL, Redis and the lake.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.deployment.celery_launcher import WatchedCeleryRunLauncher
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-#: Seconds between the daemon's checks of its queue and runs; short, because it only waits in between.
+#: Seconds between the daemon's checks of its queue and runs; short, to save time.
 LOOK_SECONDS = 2
 _WORKER = [sys.executable, "-m", "celery", "--app", "dagster_celery.app", "worker", "--loglevel", "INFO"]
 _BACKFILL = """
@@ -50,8 +50,8 @@ class Cluster:
     """A context manager that starts and stops the processes.
 
     Args:
-        folder: where homes and logs lie.
-        variables: where PostgreSQL, Redis and the lake are.
+        folder: the folder of homes and logs.
+        variables: the addresses of PostgreSQL, Redis and the lake.
         workers: names of the Celery workers.
     """
 
@@ -90,7 +90,6 @@ class Cluster:
         self._stack.close()
 
     def start_worker(self, name: str, stack: ExitStack | None = None) -> None:
-        """Start or restart a Celery worker."""
         self.workers[name] = self._start(stack or self._stack, name, [*_WORKER, "--hostname", f"{name}@%h"])
 
     def start_daemon(self) -> None:
@@ -110,20 +109,19 @@ class Cluster:
         return str(answer["backfillId"])
 
     def sensor(self, verb: str, name: str) -> None:
-        """Start or stop a sensor."""
         self._run([sys.executable, "-m", "dagster", "sensor", verb, name, "-w", str(self._workspace)])
 
     def launch(self, job: str, config: Mapping[str, Any], tags: Mapping[str, str]) -> None:
-        """Put a run of a job into the queue."""
+        """Queue a run of a job."""
         command = [sys.executable, "-m", "dagster", "job", "launch", "-w", str(self._workspace), "-j", job]
         self._run([*command, "--config-json", json.dumps(config), "--tags", json.dumps(tags)])
 
     def runs(self) -> list[RunRecord]:
-        """Return all runs, the oldest first."""
+        """Return all runs, oldest first."""
         return list(self.instance.get_run_records())[::-1]
 
     def worker_of(self, run: dg.DagsterRun) -> str:
-        """Return the name of the worker of a run, as Celery recorded it; empty if it has none yet."""
+        """Return the name of the worker of a run; empty if Celery has not recorded one yet."""
         if run.run_id not in self._took:
             task = run.tags.get(DAGSTER_CELERY_TASK_ID_TAG)
             said = self.launcher.celery.backend.get_task_meta(task) if task else {}
@@ -136,7 +134,6 @@ class Cluster:
 
     @property
     def launcher(self) -> WatchedCeleryRunLauncher:
-        """The launcher of the instance."""
         launcher: Any = self.instance.run_launcher
         return launcher  # type: ignore[no-any-return]
 
@@ -146,14 +143,13 @@ class Cluster:
             assert not process.ended, f"{process.name} ended: {process.said}"
 
     def kill_worker(self, name: str, run_id: str) -> bool:
-        """Kill a worker with all of its processes during a run, like the loss of its machine.
+        """Kill a worker and its child processes during a run, like the loss of its machine.
 
-        Returns:
-            False if the run has ended in the meantime; then the worker goes on.
+        Return False if the run has ended in the meantime; then the worker continues.
         """
         # Stop it first, so that the run cannot finish.
         self.workers[name].send(signal.SIGSTOP)
-        time.sleep(0.5)  # what it had sent to the database is written by then
+        time.sleep(0.5)  # until its last writes are in the database
         run = self.instance.get_run_by_id(run_id)
         if run is None or run.status is not dg.DagsterRunStatus.STARTED:
             self.workers[name].send(signal.SIGCONT)
@@ -194,7 +190,7 @@ class Cluster:
 
 
 def by_status(records: Collection[RunRecord]) -> str:
-    """Return the number of runs by status."""
+    """Return the number of runs by status, as text."""
     found = Counter(record.dagster_run.status.value.lower() for record in records)
     return ", ".join(f"{number} {status}" for status, number in sorted(found.items()))
 

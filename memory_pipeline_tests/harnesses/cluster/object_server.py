@@ -4,10 +4,9 @@
 
     python -m memory_pipeline_tests.harnesses.cluster.object_server --bucket lakes  # prints its address
 
-It holds buckets in memory and knows what the lake's libraries ask for: GET with ranges, PUT (also on the condition that
-there is no such object, or that it is as it was), HEAD, DELETE, many deletions at once, listings in pages with prefixes
-and delimiters, copies, and uploads in parts. Signatures it does not look at. One thread answers one request after the
-other, so a condition and what depends on it are one step.
+It supports the requests of the lake's libraries: GET with ranges, PUT (also with If-None-Match and If-Match), HEAD,
+DELETE, bulk deletion, listings in pages with prefixes and delimiters, copies, and multipart uploads. Signatures are not
+checked. One thread answers all requests, so conditional writes are atomic.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Answer(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An object."""
+    """A stored object."""
 
     data: bytes
     etag: str
@@ -51,7 +50,7 @@ class Stored(NamedTuple):
 
 
 class FaultError(Exception):
-    """An invalid request, with the error code of S3."""
+    """An invalid request, with its S3 error code."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
@@ -86,7 +85,6 @@ class Store:
         self._numbers = count(1)
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
-        """Return the answer that S3 would give."""
         parts = urlsplit(target)
         name, _, key = unquote(parts.path).lstrip("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
@@ -111,8 +109,8 @@ class Store:
             gone = [element.text or "" for element in ET.fromstring(body).iter() if element.tag.endswith("Key")]
             for key in gone:
                 bucket.delete(key)
-            told = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in gone)
-            return _xml(f"<DeleteResult {_XMLNS}>{told}</DeleteResult>")
+            result = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in gone)
+            return _xml(f"<DeleteResult {_XMLNS}>{result}</DeleteResult>")
         if "versioning" in query:
             return _xml(f"<VersioningConfiguration {_XMLNS}/>")
         if "location" in query:
@@ -151,8 +149,8 @@ class Store:
         if there is None:
             raise FaultError(404, "NoSuchKey")
         copied = bucket.put(key, there.data)
-        told = f"<LastModified>{_iso(copied.at)}</LastModified><ETag>{escape(copied.etag)}</ETag>"
-        return _xml(f"<CopyObjectResult {_XMLNS}>{told}</CopyObjectResult>")
+        result = f"<LastModified>{_iso(copied.at)}</LastModified><ETag>{escape(copied.etag)}</ETag>"
+        return _xml(f"<CopyObjectResult {_XMLNS}>{result}</CopyObjectResult>")
 
     def _of_upload(
         self,
@@ -167,8 +165,8 @@ class Store:
         if method == "POST" and "uploads" in query:
             upload = f"upload-{next(self._numbers)}"
             bucket.uploads[upload] = {}
-            told = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
-            return _xml(f"<InitiateMultipartUploadResult {_XMLNS}>{told}</InitiateMultipartUploadResult>")
+            result = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
+            return _xml(f"<InitiateMultipartUploadResult {_XMLNS}>{result}</InitiateMultipartUploadResult>")
         parts = bucket.uploads.get(query.get("uploadId", ""))
         if parts is None:
             raise FaultError(404, "NoSuchUpload")
@@ -179,8 +177,8 @@ class Store:
             self._check(bucket, key, headers)
             stored = bucket.put(key, b"".join(parts[number] for number in sorted(parts)))
             del bucket.uploads[query["uploadId"]]
-            told = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><ETag>{escape(stored.etag)}</ETag>"
-            return _xml(f"<CompleteMultipartUploadResult {_XMLNS}>{told}</CompleteMultipartUploadResult>")
+            result = f"<Bucket>{name}</Bucket><Key>{escape(key)}</Key><ETag>{escape(stored.etag)}</ETag>"
+            return _xml(f"<CompleteMultipartUploadResult {_XMLNS}>{result}</CompleteMultipartUploadResult>")
         if method == "DELETE":
             del bucket.uploads[query["uploadId"]]
             return Answer(204)
@@ -231,7 +229,7 @@ def _listing(name: str, bucket: Bucket, query: dict[str, str]) -> Answer:
         key = keys[at]
         cut = key.find(delimiter, len(prefix)) if delimiter else -1
         folder = key[: cut + len(delimiter)] if cut >= 0 else ""
-        if folder and folder == after.rstrip("\U0010ffff"):  # told on the page before
+        if folder and folder == after.rstrip("\U0010ffff"):  # was on the previous page
             at = bisect_left(keys, f"{folder}\U0010ffff")
             continue
         if len(contents) + len(folders) >= most:
@@ -269,7 +267,7 @@ def _xml(text: str) -> Answer:
 
 
 def _whole(body: bytes) -> bytes:
-    """Decode a body in chunks, which may be signed (``aws-chunked``)."""
+    """Decode a chunked, possibly signed body (``aws-chunked``)."""
     found: list[bytes] = []
     at = 0
     while True:
@@ -336,7 +334,7 @@ async def serve(port: int, bucket: str) -> None:
     store.buckets[bucket] = Bucket()
     server = await asyncio.get_running_loop().create_server(lambda: Connection(store), "127.0.0.1", port)
     host, port = server.sockets[0].getsockname()
-    print(f"Running on http://{host}:{port}", flush=True)  # noqa: T201  # whoever starts it waits for this
+    print(f"Running on http://{host}:{port}", flush=True)  # noqa: T201  # the starting process waits for it
     await server.serve_forever()
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis from Debian, and an S3 server, started and stopped for a test."""
+"""PostgreSQL, Redis and an S3 server, started and stopped for a test."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _PASSWORD = "for-one-test"
 
 
 class Process:
-    """A process with all of its children, in a group that dies as one, and what it says in a file.
+    """A process and its children in one process group, with a log file.
 
     Args:
-        name: for people.
-        command: what is run.
-        folder: where it runs, and where its log lies.
-        variables: set beside those of this process.
-        user: whom it runs as, if that is another.
+        name: the name of the log file, and in errors.
+        command: the command line.
+        folder: the working folder, which also has the log.
+        variables: additional environment variables.
+        user: the user to run as; None for the current one.
     """
 
     def __init__(
@@ -52,17 +52,16 @@ class Process:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
         return self._process.poll() is not None
 
     @property
     def status(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """The exit code; None while it runs."""
         return self._process.poll()
 
     @property
     def said(self) -> str:
-        """The end of what it said."""
+        """The end of its output."""
         return self.log.read_text(errors="replace")[-4000:]
 
     def send(self, what: signal.Signals) -> None:
@@ -71,7 +70,7 @@ class Process:
             os.killpg(self._process.pid, what)
 
     def stop(self, patience: float = 20) -> None:
-        """Ask the process to end; kill it if it does not."""
+        """Interrupt the process. Kill it if it does not end in time."""
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -79,7 +78,6 @@ class Process:
         self.kill()
 
     def kill(self) -> None:
-        """Kill the process and its children, and wait for their end."""
         self.send(signal.SIGKILL)
         self._process.wait()
 
@@ -106,9 +104,9 @@ def answers(port: int) -> bool:
 
 @contextmanager
 def postgresql() -> Iterator[dict[str, str]]:
-    """Run a PostgreSQL server with an empty database; yield the variables with which Dagster finds it."""
+    """Run a PostgreSQL server with an empty database. Yield the variables of its address for Dagster."""
     programs = _programs()
-    # It refuses to run as root, and must be able to look into every folder on the way to its own.
+    # It refuses to run as root, and needs access to all parent folders.
     user = "postgres" if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="memory-pipeline-postgresql-"))
     secret, data, port = folder / "password", folder / "data", free_port()
@@ -120,7 +118,7 @@ def postgresql() -> Iterator[dict[str, str]]:
     try:
         made = ["-D", str(data), "-U", "dagster", "-A", "scram-sha-256", "--pwfile", str(secret)]
         subprocess.run([str(programs / "initdb"), *made], check=True, capture_output=True, user=user, cwd=folder)
-        # What it holds is gone with the test, so it need not survive a machine's.
+        # The data is temporary, so durability is not needed.
         options = {
             "listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": "", "fsync": "off",
             "max_connections": "200",
@@ -135,14 +133,14 @@ def postgresql() -> Iterator[dict[str, str]]:
             until(lambda: _takes_sessions(port), server)
             yield variables
         finally:
-            server.stop()  # killed, it would leave shared memory behind
+            server.stop()  # SIGKILL would leave shared memory behind
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def redis_server(folder: Path) -> Iterator[dict[str, str]]:
-    """Run a Redis server; yield the variables with which Celery finds it."""
+    """Run a Redis server. Yield the variables of its address for Celery."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.fail("redis-server is not installed; on Debian: apt-get install redis-server")
@@ -159,10 +157,9 @@ def redis_server(folder: Path) -> Iterator[dict[str, str]]:
 
 
 class ObjectServer(S3Server):
-    """The quick server of :mod:`.object_server`; or the one that ``MEMORY_PIPELINE_TEST_S3`` names."""
+    """The server of :mod:`.object_server`, or the one that ``MEMORY_PIPELINE_TEST_S3`` names."""
 
     def start(self) -> None:
-        """Start it on a free port, with the bucket."""
         command = [
             sys.executable,
             "-m",
@@ -170,7 +167,7 @@ class ObjectServer(S3Server):
             "--bucket",
             self.bucket,
         ]
-        # Ctrl-C at the keyboard is for the test alone, which ends it last.
+        # Only the test handles Ctrl-C, and stops the server last.
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().decode().split()[-1]

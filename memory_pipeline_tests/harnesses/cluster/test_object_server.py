@@ -1,4 +1,4 @@
-"""The quick server answers as S3 does in what the lake asks of it: it must not be kinder than a real one."""
+"""The S3 server in memory answers like S3, and is no more lenient."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def code(error: pytest.ExceptionInfo[ClientError]) -> int:
     return int(error.value.response["ResponseMetadata"]["HTTPStatusCode"])
 
 
-def test_a_write_on_a_condition_is_refused_unless_it_holds(s3: Any) -> None:
+def test_a_conditional_write_is_refused_unless_its_condition_holds(s3: Any) -> None:
     there = {"Bucket": "lakes", "Key": "conditions/one"}
     first = s3.put_object(**there, Body=b"one", IfNoneMatch="*")
     with pytest.raises(ClientError) as refused:
@@ -55,7 +55,7 @@ def test_a_write_on_a_condition_is_refused_unless_it_holds(s3: Any) -> None:
     assert s3.head_object(**there)["ETag"] == second["ETag"]
 
 
-def test_parts_of_an_object_are_read(s3: Any) -> None:
+def test_ranges_of_an_object_can_be_read(s3: Any) -> None:
     there = {"Bucket": "lakes", "Key": "ranges/a b+c%d"}
     s3.put_object(**there, Body=b"0123456789")
     for asked, expected in (("bytes=2-4", b"234"), ("bytes=7-99", b"789"), ("bytes=8-", b"89"), ("bytes=-3", b"789")):
@@ -69,7 +69,7 @@ def test_parts_of_an_object_are_read(s3: Any) -> None:
     assert missing.value.response["Error"]["Code"] == "NoSuchKey"
 
 
-def test_listings_come_in_pages_and_folders(s3: Any) -> None:
+def test_listings_have_pages_and_folders(s3: Any) -> None:
     keys = [*(f"pages/{folder}/{number:04}" for folder in ("a", "b") for number in range(7)), "pages/z"]
     for key in [*keys, "pages", "pages2/x"]:
         s3.put_object(Bucket="lakes", Key=key, Body=b"")
@@ -99,7 +99,7 @@ def test_listings_come_in_pages_and_folders(s3: Any) -> None:
     assert [entry["Key"] for entry in s3.list_objects_v2(Bucket="lakes", Prefix="pages/")["Contents"]] == ["pages/z"]
 
 
-def test_uploads_in_parts_are_there_when_they_are_complete(s3: Any) -> None:
+def test_a_multipart_upload_is_visible_once_complete(s3: Any) -> None:
     there = {"Bucket": "lakes", "Key": "uploads/one"}
     upload = s3.create_multipart_upload(**there)["UploadId"]
     for number in (2, 1):
@@ -112,7 +112,7 @@ def test_uploads_in_parts_are_there_when_they_are_complete(s3: Any) -> None:
     assert s3.get_object(Bucket="lakes", Key="uploads/two")["Body"].read() == b"111222"
 
 
-def test_a_lake_on_it_is_the_lake_of_a_folder(server: ObjectServer, tmp_path: Path, models: Models) -> None:
+def test_a_lake_on_the_server_equals_a_lake_in_a_folder(server: ObjectServer, tmp_path: Path, models: Models) -> None:
     with server.in_environment():
         lakes = [Lake(server.new_root()), Lake(str(tmp_path / "lake"))]
         for lake in lakes:

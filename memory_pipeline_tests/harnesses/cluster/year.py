@@ -1,4 +1,4 @@
-"""A year of what many agents were told, made up from a seed: the same seed says the same."""
+"""A generated year of conversations of many agents, determined by a seed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 START = date(2024, 1, 1)
 YEAR = 2024
 WORKSPACE = "harbour"
-#: When the journal took all of it.
+#: The time of receipt of all messages.
 RECEIVED = datetime(2025, 1, 20, 9, tzinfo=UTC)
 
 _NAMES = "Ada Bo Cleo Dan Eve Finn Gro Hal Ida Jon Kim Lev Mia Nils Oda Per Rut Sol Tor Uma".split()
@@ -37,7 +37,6 @@ _ANSWERED = ("Noted.", "I will remember that.", "Understood: {thing}.", "Is {nam
 
 
 def agents(number: int) -> list[str]:
-    """Return the names of so many agents."""
     return [f"agent-{index:05d}" for index in range(number)]
 
 
@@ -45,9 +44,9 @@ def year(number: int, talks: int, seed: int = 8) -> Iterator[list[Message]]:
     """Yield the messages of each conversation.
 
     Args:
-        number: of agents.
-        talks: conversations of each agent, spread over the year by chance; each has three to eight messages.
-        seed: of all that is said, and when.
+        number: the number of agents.
+        talks: conversations of each agent at random times of the year, with three to eight messages each.
+        seed: determines all times and texts.
     """
     admission = Admission(START, RECEIVED, Calendar())
     for agent in agents(number):

@@ -1,4 +1,4 @@
-"""Conduct a soak: start and kill processes, set the clock, inject faults and print progress."""
+"""Run a soak: start and kill processes, set the clock, inject faults and print progress."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import click
 
 from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline_tests.fault_proxy import Fault
-from memory_pipeline_tests.harnesses.soak.course import Operation
-from memory_pipeline_tests.harnesses.soak.nursery import Nursery
+from memory_pipeline_tests.harnesses.soak.fork_server import ForkServer
 from memory_pipeline_tests.harnesses.soak.operating import STEPS
-from memory_pipeline_tests.harnesses.soak.processes import Own, Process
-from memory_pipeline_tests.harnesses.soak.station import Clock, Log, Tail
+from memory_pipeline_tests.harnesses.soak.plan import Operation
+from memory_pipeline_tests.harnesses.soak.processes import FreshProcess, Process
+from memory_pipeline_tests.harnesses.soak.shared import Clock, Log, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from memory_pipeline_tests.fault_proxy import FaultProxy
-    from memory_pipeline_tests.harnesses.soak.station import Station
+    from memory_pipeline_tests.harnesses.soak.shared import SharedFolder
 
-#: In the environment of all processes of a soak, to find leftover ones.
+#: A variable of all processes of a soak, to find leftover ones.
 MARK = "MEMORY_PIPELINE_SOAK"
-#: Seconds until an operation counts as stuck, until a fault is certainly over, and between two lines of progress.
-_STUCK, _CALM_AFTER, _TELL_EVERY = 600.0, 10.0, 10.0
+#: Seconds until an operation counts as stuck, until a fault is over, and between two lines of progress.
+_STUCK, _CALM_AFTER, _PRINT_EVERY = 600.0, 10.0, 10.0
 #: Retries of a failed operation.
 _ATTEMPTS = 8
 #: Texts of retryable errors: other writers committed first.
@@ -50,33 +50,39 @@ class Conductor:
     """Conducts one soak.
 
     Args:
-        station: where it meets.
-        environment: with which processes find the lake.
-        proxy: what disturbs the network; None where there is none.
-        pace: seconds that a tick takes at least.
-        verbose: tell each event.
+        shared: the shared folder.
+        environment: variables with which processes find the lake.
+        proxy: injects network faults; None without a network.
+        pace: the minimum seconds of a tick.
+        verbose: print each event.
     """
 
     def __init__(
-        self, station: Station, environment: Mapping[str, str], proxy: FaultProxy | None, pace: float, *, verbose: bool
+        self,
+        shared: SharedFolder,
+        environment: Mapping[str, str],
+        proxy: FaultProxy | None,
+        pace: float,
+        *,
+        verbose: bool,
     ) -> None:
-        self._station = station
-        self._course = station.course
+        self._shared = shared
+        self._plan = shared.plan
         self._proxy = proxy
         self._pace = pace
         self._verbose = verbose
         unwanted = ("MEMORY_PIPELINE_", "DAGSTER_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-        self._environment = {**kept, **environment, MARK: str(station.folder), "POLARS_MAX_THREADS": "2"}
-        self._nursery = Nursery(self._environment, station.folder)
-        self._events = Log(station.folder / "events.jsonl")
+        self._environment = {**kept, **environment, MARK: str(shared.folder), "POLARS_MAX_THREADS": "2"}
+        self._fork_server = ForkServer(self._environment, shared.folder)
+        self._events = Log(shared.folder / "events.jsonl")
         self._lanes: dict[str, Lane] = {}
-        self._people: dict[str, Process] = {}
-        self._tails = {f"w{n}": Tail(station.oracle(f"w{n}")) for n in range(self._course.writers)}
-        self._readings = {f"r{n}": Tail(station.reading(f"r{n}")) for n in range(self._course.readers)}
+        self._clients: dict[str, Process] = {}
+        self._tails = {f"w{n}": Tail(shared.oracle(f"w{n}")) for n in range(self._plan.writers)}
+        self._readings = {f"r{n}": Tail(shared.reading(f"r{n}")) for n in range(self._plan.readers)}
         self._reached = dict.fromkeys(self._tails, -1)
         self._rough_until = 0.0
-        self._told = self._began = time.monotonic()
+        self._printed_at = self._began = time.monotonic()
         self._is_ending = False
         self.tick = -1
         self.counts: Counter[str] = Counter()
@@ -85,7 +91,7 @@ class Conductor:
         self.latencies: dict[str, list[float]] = {}
         self.stopped = False
 
-    # The course.
+    # The plan.
 
     def conduct(self, seconds: float) -> None:
         """Run for the given seconds, then finish all started work."""
@@ -93,13 +99,13 @@ class Conductor:
         deadline = self._began + seconds
         self._begin_tick(0)
         for name in (*self._tails, *self._readings):
-            self._start_person(name)
+            self._start_client(name)
         tick = 0
         while True:
             began = time.monotonic()
             while not self._may_go_on(tick, began):
                 self._pump()
-            if self._course.looks(tick):
+            if self._plan.looks(tick):
                 self._rest()
                 self._look()
             if self.stopped or time.monotonic() >= deadline:
@@ -109,19 +115,19 @@ class Conductor:
         self._rest()
         self._set_clock(is_over=True)
         self._is_ending = True
-        while self._people:
+        while self._clients:
             self._pump()
-        self._tell(force=True)
+        self._print_progress(force=True)
 
     def _begin_tick(self, tick: int) -> None:
         self.tick = tick
-        trouble = self._course.trouble(tick)
-        self._event("tick", tick=tick, now=self._course.now(tick).isoformat())
-        for operation in self._course.operations(tick):
+        trouble = self._plan.trouble(tick)
+        self._event("tick", tick=tick, now=self._plan.now(tick).isoformat())
+        for operation in self._plan.operations(tick):
             self._lanes.setdefault(operation.lane, Lane()).waiting.append(operation)
         for name, after in trouble.kills:
-            if name in self._people:
-                self._people[name].kill_at = time.monotonic() + after
+            if name in self._clients:
+                self._clients[name].kill_at = time.monotonic() + after
         self._disturb(trouble.faults, trouble.latency)
         self._set_clock()
 
@@ -140,8 +146,7 @@ class Conductor:
             self._pump()
 
     def _look(self) -> None:
-        """Compute pending periods and run all checks."""
-        now = self._course.now(self.tick)
+        now = self._plan.now(self.tick)
         self.do(Operation(self.tick, "look", "run", now))
         self.do(Operation(self.tick, "look", "check", now))
 
@@ -151,20 +156,17 @@ class Conductor:
         while any(lane.waiting or lane.process for lane in self._lanes.values()):
             self._pump()
 
-    # Processes.
-
     def _pump(self) -> None:
-        """Check all processes and read their logs."""
-        self._nursery.look()
+        self._fork_server.look()
         for lane in self._lanes.values():
             self._advance(lane)
-        for name, person in list(self._people.items()):
-            self._look_after(name, person)
+        for name, client in list(self._clients.items()):
+            self._watch_client(name, client)
         self._read()
         is_rough = self._is_rough()
-        if is_rough != self._station.clock.is_rough:
+        if is_rough != self._shared.clock.is_rough:
             self._set_clock()
-        self._tell()
+        self._print_progress()
         time.sleep(_PAUSE)
 
     def _advance(self, lane: Lane) -> None:
@@ -195,7 +197,7 @@ class Conductor:
     def _may_fail(self, process: Process, operation: Operation, lane: Lane) -> bool:
         """Record a failed operation. Return whether to retry it."""
         lane.failures += 1
-        last = process.said.strip().splitlines()[-1:] or ["said nothing"]
+        last = process.said.strip().splitlines()[-1:] or ["no output"]
         is_rough = self._is_rough()
         was_overtaken = any(words in process.said for words in _OVERTAKEN)
         self._event("failed", what=process.name, said=process.said[-500:], is_rough=is_rough)
@@ -207,7 +209,7 @@ class Conductor:
         if not is_rough and not was_overtaken:
             self._complain(f"{process.name} failed: {last[0][:300]}")
         if lane.failures >= _ATTEMPTS:
-            self._complain(f"{process.name} failed {lane.failures} times, and was given up")
+            self._complain(f"{process.name} failed {lane.failures} times and is given up")
             return False
         return True
 
@@ -219,16 +221,16 @@ class Conductor:
         lane.process = process
 
     def _command(self, operation: Operation) -> list[str]:
-        now, root = operation.now.isoformat(), self._station.root
+        now, root = operation.now.isoformat(), self._shared.root
         if operation.kind == "steps":
             return [STEPS, root, now]
         kind = "run" if operation.kind == "process" else operation.kind
         command = [kind, "--root", root, "--now", now]
         if operation.subject is None:
             return command
-        subject = self._course.subject(operation.subject)
-        receipt = self._station.receipt(operation.subject)
-        receipt.unlink(missing_ok=True)  # whoever was killed at it has left an empty one
+        subject = self._plan.subject(operation.subject)
+        receipt = self._shared.receipt(operation.subject)
+        receipt.unlink(missing_ok=True)  # a killed process may leave an empty one
         command += ["--workspace", subject.workspace_id, "--yes", "--receipt", str(receipt)]
         if subject.agent_id is not None:
             command += ["--agent", subject.agent_id]
@@ -236,45 +238,42 @@ class Conductor:
             command += ["--conversation", str(subject.conversation_id)]
         return [*command, *(part for name in subject.names for part in ("--person", name))]
 
-    def _start_person(self, name: str) -> None:
+    def _start_client(self, name: str) -> None:
         module = "writing" if name.startswith("w") else "reading"
-        self._people[name] = self._spawn(name, [module, str(self._station.folder), name[1:]])
+        self._clients[name] = self._spawn(name, [module, str(self._shared.folder), name[1:]])
 
-    def _look_after(self, name: str, person: Process) -> None:
-        if person.kill_if_due():
+    def _watch_client(self, name: str, client: Process) -> None:
+        if client.kill_if_due():
             self._count_kill(name, "writer" if name.startswith("w") else "reader")
-        code = person.child.code
+        code = client.child.code
         if code is None:
             return
-        if not person.was_killed and code == 0 and self._is_ending:
-            del self._people[name]
+        if not client.was_killed and code == 0 and self._is_ending:
+            del self._clients[name]
             return
-        if not person.was_killed:
-            last = person.said.strip().splitlines()[-1:] or ["it said nothing"]
+        if not client.was_killed:
+            last = client.said.strip().splitlines()[-1:] or ["no output"]
             self.failures[f"{name}: {last[0][:150]}"] += 1
             if not self._is_rough():
                 self._complain(f"{name} ended with {code}: {last[0][:300]}")
-        self._start_person(name)
+        self._start_client(name)
 
     def _spawn(self, name: str, what: list[str], *, own: bool = False) -> Process:
-        log = self._station.folder / "logs" / f"{name.replace('/', '-')}.log"
+        log = self._shared.folder / "logs" / f"{name.replace('/', '-')}.log"
         log.touch()
         said_before = log.stat().st_size
         self._event("start", what=name)
-        start = self._start_own if own else self._nursery.start
+        start = self._start_fresh if own else self._fork_server.start
         return Process(name, start(what, log), log, said_before)
 
-    def _start_own(self, what: list[str], log: Path) -> Own:
-        return Own(what[1:], self._environment, self._station.folder, log)
+    def _start_fresh(self, what: list[str], log: Path) -> FreshProcess:
+        return FreshProcess(what[1:], self._environment, self._shared.folder, log)
 
     def end(self) -> None:
-        """Kill all remaining processes."""
         for lane in self._lanes.values():
             if lane.process is not None:
                 lane.process.child.kill()
-        self._nursery.end()
-
-    # What is known.
+        self._fork_server.end()
 
     def _disturb(self, faults: tuple[tuple[str, float], ...], latency: float) -> None:
         if self._proxy is None:
@@ -292,8 +291,8 @@ class Conductor:
         return self._proxy is not None and (bool(self._proxy.faults) or time.monotonic() < self._rough_until)
 
     def _set_clock(self, *, is_over: bool = False) -> None:
-        now = self._course.now(self.tick)
-        self._station.set_clock(Clock(self.tick, now, is_over or self._is_ending, self._is_rough()))
+        now = self._plan.now(self.tick)
+        self._shared.set_clock(Clock(self.tick, now, is_over or self._is_ending, self._is_rough()))
 
     def _read(self) -> None:
         for name, tail in self._tails.items():
@@ -308,7 +307,7 @@ class Conductor:
             case "tick":
                 self._reached[name] = record["tick"]
             case "done":
-                action = self._course.action(record["action"])
+                action = self._plan.action(record["action"])
                 self.counts[f"did {action.kind}"] += 1
                 self.counts["messages"] += len(action.body["messages"]) if action.kind == "talk" else 0
             case "dropped":
@@ -348,10 +347,10 @@ class Conductor:
         if self._verbose:
             click.echo(f"  {at:8.2f} {event} {more}", err=True)
 
-    def _tell(self, *, force: bool = False) -> None:
-        if not force and time.monotonic() - self._told < _TELL_EVERY:
+    def _print_progress(self, *, force: bool = False) -> None:
+        if not force and time.monotonic() - self._printed_at < _PRINT_EVERY:
             return
-        self._told = time.monotonic()
+        self._printed_at = time.monotonic()
         runs = sum(count for name, count in self.counts.items() if name.startswith("done "))
         kills = sum(count for name, count in self.counts.items() if name.startswith("killed "))
         requests = ""
@@ -359,7 +358,7 @@ class Conductor:
             struck = sum(self._proxy.counts[kind] for kind in ("500", "503", "reset", "lost", "half", "slow"))
             requests = f" | {struck:,} faults in {self._proxy.requests:,} requests"
         times = sorted(second for each in self.latencies.values() for second in each)
-        seconds, now = time.monotonic() - self._began, self._course.now(self.tick)
+        seconds, now = time.monotonic() - self._began, self._plan.now(self.tick)
         click.echo(
             f"{seconds:6.0f} s | tick {self.tick} | {now:%Y-%m-%d %H:%M} | "
             f"{self.counts['messages']:,} messages | {runs:,} runs | {kills:,} kills{requests} | "

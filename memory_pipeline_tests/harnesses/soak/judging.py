@@ -1,4 +1,4 @@
-"""Check all invariants after a soak, with figures."""
+"""Check all invariants after a soak."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import index_rows
+from memory_pipeline_tests.harnesses.soak.expected import Present, journal_of, read_oracles, rebuild
+from memory_pipeline_tests.harnesses.soak.generated import WORD
 from memory_pipeline_tests.harnesses.soak.operating import make_all
-from memory_pipeline_tests.harnesses.soak.recollection import Present, again, journal_of, told
-from memory_pipeline_tests.harnesses.soak.sayings import WORD
 from memory_pipeline_tests.lake_digest import marts_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from memory_pipeline.lake import Lake
-    from memory_pipeline_tests.harnesses.soak.recollection import Record
-    from memory_pipeline_tests.harnesses.soak.station import Station
+    from memory_pipeline_tests.harnesses.soak.expected import Record
+    from memory_pipeline_tests.harnesses.soak.shared import SharedFolder
 
-#: The number of offenders to name.
+#: The number of violations to print.
 _NAMED = 5
-#: The description of names of a person in the findings of a verification.
+#: The prefix of findings about names in a verification.
 _NAMES = "names of the person"
-#: Tables that are compared with those of the lake that was made in one go; the others tell how a lake came about.
+#: Tables that must equal those of the rebuilt lake. Others depend on how a lake was built.
 _COMPARED = (
     "messages", "facts", "summaries", "graph_operations", "graph_facts", "memory_events", "memories", "upkeep_events",
 )  # fmt: skip
-#: Marts that tell of memory alone, not of how it came about.
+#: Marts that must equal those of the rebuilt lake.
 _COMPARED_MARTS = ("memory_growth", "memory_by_period", "durable_memory", "entities_over_time", "compression")
 
 
@@ -54,7 +54,7 @@ class Verdict:
     Attributes:
         what: the invariant.
         figures: counts of the checked items.
-        wrong: the offenders.
+        wrong: the violations.
     """
 
     what: str
@@ -62,7 +62,6 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Return lines of text."""
         head = f"{'yes' if not self.wrong else 'NO ':<4}{self.what}: {self.figures}"
         more = [f"      … and {len(self.wrong) - _NAMED:,} more"] if len(self.wrong) > _NAMED else []
         return "\n".join([head, *(f"      {one}" for one in self.wrong[:_NAMED]), *more])
@@ -72,54 +71,53 @@ class Judge:
     """Checks a lake after its soak.
 
     Args:
-        station: of the soak.
-        lake: reached without any disturbance.
-        now: the lake's time at the end.
+        shared: the shared folder of the soak.
+        lake: the lake, without injected faults.
+        now: the simulated time at the end.
     """
 
-    def __init__(self, station: Station, lake: Lake, now: datetime) -> None:
-        self._station = station
-        self._course = station.course
+    def __init__(self, shared: SharedFolder, lake: Lake, now: datetime) -> None:
+        self._shared = shared
+        self._plan = shared.plan
         self._lake = lake
         self._now = now
-        self._told = told(station)
+        self._written = read_oracles(shared)
         self._present = Present.of(lake)
-        self._numbers = [number for number in range(10_000) if station.is_forgotten(number)]
-        self._forgotten = self._course.forgotten(self._numbers)
+        self._numbers = [number for number in range(10_000) if shared.is_forgotten(number)]
+        self._forgotten = self._plan.forgotten(self._numbers)
         self._marks = ExpirationMarks.of(lake.tables)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Yield one verdict after the other."""
         yield self._acknowledged()
         yield self._nothing_else()
         yield self._garbage()
         yield self._journal()
         yield self._settled()
         yield self._checked()
-        yield from self._made_again()
-        yield self._orphans()  # before the next two: what a killed run has left holds what was forgotten since
-        yield self._gone()
+        yield from self._rebuilt()
+        yield self._orphans()  # before the next two: files of killed runs may contain erased data
+        yield self._erased()
         yield self._bytes()
 
     def _acknowledged(self) -> Verdict:
-        verdict = Verdict("what was acknowledged is there once, or was forgotten, or has expired")
+        verdict = Verdict("every acknowledged record is present once, erased or expired")
         counts: Counter[str] = Counter()
-        for identifier, records in self._told.certain.items():
+        for identifier, records in self._written.certain.items():
             one = records[0]
             if self._forgotten.covers(one):
-                counts["forgotten"] += 1
+                counts["erased"] += 1
                 if self._present.has(one):
-                    verdict.wrong.append(f"{identifier} was forgotten, and is there")
+                    verdict.wrong.append(f"{identifier} was erased and is present")
             elif self._has_expired(one):
                 counts["expired"] += 1
                 if self._present.has(one):
-                    verdict.wrong.append(f"{identifier} has expired, and is there")
+                    verdict.wrong.append(f"{identifier} has expired and is present")
             else:
-                counts["there"] += 1
+                counts["present"] += 1
                 if not self._present.has(one):
-                    verdict.wrong.append(f"{identifier} was acknowledged, and is lost: {one.to_record()}")
+                    verdict.wrong.append(f"{identifier} was acknowledged and is lost: {one.to_record()}")
         texts = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-        verdict.figures = f"{len(self._told.certain):,} records of {self._told.actions:,} actions: {texts}"
+        verdict.figures = f"{len(self._written.certain):,} records of {self._written.actions:,} actions: {texts}"
         return verdict
 
     def _has_expired(self, record: Record) -> bool:
@@ -129,27 +127,27 @@ class Judge:
         return record.hour.key <= (self._marks.through(record.scope, kept) or "")
 
     def _nothing_else(self) -> Verdict:
-        known = self._told.certain.keys() | self._told.possible.keys()
+        known = self._written.certain.keys() | self._written.possible.keys()
         strange = sorted(self._present.ids - known)
-        possible = self._told.possible.keys() - self._told.certain.keys()
+        possible = self._written.possible.keys() - self._written.certain.keys()
         there = len(possible & self._present.ids)
-        figures = f"{len(self._present.ids):,} there; of {len(possible):,} that nobody knows of, {there:,} are"
-        return Verdict("nothing is there that was not written", figures, strange)
+        figures = f"{len(self._present.ids):,} present, {there:,} of them from {len(possible):,} dropped records"
+        return Verdict("every present record was written", figures, strange)
 
     def _garbage(self) -> Verdict:
         aside = {str(one.record): one.reason for one in self._lake.journal.quarantined()}
         wrong = []
         count = 0
-        for scope, line, at in self._told.garbage:
+        for scope, line, at in self._written.garbage:
             if self._forgotten.reaches(scope, at, texts=[line]):
                 continue
             count += 1
             if not any(line in record for record in aside) or not all(aside.values()):
-                wrong.append(f"{line[:80]!r} of {scope} is not set aside")
+                wrong.append(f"{line[:80]!r} of {scope} is not quarantined")
         found = {word for rows in self._rows("messages") for word in _words(rows["content"])}
-        wrong += [f"{word} was refused, and is there" for word in sorted(self._told.refused & found)]
-        figures = f"{count:,} lines set aside; {len(self._told.refused):,} words refused"
-        return Verdict("what is no record is set aside with its reason, what is refused leaves nothing", figures, wrong)
+        wrong += [f"{word} was refused and is present" for word in sorted(self._written.refused & found)]
+        figures = f"{count:,} lines quarantined; {len(self._written.refused):,} words refused"
+        return Verdict("invalid lines are quarantined, and refused conversations leave nothing", figures, wrong)
 
     def _journal(self) -> Verdict:
         files = [file.path for file in self._lake.journal.pending()]
@@ -161,7 +159,7 @@ class Judge:
         before = {name: self._lake.tables.version(spec) for name, spec in TABLES.items()}
         made = make_all(self._lake, self._now)
         after = {name: self._lake.tables.version(spec) for name, spec in TABLES.items()}
-        pending += [f"table {name} changed though nothing was new" for name in before if before[name] != after[name]]
+        pending += [f"table {name} changed without new data" for name in before if before[name] != after[name]]
         undone = [one.id for one in self._lake.tombstones.all() if not one.is_done]
         pending += [f"tombstone {identifier} is not done" for identifier in undone]
         figures = f"{made:,} periods pending, {len(undone):,} tombstones not done"
@@ -172,30 +170,30 @@ class Judge:
 
     def _checked(self) -> Verdict:
         findings = list(run_checks(CheckContext(self._lake, self._now), checks_of()))
-        # Garbage is set aside on purpose.
+        # Garbage is quarantined on purpose.
         failed = [one for one in findings if not one.passed and one.check.name != "quarantine"]
         wrong = [f"{one.check.asset} {one.check.name}: {one.offenders} {one.sample} {one.trouble}" for one in failed]
         return Verdict("`memory-pipeline check` passes", f"{len(findings):,} checks", wrong)
 
-    def _made_again(self) -> Iterator[Verdict]:
+    def _rebuilt(self) -> Iterator[Verdict]:
         """Rebuild the lake from the written records in one run, and compare."""
-        records = journal_of(self._told, self._present, self._forgotten)
-        fresh = again(str(self._station.folder / "again"), records, self._now)
+        records = journal_of(self._written, self._present, self._forgotten)
+        fresh = rebuild(str(self._shared.folder / "again"), records, self._now)
         for name in _COMPARED:
             left, right = (_by_text(lake, name) for lake in (self._lake, fresh))
-            verdict = Verdict(f"table {name} is that of a lake made in one go", f"{left.total():,} rows")
+            verdict = Verdict(f"table {name} equals that of the rebuilt lake", f"{left.total():,} rows")
             verdict.wrong = [f"only here: {row}" for row in left - right] + [
                 f"only there: {row}" for row in right - left
             ]
             yield verdict
-        scopes = self._course.scopes
+        scopes = self._plan.scopes
         mine, theirs = index_rows(self._lake, scopes), index_rows(fresh, scopes)
         wrong = [f"{scope} {grain}" for (scope, grain), rows in mine.items() if rows != theirs[scope, grain]]
-        yield Verdict("so is the index", f"{sum(map(len, mine.values())):,} rows", wrong)
+        yield Verdict("the index equals that of the rebuilt lake", f"{sum(map(len, mine.values())):,} rows", wrong)
         here, there = marts_digest(self._lake), self._marts(fresh)
         wrong = [f"{name}: {here[name]} | {there.get(name)}" for name in sorted(here) if here[name] != there.get(name)]
         wrong = [one for one in wrong if one.split(":")[0].removeprefix("marts/") in _COMPARED_MARTS]
-        yield Verdict("so are the marts that tell of memory alone", f"{len(here):,} marts", wrong)
+        yield Verdict("the marts equal those of the rebuilt lake", f"{len(here):,} marts", wrong)
 
     @staticmethod
     def _marts(lake: Lake) -> dict[str, str]:
@@ -205,20 +203,20 @@ class Judge:
             pass
         return marts_digest(lake)
 
-    def _gone(self) -> Verdict:
+    def _erased(self) -> Verdict:
         """Verify all receipts.
 
-        Of a person who came back after he was forgotten, names stand rightly in what tells of a whole day, week or
-        month and not when in it: a verification cannot tell them from what was left. Ids and texts are never excused.
-        Rows that runs have replaced since lie in files of the index until it is compacted: it is, first.
+        If an erased person speaks again later, summaries may name that person rightly, and a verification cannot tell
+        such names from remnants. These are counted as excused; ids and texts are never excused. The index is purged
+        first, because its files keep replaced rows until then.
         """
-        verdict = Verdict("what was forgotten is in no file")
+        verdict = Verdict("no file contains erased data")
         young = {entry.path for entry in unnamed_files(self._lake.storage) if entry.path.endswith(".parquet")}
-        self._lake.index.purge(self._course.scopes)
+        self._lake.index.purge(self._plan.scopes)
         files = excused = orphaned = 0
         said = self._lake.tables.read(TABLES["messages"], columns=["name", "content", "user_id"]).to_pylist()
         for number in self._numbers:
-            receipt = ErasureReport.from_json(self._station.receipt(number).read_text())
+            receipt = ErasureReport.from_json(self._shared.receipt(number).read_text())
             result = verify(self._lake, receipt)
             files = result.files
             has_come_back = any(
@@ -234,13 +232,13 @@ class Judge:
             verdict.wrong += [f"{receipt.subject}: {one}" for one in result.unsearched]
         verdict.figures = f"{len(self._numbers):,} receipts verified over {files:,} files"
         verdict.figures += f"; {orphaned:,} places in orphans too young to be collected" if orphaned else ""
-        verdict.figures += f"; {excused:,} places name who has come back" if excused else ""
+        verdict.figures += f"; {excused:,} places name a person who spoke again" if excused else ""
         return verdict
 
     def _bytes(self) -> Verdict:
         """Search the raw bytes of all files for forgotten words."""
         words = set()
-        for records in self._told.certain.values():
+        for records in self._written.certain.values():
             if isinstance(one := records[0], Message) and self._forgotten.covers(one):
                 words.update(_words(one.content))
         found: Counter[str] = Counter()
@@ -250,8 +248,8 @@ class Judge:
             size += len(data)
             if path not in young and any(word in path or word.encode() in data for word in words):
                 found[path] += 1
-        figures = f"{len(words):,} words sought in {size:,} bytes"
-        return Verdict("nor are words of it, as bytes", figures, sorted(found))
+        figures = f"{len(words):,} words searched in {size:,} bytes"
+        return Verdict("no file contains the bytes of erased words", figures, sorted(found))
 
     def _files(self) -> Iterator[tuple[str, bytes]]:
         storage = self._lake.storage
@@ -263,16 +261,16 @@ class Judge:
             yield name, storage.read(name) or b""
 
     def _orphans(self) -> Verdict:
-        """Delete the files of killed processes with an advanced clock."""
+        """Vacuum with an advanced clock."""
         storage = self._lake.storage
         count = len(unnamed_files(storage))
-        # What was looked through while the files were young would be passed over.
+        # Without this, tables scanned while the files were young would be skipped.
         storage.delete(["state/vacuum.json"])
         found = vacuum(storage, self._lake.tables, datetime.now(UTC) + timedelta(hours=2))
         left = [entry.path for entry in unnamed_files(storage)]
         gone = sum(purged.files for purged in found.values())
-        figures = f"{count:,} were there, {gone:,} went, claims and uploads among them"
-        return Verdict("orphans are found and collected", figures, left)
+        figures = f"{count:,} found, {gone:,} files deleted including leases and uploads"
+        return Verdict("orphans are deleted", figures, left)
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self._lake.tables.read(TABLES[name]).to_pylist()

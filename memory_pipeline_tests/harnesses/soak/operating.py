@@ -1,4 +1,4 @@
-"""Operations of a soak: commands of `memory-pipeline`, each in a process of the nursery."""
+"""Operations of a soak: commands of `memory-pipeline`, each in a forked process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_all(lake: Lake, now: datetime, start: date = DEFAULT_START) -> int:
 
 
 def perform(arguments: Sequence[str]) -> int:
-    """Run a command; return its exit code."""
+    """Run a command. Return its exit code."""
     try:
         if arguments[0] == STEPS:
             make_all(Lake(arguments[1]), datetime.fromisoformat(arguments[2]))
@@ -52,7 +52,7 @@ def perform(arguments: Sequence[str]) -> int:
     except MemoryPipelineError as error:
         sys.stderr.write(f"memory-pipeline: {type(error).__name__}: {error}\n")
         return 2
-    except Exception:  # noqa: BLE001  # what it says is read by the conductor
+    except Exception:  # noqa: BLE001  # the conductor reads the output
         traceback.print_exc()
         return 1
     return 0

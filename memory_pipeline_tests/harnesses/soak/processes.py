@@ -1,4 +1,4 @@
-"""A process of a soak, from the conductor's side."""
+"""Processes of a soak, as the conductor sees them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from memory_pipeline_tests.harnesses.soak.nursery import Child
+    from memory_pipeline_tests.harnesses.soak.fork_server import Child
 
 
 @dataclass
@@ -20,17 +20,17 @@ class Process:
     """A process of the soak.
 
     Attributes:
-        name: as the log of events knows it.
-        child: what does it: of the nursery, or of its own.
-        log: where it prints.
-        said_before: how much stood there when it began.
-        started: when it began, by the clock that only goes forward.
-        kill_at: when it is to be killed, likewise.
-        was_killed: whether it was.
+        name: the name in the log of events.
+        child: the forked or new process.
+        log: the file of its output.
+        said_before: the size of the file at its start.
+        started: the monotonic time of its start.
+        kill_at: the monotonic time to kill it.
+        was_killed: whether it was killed.
     """
 
     name: str
-    child: Child | Own
+    child: Child | FreshProcess
     log: Path
     said_before: int
     started: float = field(default_factory=time.monotonic)
@@ -38,7 +38,6 @@ class Process:
     was_killed: bool = False
 
     def kill_if_due(self) -> bool:
-        """Kill the process if it is due. Return whether it was killed."""
         if self.kill_at is None or time.monotonic() < self.kill_at or not self.child.kill():
             return False
         self.kill_at, self.was_killed = None, True
@@ -52,8 +51,8 @@ class Process:
             return file.read().decode(errors="replace")[-4_000:]
 
 
-class Own:
-    """A process that starts a new interpreter, like a user's."""
+class FreshProcess:
+    """A process with a new interpreter, like a user's."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path, log: Path) -> None:
         with log.open("ab") as output:
@@ -69,7 +68,7 @@ class Own:
 
     @property
     def code(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """The exit code; None while it runs."""
         return self._popen.poll()
 
     def kill(self) -> bool:

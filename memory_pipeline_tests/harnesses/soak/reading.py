@@ -1,4 +1,4 @@
-"""A reader of a soak: runs queries in a loop and records their times and faults."""
+"""A reader of a soak: queries in a loop and logs times and violations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline_tests.harnesses.soak.looking import QUESTIONS, Eye
-from memory_pipeline_tests.harnesses.soak.sayings import WORD
-from memory_pipeline_tests.harnesses.soak.station import Log, Station, Tail
+from memory_pipeline_tests.harnesses.soak.answers import QUESTIONS, AnswerChecker
+from memory_pipeline_tests.harnesses.soak.generated import WORD
+from memory_pipeline_tests.harnesses.soak.shared import Log, SharedFolder, Tail
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline_tests.harnesses.soak.course import Action
+    from memory_pipeline_tests.harnesses.soak.plan import Action
 
 #: Records of the shop are searched only as long as they cannot have expired.
 _FRESH = timedelta(hours=40)
@@ -30,29 +30,28 @@ class Reader:
     """One reader process.
 
     Args:
-        station: where the soak meets.
-        number: which reader.
-        limit: how many questions it asks; None for no end.
+        shared: the shared folder.
+        number: the number of the reader.
+        limit: the number of queries; None for no limit.
     """
 
-    def __init__(self, station: Station, number: int, limit: int | None = None) -> None:
-        self._station = station
-        self._course = station.course
+    def __init__(self, shared: SharedFolder, number: int, limit: int | None = None) -> None:
+        self._shared = shared
+        self._plan = shared.plan
         self._limit = limit
-        self._log = Log(station.reading(f"r{number}"))
+        self._log = Log(shared.reading(f"r{number}"))
         self._chance = random.Random(time.time_ns())
-        self._tails = [Tail(station.oracle(f"w{number}")) for number in range(self._course.writers)]
+        self._tails = [Tail(shared.oracle(f"w{number}")) for number in range(self._plan.writers)]
         self._known: list[Action] = []
         self._secret: list[Action] = []
         self._gone: list[tuple[Scope, str]] = []
         self._looked_at = (0, 0)
-        self._eyes: dict[Scope, Eye] = {}
+        self._checkers: dict[Scope, AnswerChecker] = {}
 
     def run(self) -> None:
-        """Run queries until the soak is over."""
         asked = 0
         while self._limit is None or asked < self._limit:
-            clock = self._station.clock
+            clock = self._shared.clock
             if clock.is_over and self._limit is None:
                 return
             self._learn()
@@ -62,12 +61,12 @@ class Reader:
             time.sleep(_REST)
 
     def _learn(self) -> None:
-        """Read the records acknowledged since the last call."""
+        """Read the actions acknowledged since the last call."""
         for tail in self._tails:
             for record in tail.read():
                 if record["is"] != "done":
                     continue
-                action = self._course.action(record["action"])
+                action = self._plan.action(record["action"])
                 if action.kind == "talk" and action.words:
                     (self._known if action.subject is None else self._secret).append(action)
         del self._known[:-_REMEMBERED]
@@ -75,19 +74,19 @@ class Reader:
 
     def _ask(self, is_rough: bool) -> None:
         [what] = self._chance.choices(list(QUESTIONS), list(QUESTIONS.values()))
-        clock = self._station.clock
+        clock = self._shared.clock
         record: dict[str, Any] = {"what": what}
         started = time.perf_counter()
         try:
             if what == "search":
                 wrong = self._search()
             else:
-                wrong = self._eye(self._chance.choice(self._course.scopes)).ask(what, self._chance, clock.now)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is noted
+                wrong = self._checker(self._chance.choice(self._plan.scopes)).ask(what, self._chance, clock.now)
+        except Exception as error:  # noqa: BLE001  # every error is logged
             error_text = f"{type(error).__name__}: {error}"[:500]
             record["failed"] = error_text
-            # A disturbance may have begun, or ended, while it was asked.
-            record["is_rough"] = is_rough or clock.is_rough or self._station.clock.is_rough
+            # Faults may have begun or ended during the query.
+            record["is_rough"] = is_rough or clock.is_rough or self._shared.clock.is_rough
         else:
             record["seconds"] = round(time.perf_counter() - started, 5)
             if wrong:
@@ -95,29 +94,29 @@ class Reader:
         self._log.append(record, durable="wrong" in record)
 
     def _search(self) -> list[str]:
-        """Search a record: it must be found once, or not at all if it was forgotten."""
-        clock = self._station.clock
+        """Search for a record: it must be found once, or not at all after its erasure."""
+        clock = self._shared.clock
         if self._gone and self._chance.random() < 0.2:
             scope, word = self._chance.choice(self._gone)
-            return self._eye(scope).remains(word, clock.now)
+            return self._checker(scope).remains(word, clock.now)
         action = self._chance.choice(self._known)
         if action.scope.workspace_id == "shop" and self._age(action, clock.now) > _FRESH:
-            return self._eye(action.scope).ask("newest", self._chance, clock.now)
-        return self._eye(action.scope).finds(action, clock.now)
+            return self._checker(action.scope).ask("newest", self._chance, clock.now)
+        return self._checker(action.scope).finds(action, clock.now)
 
     def _forget(self) -> None:
-        """Add the words of subjects that have a receipt to the forgotten ones."""
-        receipts = sum(1 for path in (self._station.folder / "receipts").iterdir() if path.stat().st_size)
+        """Collect the words of erased subjects."""
+        receipts = sum(1 for path in (self._shared.folder / "receipts").iterdir() if path.stat().st_size)
         known = (receipts, len(self._secret))
         if not receipts or known == self._looked_at:
             return
         self._looked_at = known
-        numbers = [number for number in range(1_000) if self._station.is_forgotten(number)]
-        forgotten = self._course.forgotten(numbers)
+        numbers = [number for number in range(1_000) if self._shared.is_forgotten(number)]
+        forgotten = self._plan.forgotten(numbers)
         self._gone = [
             (action.scope, found[0])
             for action in self._secret[-_REMEMBERED:]
-            for message in self._course.messages(action)
+            for message in self._plan.messages(action)
             if forgotten.covers(message) and (found := WORD.search(message.content))
         ]
 
@@ -125,13 +124,13 @@ class Reader:
     def _age(action: Action, now: datetime) -> timedelta:
         return now - min(datetime.fromisoformat(one["timestamp"]) for one in action.body["messages"])
 
-    def _eye(self, scope: Scope) -> Eye:
-        if scope not in self._eyes:
-            reader = MemoryReader(self._station.lake(), scope, HashingEmbedder())
-            self._eyes[scope] = Eye(reader, self._course.letter(scope))
-        return self._eyes[scope]
+    def _checker(self, scope: Scope) -> AnswerChecker:
+        if scope not in self._checkers:
+            reader = MemoryReader(self._shared.lake(), scope, HashingEmbedder())
+            self._checkers[scope] = AnswerChecker(reader, self._plan.letter(scope))
+        return self._checkers[scope]
 
 
 def read(folder: str, number: str) -> None:
-    """Run the n-th reader of the soak in a folder."""
-    Reader(Station(Path(folder)), int(number)).run()
+    """Run the n-th reader."""
+    Reader(SharedFolder(Path(folder)), int(number)).run()

@@ -1,7 +1,6 @@
-"""A writer of a soak: performs the actions of the course, tick by tick, and logs acknowledged ones in its oracle.
+"""A writer of a soak: performs the planned actions tick by tick and logs them.
 
-After a kill and a restart it resumes: it repeats the interrupted action unchanged, like any client without an answer,
-or now and then drops it.
+After a kill it resumes. It repeats the interrupted action unchanged, like any client without an answer, or drops it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.harnesses.soak import sayings
-from memory_pipeline_tests.harnesses.soak.course import Action
-from memory_pipeline_tests.harnesses.soak.looking import Eye
-from memory_pipeline_tests.harnesses.soak.station import Log, Station, Tail, TappedJournal
+from memory_pipeline_tests.harnesses.soak import generated
+from memory_pipeline_tests.harnesses.soak.answers import AnswerChecker
+from memory_pipeline_tests.harnesses.soak.plan import Action
+from memory_pipeline_tests.harnesses.soak.shared import Log, SharedFolder, Tail, TappedJournal
 
 #: Attempts of an action during network faults, and the seconds between them.
 _ATTEMPTS, _PAUSE = 60, 0.3
@@ -34,27 +33,27 @@ class Writer:
     """One writer process.
 
     Args:
-        station: where the soak meets.
-        number: which writer.
+        shared: the shared folder.
+        number: the number of the writer.
     """
 
-    def __init__(self, station: Station, number: int) -> None:
-        self._station = station
+    def __init__(self, shared: SharedFolder, number: int) -> None:
+        self._shared = shared
         self._number = number
         self._done: set[str] = set()
         self._tick = -1
         self._begun = ""
         #: Ids of durable memories by agent, in order.
         self._noted: dict[Scope, list[tuple[str, datetime]]] = {}
-        path = station.oracle(f"w{number}")
+        path = shared.oracle(f"w{number}")
         for record in Tail(path).read():
             self._recall(record)
         self._log = Log(path)
-        self._lake = station.lake()
+        self._lake = shared.lake()
         self._journal = TappedJournal(self._lake, self._log)
         self._lake.journal = self._journal
         self._writers: dict[Scope, MemoryWriter] = {}
-        self._eyes: dict[Scope, Eye] = {}
+        self._checkers: dict[Scope, AnswerChecker] = {}
 
     def _recall(self, record: dict[str, Any]) -> None:
         match record["is"]:
@@ -68,9 +67,8 @@ class Writer:
                     self._noted.setdefault(Scope(*scope), []).append((memory_id, datetime.fromisoformat(at)))
 
     def run(self) -> None:
-        """Perform actions until the soak is over."""
         while True:
-            clock = self._station.clock
+            clock = self._shared.clock
             if self._tick >= clock.tick:
                 if clock.is_over:
                     self._log.append({"is": "over"}, durable=True)
@@ -78,7 +76,7 @@ class Writer:
                 time.sleep(0.05)
                 continue
             tick = self._tick + 1
-            for action in self._station.course.actions(self._number, tick):
+            for action in self._shared.plan.actions(self._number, tick):
                 if action.key not in self._done:
                     self._do(action)
                     time.sleep(0 if clock.is_over else _REST)
@@ -97,13 +95,13 @@ class Writer:
                 noted = self._perform(action)
                 break
             except (InputError, AssertionError) as error:
-                if action.kind != "later":  # what it is about may have been forgotten since
+                if action.kind != "later":  # the changed memory may have been erased
                     self._log.append({"action": action.key, "is": "wrong", "what": f"{action.kind}: {error}"})
                 self._end(action, "dropped")
                 return
             except Exception as error:
                 what = f"{type(error).__name__}: {error}"[:500]
-                is_rough = self._station.clock.is_rough
+                is_rough = self._shared.clock.is_rough
                 self._log.append({"action": action.key, "is": "failed", "what": what, "is_rough": is_rough})
                 if action.is_dropped:
                     self._end(action, "dropped")
@@ -132,9 +130,9 @@ class Writer:
             case "refused":
                 with suppress(InputError):
                     writer.write(action.body, now=action.now)
-                    raise AssertionError(f"{action.key} was to be refused, and was not")
+                    raise AssertionError(f"{action.key} should have been refused")
             case "garbage":
-                # As whoever writes into the bucket by other means: the name of the file is right, what it holds is not.
+                # Like another program that writes a file with a valid name and invalid content.
                 at = datetime.fromisoformat(action.body["at"])
                 owner = f"journal/pending/{action.scope.workspace_id}/{action.scope.agent_id}"
                 line = (action.body["line"] + "\n").encode()
@@ -154,10 +152,10 @@ class Writer:
                 if noted:
                     memory_id, said_at = noted[-1]
                     at = max(datetime.fromisoformat(action.body["timestamp"]), said_at + timedelta(seconds=30))
-                    chance = self._station.course._chance("later", action.key)
-                    writer.change_memories([sayings.later(chance, memory_id, at)], now=action.now)
+                    chance = self._shared.plan._chance("later", action.key)
+                    writer.change_memories([generated.later(chance, memory_id, at)], now=action.now)
             case "echo":
-                reader = self._eye(action.scope).reader
+                reader = self._checker(action.scope).reader
                 block = reader.inject_knowledge(action.body["query"], max_tokens=300, now=action.now).block
                 said = {"role": "assistant", "content": block, "timestamp": action.now.isoformat()}
                 if block.strip():
@@ -167,12 +165,12 @@ class Writer:
         return []
 
     def _look(self, action: Action) -> None:
-        """Search a record right after its write: it must be found once."""
+        """Search for a record right after its write: it must be found once."""
         started = time.perf_counter()
         try:
-            wrong = self._eye(action.scope).miss(action)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is noted
-            is_rough = self._station.clock.is_rough
+            wrong = self._checker(action.scope).miss(action)
+        except Exception as error:  # noqa: BLE001  # every error is logged
+            is_rough = self._shared.clock.is_rough
             what = f"{type(error).__name__}: {error}"[:500]
             self._log.append({"action": action.key, "is": "failed", "what": f"reading: {what}", "is_rough": is_rough})
             return
@@ -186,13 +184,13 @@ class Writer:
             self._writers[scope] = MemoryWriter(self._lake, scope)
         return self._writers[scope]
 
-    def _eye(self, scope: Scope) -> Eye:
-        if scope not in self._eyes:
-            reader = MemoryReader(self._station.lake(), scope, HashingEmbedder())
-            self._eyes[scope] = Eye(reader, self._station.course.letter(scope))
-        return self._eyes[scope]
+    def _checker(self, scope: Scope) -> AnswerChecker:
+        if scope not in self._checkers:
+            reader = MemoryReader(self._shared.lake(), scope, HashingEmbedder())
+            self._checkers[scope] = AnswerChecker(reader, self._shared.plan.letter(scope))
+        return self._checkers[scope]
 
 
 def write(folder: str, number: str) -> None:
-    """Run the n-th writer of the soak in a folder."""
-    Writer(Station(Path(folder)), int(number)).run()
+    """Run the n-th writer."""
+    Writer(SharedFolder(Path(folder)), int(number)).run()

@@ -38,8 +38,6 @@ LEASE = timedelta(minutes=5)
 
 
 class Clock:
-    """A clock that is set by hand."""
-
     def __init__(self) -> None:
         self.now = NOW
 
@@ -48,7 +46,7 @@ class Clock:
 
 
 class CountingStorage(Storage):
-    """Counts the requests to it."""
+    """Counts storage requests."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
@@ -82,7 +80,7 @@ class CountingStorage(Storage):
 
 
 class CountingTables(Tables):
-    """Counts the requests to it."""
+    """Counts table requests."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__(storage)
@@ -102,7 +100,6 @@ class CountingTables(Tables):
 
 
 def opened(root: str, clock: Clock | None = None) -> Calls:
-    """Return the call store of a new process."""
     storage = Storage(root)
     return Calls(storage, Tables(storage), clock or Clock())
 
@@ -175,7 +172,7 @@ def found(calls: Calls, question: object, period: Period = HOUR) -> str | None:
 
 
 def with_tables(root: str) -> int:
-    """Make the tables, with one row each, so that a race is one for rows; return how many there are."""
+    """Create the tables with one row each, so that a race is about rows. Return the number of rows."""
     calls = opened(root)
     keep(calls, "before", workspace="before")
     calls.settle()
@@ -196,14 +193,14 @@ def landed(root: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.on_s3
-def test_an_answer_is_found_at_once_and_by_any_process(root: str, calls: Calls) -> None:
+def test_a_stored_answer_is_immediately_visible_to_all_processes(root: str, calls: Calls) -> None:
     assert calls.find(digest("?"), HOUR) is None
     calls.keep([call()], answer())
     assert calls.find(digest("?"), HOUR) == answer()
     assert opened(root).find(digest("?"), HOUR) == answer()
 
 
-def test_an_answer_is_found_after_it_landed(root: str, calls: Calls) -> None:
+def test_an_answer_is_found_after_settling(root: str, calls: Calls) -> None:
     calls.keep([call()], answer(text="Zoë: 你好\x00\u2028\n"))
     calls.settle()
     assert pending(root) == []
@@ -213,7 +210,7 @@ def test_an_answer_is_found_after_it_landed(root: str, calls: Calls) -> None:
     assert loaded.find(digest("?"), HOUR) == answer(text="Zoë: 你好\x00\u2028\n")
 
 
-def test_an_answer_lies_in_the_partition_that_it_was_asked_for(root: str, calls: Calls) -> None:
+def test_an_answer_is_stored_in_the_partition_of_its_request(root: str, calls: Calls) -> None:
     keep(calls, "of the hour", period=HOUR)
     keep(calls, "of the day", period=DAY)
     calls.settle()
@@ -225,7 +222,7 @@ def test_an_answer_lies_in_the_partition_that_it_was_asked_for(root: str, calls:
 
 
 @pytest.mark.on_s3
-def test_the_first_of_two_answers_stays_and_both_are_paid(root: str, calls: Calls) -> None:
+def test_the_first_of_two_answers_is_kept_and_both_are_charged(root: str, calls: Calls) -> None:
     late = opened(root)
     calls.keep([call(cost=1.0)], answer(text="first"))
     late.keep([call(cost=2.0)], answer(text="second"))
@@ -238,7 +235,7 @@ def test_the_first_of_two_answers_stays_and_both_are_paid(root: str, calls: Call
     assert found(opened(root), "?") == "first"
 
 
-def test_a_question_without_an_answer_is_spent_and_not_found(root: str, calls: Calls) -> None:
+def test_a_call_without_an_answer_is_charged_and_not_found(root: str, calls: Calls) -> None:
     calls.keep([call(outcome="timeout"), call(outcome="invalid")])
     calls.keep([])
     assert opened(root).find(digest("?"), HOUR) is None
@@ -248,21 +245,21 @@ def test_a_question_without_an_answer_is_spent_and_not_found(root: str, calls: C
     assert len(landed(root)[1]) == 2
 
 
-def test_half_characters_are_replaced_and_not_lost(root: str, calls: Calls) -> None:
+def test_lone_surrogates_in_an_answer_are_replaced(root: str, calls: Calls) -> None:
     calls.keep([call()], answer(text="half \ud83d of one"))
     assert found(calls, "?") == found(opened(root), "?") == "half ? of one"
     calls.settle()
     assert found(opened(root), "?") == "half ? of one"
 
 
-def test_a_key_that_is_no_digest_is_refused(root: str, calls: Calls) -> None:
+def test_a_key_that_is_not_a_digest_is_refused(root: str, calls: Calls) -> None:
     with pytest.raises(InputError, match="expected 32 hex digits"):
         calls.keep([], dataclasses.replace(answer(), key="../../tables/facts"))
     assert pending(root) == []
 
 
 @pytest.mark.on_s3
-def test_an_answer_that_landed_after_the_table_was_read_is_found(root: str, calls: Calls) -> None:
+def test_an_answer_settled_after_the_table_was_read_is_found(root: str, calls: Calls) -> None:
     calls.load([HOUR])
     other = opened(root)
     for number in range(3):
@@ -273,7 +270,7 @@ def test_an_answer_that_landed_after_the_table_was_read_is_found(root: str, call
 
 
 @pytest.mark.parametrize("moment", ["before the files are read", "before the table is read"])
-def test_an_answer_that_lands_while_it_is_looked_for_is_found(
+def test_an_answer_settled_during_the_look_up_is_found(
     root: str, calls: Calls, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     with_tables(root)
@@ -295,7 +292,7 @@ def test_an_answer_that_lands_while_it_is_looked_for_is_found(
     assert found(other, 1) == "answer to 1"
 
 
-def test_memory_holds_what_was_loaded_last(root: str, calls: Calls) -> None:
+def test_only_the_last_loaded_partitions_are_in_memory(root: str, calls: Calls) -> None:
     for period in (HOUR, NEXT_HOUR, DAY):
         keep(calls, *(f"{period} {number}" for number in range(5)), period=period)
     calls.settle()
@@ -307,10 +304,10 @@ def test_memory_holds_what_was_loaded_last(root: str, calls: Calls) -> None:
     assert found(calls, f"{HOUR} 0", HOUR) == f"answer to {HOUR} 0"
 
 
-# --- what it costs ---------------------------------------------------------------------------------------------------
+# --- cost ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_known_is_found_without_asking_the_storage(root: str, calls: Calls) -> None:
+def test_loaded_answers_are_found_without_storage_requests(root: str, calls: Calls) -> None:
     keep(calls, *range(20))
     calls.settle()
     storage = CountingStorage(root)
@@ -326,7 +323,7 @@ def test_what_is_known_is_found_without_asking_the_storage(root: str, calls: Cal
     assert not tables.asked
 
 
-def test_what_is_unknown_costs_one_read_and_a_look_at_the_version(root: str, calls: Calls) -> None:
+def test_an_unknown_answer_costs_one_read_and_a_version_check(root: str, calls: Calls) -> None:
     keep(calls, "known")
     calls.settle()
     storage = CountingStorage(root)
@@ -341,7 +338,7 @@ def test_what_is_unknown_costs_one_read_and_a_look_at_the_version(root: str, cal
     assert tables.asked == {"version": 10}
 
 
-def test_a_table_that_moved_is_read_again_where_it_grew(root: str, calls: Calls) -> None:
+def test_only_changed_partitions_are_read_again(root: str, calls: Calls) -> None:
     keep(calls, "known")
     calls.settle()
     storage = Storage(root)
@@ -359,7 +356,7 @@ def test_a_table_that_moved_is_read_again_where_it_grew(root: str, calls: Calls)
     assert tables.asked["read answers"] == 1
 
 
-def test_nothing_to_settle_is_one_listing_and_no_table(root: str) -> None:
+def test_settling_nothing_costs_one_listing(root: str) -> None:
     storage = CountingStorage(root)
     tables = CountingTables(storage)
     assert Calls(storage, tables).settle() == {}
@@ -369,7 +366,7 @@ def test_nothing_to_settle_is_one_listing_and_no_table(root: str) -> None:
 
 
 @pytest.mark.on_s3
-def test_settling_is_a_listing_a_read_and_a_deletion_each_and_a_commit_a_table_and_grain(root: str) -> None:
+def test_settling_costs_a_read_and_a_deletion_per_file_and_a_commit_per_table_and_grain(root: str) -> None:
     storage = CountingStorage(root)
     tables = CountingTables(storage)
     calls = Calls(storage, tables)
@@ -380,12 +377,12 @@ def test_settling_is_a_listing_a_read_and_a_deletion_each_and_a_commit_a_table_a
     calls.settle()
     # Of the three commits, the second to the same table checks whether another writer has its turn.
     assert storage.since() == {"list": 1, "read": 30 + 1, "delete": 30}
-    # Each table is created first, in a version of its own.
+    # Each table is created first, in a separate version.
     assert before == (-1, -1)
     assert (tables.version(ANSWERS), tables.version(MODEL_CALLS)) == (2, 1)
 
 
-def test_a_claim_is_a_creation_and_a_deletion(root: str) -> None:
+def test_a_lease_costs_a_creation_and_a_deletion(root: str) -> None:
     storage = CountingStorage(root)
     calls = Calls(storage, Tables(storage))
     assert calls.claim(digest("?"), LEASE)
@@ -395,7 +392,7 @@ def test_a_claim_is_a_creation_and_a_deletion(root: str) -> None:
 
 
 @pytest.mark.on_s3
-def test_claims_exclude_others(root: str, calls: Calls) -> None:
+def test_a_lease_excludes_others(root: str, calls: Calls) -> None:
     other = opened(root)
     assert calls.claim(digest("?"), LEASE)
     assert not other.claim(digest("?"), LEASE)
@@ -407,7 +404,7 @@ def test_claims_exclude_others(root: str, calls: Calls) -> None:
 
 
 @pytest.mark.on_s3
-def test_settling_tells_what_each_partition_cost(calls: Calls) -> None:
+def test_settling_returns_the_usage_of_each_partition(calls: Calls) -> None:
     keep(calls, 1, 2, period=HOUR)
     keep(calls, 3, period=DAY, workspace="other")
     calls.keep([call("failed", period=DAY, cost=None, outcome="timeout", tokens_in=0, tokens_out=0)])
@@ -418,7 +415,7 @@ def test_settling_tells_what_each_partition_cost(calls: Calls) -> None:
     assert calls.settle() == {}
 
 
-def test_a_crash_between_commit_and_deletion_doubles_nothing(
+def test_a_crash_between_commit_and_deletion_duplicates_nothing(
     root: str, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(calls, *range(10))
@@ -436,7 +433,7 @@ def test_a_crash_between_commit_and_deletion_doubles_nothing(
     tables = Tables(Storage(root))
     versions = tables.version(ANSWERS), tables.version(MODEL_CALLS)
     again = opened(root)
-    assert again.spent("acme", "2026-11").calls == 11  # pending and landed at once
+    assert again.spent("acme", "2026-11").calls == 11  # both pending and settled
     assert again.settle() == {}
     assert pending(root) == []
     assert landed(root) == before
@@ -461,7 +458,7 @@ def test_a_crash_between_the_tables_is_recovered(root: str, calls: Calls, monkey
     assert [len(each) for each in landed(root)] == [5, 5]
 
 
-def test_threads_that_settle_at_once_land_everything_once(root: str) -> None:
+def test_threads_that_settle_concurrently_store_everything_once(root: str) -> None:
     before = with_tables(root)
     writers = [opened(root) for _ in range(4)]
     for number, writer in enumerate(writers):
@@ -490,7 +487,7 @@ def _keep_and_settle(root: str, writer: int, start: Any, counts: Any) -> None:
     counts.put(landed)
 
 
-def test_processes_that_settle_at_once_land_everything_once(root: str) -> None:
+def test_processes_that_settle_concurrently_store_everything_once(root: str) -> None:
     before = with_tables(root)
     start, counts = PROCESSES.Barrier(2), PROCESSES.SimpleQueue()
     writers = [PROCESSES.Process(target=_keep_and_settle, args=(root, n, start, counts)) for n in range(2)]
@@ -508,7 +505,7 @@ def test_processes_that_settle_at_once_land_everything_once(root: str) -> None:
 
 
 @pytest.mark.on_s3
-def test_nothing_new_is_no_version(root: str, calls: Calls) -> None:
+def test_settling_nothing_new_writes_no_version(root: str, calls: Calls) -> None:
     keep(calls, 1)
     calls.settle()
     tables = Tables(Storage(root))
@@ -537,7 +534,7 @@ def _keep_and_die(root: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_process_loses_no_answer_and_holds_no_claim(root: str) -> None:
+def test_a_killed_process_loses_no_answer_and_holds_no_lease(root: str) -> None:
     process = PROCESSES.Process(target=_keep_and_die, args=(root,))
     process.start()
     process.join()
@@ -555,7 +552,7 @@ def test_a_killed_process_loses_no_answer_and_holds_no_claim(root: str) -> None:
     late = opened(root)
     assert late.spent("acme", "2026-11") == spent
     assert found(late, 3) == "answer to 3"
-    assert len(pending(root)) == 1  # the vectors, whose rows nobody has written
+    assert len(pending(root)) == 1  # the vectors, whose rows are not written
     calls.settle([HOUR])
     assert pending(root) == []
 
@@ -580,14 +577,14 @@ def test_vectors_stay_pending_until_their_rows_are_written(root: str, calls: Cal
     assert calls.spent("acme", "2026-11").calls == 1
 
 
-def test_vectors_are_landed_and_dropped_at_one_go(root: str, calls: Calls) -> None:
+def test_vectors_are_settled_and_deleted_in_one_step(root: str, calls: Calls) -> None:
     keep_vectors(calls, 1)
     keep(calls, 2)
     assert calls.settle([HOUR])[HOUR].calls == 2
     assert pending(root) == []
 
 
-def test_vectors_that_stay_are_read_once(root: str) -> None:
+def test_pending_vectors_are_read_once(root: str) -> None:
     storage = CountingStorage(root)
     calls = Calls(storage, Tables(storage))
     keep_vectors(calls, 1)
@@ -599,7 +596,7 @@ def test_vectors_that_stay_are_read_once(root: str) -> None:
     assert storage.since() == {"list": 1, "delete": 1}
 
 
-def test_vectors_that_a_process_found_are_dropped_by_it(root: str, calls: Calls) -> None:
+def test_a_process_deletes_the_vectors_that_it_found(root: str, calls: Calls) -> None:
     keep_vectors(calls, 1)
     later = opened(root)
     later.load([HOUR])
@@ -608,8 +605,8 @@ def test_vectors_that_a_process_found_are_dropped_by_it(root: str, calls: Calls)
     assert pending(root) == []
 
 
-def test_vectors_of_a_run_at_the_same_time_are_not_dropped(root: str, calls: Calls) -> None:
-    """It may be making the partition of other rows, and be killed before it commits them."""
+def test_vectors_of_a_concurrent_run_are_kept(root: str, calls: Calls) -> None:
+    """That run may compute the partition from other rows, and be killed before it commits them."""
     keep_vectors(calls, 1)
     other = opened(root)
     other.load([HOUR])
@@ -617,7 +614,7 @@ def test_vectors_of_a_run_at_the_same_time_are_not_dropped(root: str, calls: Cal
     assert opened(root).find(digest(1), HOUR) == vectors(1)
 
 
-def test_unused_vectors_are_dropped_after_a_week(root: str, calls: Calls, clock: Clock) -> None:
+def test_unused_vectors_are_deleted_after_a_week(root: str, calls: Calls, clock: Clock) -> None:
     keep_vectors(calls, 1)
     calls.settle()
     clock.now += timedelta(days=7)
@@ -633,7 +630,7 @@ def test_unused_vectors_are_dropped_after_a_week(root: str, calls: Calls, clock:
 # --- spending --------------------------------------------------------------------------------------------------------
 
 
-def test_spending_is_counted_by_workspace_and_month_as_it_happens(root: str, calls: Calls) -> None:
+def test_spending_is_counted_at_once_by_workspace_and_month(root: str, calls: Calls) -> None:
     assert calls.spent("acme", "2026-11") == Usage()
     last = datetime(2026, 10, 31, 23, 59, 59, 999_999, tzinfo=UTC)
     first = datetime(2026, 11, 1, tzinfo=UTC)
@@ -650,7 +647,7 @@ def test_spending_is_counted_by_workspace_and_month_as_it_happens(root: str, cal
         calls.settle()
 
 
-def test_shares_of_a_request_count_their_own_tokens_and_the_request_once(root: str, calls: Calls) -> None:
+def test_shares_of_a_request_add_their_tokens_and_count_as_one_request(root: str, calls: Calls) -> None:
     shares = [
         call("batch", request_id="r", workspace=workspace, cost=cost, purpose=Purpose.EMBEDDING)
         for workspace, cost in [("acme", 0.25), ("acme", 0.5), ("other", None)]
@@ -665,7 +662,7 @@ def test_shares_of_a_request_count_their_own_tokens_and_the_request_once(root: s
         calls.settle()
 
 
-def test_answers_of_a_kind_are_added_up_over_workspaces(root: str, calls: Calls) -> None:
+def test_usage_of_a_kind_of_call_is_summed_over_workspaces(root: str, calls: Calls) -> None:
     kind = Kind(Purpose.EXTRACTION, "openai/m", "facts-1")
     calls.keep([call("a"), call("b", workspace="other", tokens_out=8, cost=None)])
     calls.keep([call("c", model="openai/n"), call("d", prompt_version="facts-2"), call("e", purpose=Purpose.SUMMARY)])
@@ -678,7 +675,7 @@ def test_answers_of_a_kind_are_added_up_over_workspaces(root: str, calls: Calls)
         calls.settle()
 
 
-def test_spending_of_others_is_counted_on_request(root: str, calls: Calls) -> None:
+def test_spending_of_other_processes_is_counted_on_request(root: str, calls: Calls) -> None:
     assert calls.spent("acme", "2026-11") == Usage()
     other = opened(root)
     keep(other, 1)
@@ -688,7 +685,7 @@ def test_spending_of_others_is_counted_on_request(root: str, calls: Calls) -> No
     assert calls.spent("acme", "2026-11", look=True).calls == 1
 
 
-def test_spending_of_others_is_counted_after_the_next_load(root: str, calls: Calls) -> None:
+def test_spending_of_other_processes_is_counted_after_the_next_load(root: str, calls: Calls) -> None:
     other = opened(root)
     assert calls.spent("acme", "2026-11") == Usage()
     expected = 0
@@ -707,7 +704,7 @@ def test_spending_of_others_is_counted_after_the_next_load(root: str, calls: Cal
     assert calls.spent("acme", "2026-11") == opened(root).spent("acme", "2026-11")
 
 
-def test_vectors_landed_by_another_and_still_pending_count_once(root: str, calls: Calls) -> None:
+def test_vectors_that_are_both_settled_and_pending_count_once(root: str, calls: Calls) -> None:
     keep_vectors(calls, 1)
     calls.settle()
     reader = opened(root)
@@ -721,7 +718,7 @@ def test_vectors_landed_by_another_and_still_pending_count_once(root: str, calls
     assert reader.spent("acme", "2026-11").calls == 2
 
 
-def test_a_file_found_after_its_calls_were_read_from_the_table_counts_once(root: str, calls: Calls) -> None:
+def test_a_file_that_is_already_in_the_table_counts_once(root: str, calls: Calls) -> None:
     reader = opened(root)
     reader.load([HOUR])
     keep_vectors(calls, 1)
@@ -731,7 +728,7 @@ def test_a_file_found_after_its_calls_were_read_from_the_table_counts_once(root:
     assert reader.spent("acme", "2026-11").calls == 1
 
 
-def test_a_file_that_is_found_by_the_process_that_is_writing_it_counts_once(root: str) -> None:
+def test_a_file_found_by_its_own_writer_counts_once(root: str) -> None:
     spending = Spending(Tables(Storage(root)))
     spending.add("file", [call(1)])
     spending.refresh((), {"file": [call(1)]})
@@ -740,7 +737,7 @@ def test_a_file_that_is_found_by_the_process_that_is_writing_it_counts_once(root
     assert spending.spent("acme", "2026-11").calls == 0
 
 
-def test_spending_reads_the_table_once_and_then_the_hours_that_grew(root: str, calls: Calls) -> None:
+def test_spending_reads_the_table_once_and_then_only_changed_hours(root: str, calls: Calls) -> None:
     for hour in range(5):
         calls.keep([call(hour, at=NOW - timedelta(hours=hour))], answer(hour))
     calls.settle()
@@ -761,11 +758,11 @@ def test_spending_reads_the_table_once_and_then_the_hours_that_grew(root: str, c
     assert tables.asked["read model_calls"] == 2
 
 
-# --- what this package did not write ---------------------------------------------------------------------------------
+# --- foreign files ---------------------------------------------------------------------------------------------------
 
 
 def content(**fields: object) -> bytes:
-    """Return the content of the pending file of question 1, changed."""
+    """Return the content of the pending file of question 1, with changes."""
     record: dict[str, Any] = {
         "kept_at": NOW.isoformat(),
         "calls": [],
@@ -790,7 +787,7 @@ def content(**fields: object) -> bytes:
     return json.dumps(record).encode()
 
 
-def test_a_file_as_it_should_be_is_read(root: str, calls: Calls) -> None:
+def test_a_valid_file_is_read(root: str, calls: Calls) -> None:
     Storage(root).write(f"calls/pending/answers/{digest(1)}.json", content())
     assert found(calls, 1) == "text"
 
@@ -831,7 +828,7 @@ def test_a_file_as_it_should_be_is_read(root: str, calls: Calls) -> None:
         content(prompt_version=1),
     ],
 )
-def test_a_file_that_cannot_be_read_is_left_alone_and_told_of_once(
+def test_an_unreadable_file_is_kept_and_reported_once(
     root: str, calls: Calls, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = f"calls/pending/answers/{digest(1)}.json"
@@ -849,7 +846,7 @@ def test_a_file_that_cannot_be_read_is_left_alone_and_told_of_once(
     assert len(record.getMessage()) < 500
 
 
-def test_what_cannot_be_read_is_read_again_when_it_has_changed(root: str) -> None:
+def test_an_unreadable_file_is_read_again_after_a_change(root: str) -> None:
     storage = CountingStorage(root)
     path = f"calls/pending/answers/{digest(1)}.json"
     storage.write(path, b"garbage")
@@ -863,7 +860,7 @@ def test_what_cannot_be_read_is_read_again_when_it_has_changed(root: str) -> Non
     assert found(opened(root), 1) == "text"
 
 
-def test_an_answer_is_not_lost_if_an_unreadable_file_has_its_name(root: str, calls: Calls) -> None:
+def test_an_answer_replaces_an_unreadable_file_of_the_same_name(root: str, calls: Calls) -> None:
     Storage(root).write(f"calls/pending/answers/{digest('?')}.json", b"garbage")
     calls.keep([call()], answer())
     calls.settle()
@@ -883,19 +880,17 @@ def test_files_with_foreign_names_are_left_alone(root: str, calls: Calls, name: 
     assert found(calls, 1) is None
 
 
-def test_a_file_that_vanishes_while_it_is_read_is_passed_over(
-    root: str, calls: Calls, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_deleted_while_it_is_read_is_ignored(root: str, calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(calls, 1)
     monkeypatch.setattr(Storage, "read", lambda *_: None)
     assert calls.settle() == {}
 
 
-# --- many at once ----------------------------------------------------------------------------------------------------
+# --- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_many_threads_ask_each_question_once(root: str) -> None:
-    """Like callers of models: look, claim, look again, ask, keep, release."""
+def test_threads_send_each_question_once(root: str) -> None:
+    """Each thread calls like callers of models: find, claim, find, request, keep, release."""
     before = with_tables(root)
     each = [opened(root) for _ in range(2)]
     asked: list[object] = []
@@ -929,7 +924,7 @@ def test_many_threads_ask_each_question_once(root: str) -> None:
         assert calls.spent("acme", "2026-11") == opened(root).spent("acme", "2026-11")
 
 
-def test_a_lake_has_calls(lake: Lake) -> None:
+def test_a_lake_has_a_call_store(lake: Lake) -> None:
     keep(lake.calls, 1)
     assert found(Lake(lake.storage.uri).calls, 1) == "answer to 1"
     assert lake.calls is lake.calls
@@ -940,7 +935,7 @@ def _rows(root: str) -> Sequence[dict[str, Any]]:
     return rows
 
 
-def test_a_call_stands_in_the_table_as_it_was_made(root: str, calls: Calls) -> None:
+def test_a_call_is_stored_as_the_expected_row(root: str, calls: Calls) -> None:
     made = call(cost=None, prompt_version=None, at=NOW.replace(microsecond=123_456))
     calls.keep([made])
     calls.settle()

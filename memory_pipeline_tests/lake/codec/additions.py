@@ -41,7 +41,7 @@ ZOE = Subject.person("acme", ["Zoe"])
 
 
 class Feeling(DeterministicExtractor):
-    """Says of what is said of a bicycle how it was said."""
+    """Adds a mood to facts about a bicycle."""
 
     def facts_of(self, messages: Sequence[Message]) -> list[Fact]:
         facts: list[Any] = super().facts_of(messages)
@@ -49,7 +49,7 @@ class Feeling(DeterministicExtractor):
 
 
 def habit(minute: int, place: str, content: str) -> MemoryEvent:
-    """Return how an agent remembers a habit of Anna's."""
+    """Return an event about Anna's habit."""
     at = datetime(2024, 1, 15, 8, minute, tzinfo=UTC)
     said = Changes(HABIT, content=content, subject="Anna", predicate="lives_in", object=place, importance=0.9)
     return MemoryEvent.of(ACME, MemoryVerb.REMEMBER, at, said, received_at=at)

@@ -22,7 +22,7 @@ ADDITIONS = [
 ]  # fmt: skip
 
 
-def test_a_column_and_a_kind_need_no_more_than_their_declaration(tmp_path: Path) -> None:
+def test_adding_a_column_or_a_kind_requires_only_its_declaration(tmp_path: Path) -> None:
     for package in (memory_pipeline, dbt_like_sql):
         folder = Path(str(package.__path__[0]))
         shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))

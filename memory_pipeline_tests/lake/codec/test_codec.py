@@ -43,7 +43,7 @@ CODEC = Codec(
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 200])
-def test_records_come_back_from_rows_of_any_number_and_of_parts_of_tables(count: int) -> None:
+def test_records_round_trip_through_any_number_of_rows_and_chunks(count: int) -> None:
     things = [Thing(f"t{n}", f"word {n}", ("a",) * (n % 3)) for n in range(count)]
     rows = CODEC.to_rows(things, place="here", made=[f"by {n}" for n in range(count)])
     rows.validate(full=True)
@@ -66,13 +66,13 @@ def test_a_missing_list_is_read_as_empty(count: int) -> None:
     )
 
 
-def test_a_given_column_is_required_unless_nullable() -> None:
+def test_a_column_without_a_field_is_required_unless_nullable() -> None:
     with pytest.raises(TypeError, match="table things needs place"):
         CODEC.to_rows([])
 
 
 @pytest.mark.parametrize("count", [0, 1, 200])
-def test_lists_of_records_come_back_as_tuples_of_their_parts(count: int) -> None:
+def test_lists_of_nested_records_round_trip_as_tuples(count: int) -> None:
     own = [(), (Part("a", ("x", "y"), None), Part("b", (), 2)), (Part("c", ("z",), 3),)] * count
     column = to_column(own, pa.list_(PART))
     column.validate(full=True)
@@ -91,7 +91,7 @@ def test_an_undeclared_column_or_field_is_refused() -> None:
     assert refused(seen="tags") == "table things and Thing do not fit: seen, tags"
 
 
-def test_the_digest_is_of_the_set_of_ids() -> None:
+def test_the_digest_depends_on_the_set_of_ids() -> None:
     ids = [f"kind:{number:032x}" for number in range(9)]
     assert ids_digest(ids) == ids_digest(ids[::-1]) != ids_digest(ids[1:])
     assert ids_digest([]) != ids_digest(ids)

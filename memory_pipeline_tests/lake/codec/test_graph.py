@@ -19,10 +19,10 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories
-from memory_pipeline_tests.graph.telling import hour, told
+from memory_pipeline_tests.graph.line_edits import hour, operations_in
 
 OTHER = Scope("acme", "sales")
-TEA = told("INSERT Anna|likes|tea", ["m1"], hour(0))
+TEA = operations_in("INSERT Anna|likes|tea", ["m1"], hour(0))
 
 
 @pytest.mark.parametrize("are_edits", [True, False])
@@ -38,8 +38,8 @@ def test_operations_round_trip_with_their_message(are_edits: bool) -> None:
         assert rows["subject_id"].to_pylist() == [name_key(name) for name in rows["subject"].to_pylist()]
 
 
-def test_a_row_has_its_owner_and_hour() -> None:
-    rows = operations_to_rows({ACME: TEA, OTHER: told("DELETE Anna|likes|", ["m2"], hour(2))}, are_edits=False)
+def test_a_row_contains_its_owner_and_hour() -> None:
+    rows = operations_to_rows({ACME: TEA, OTHER: operations_in("DELETE Anna|likes|", ["m2"], hour(2))}, are_edits=False)
     found = [(row["owner"], row["period"], row["agent_id"], row["verb"], row["object"]) for row in rows.to_pylist()]
     assert found == [
         ("acme~support", "2024-01-15T08", "support", "INSERT", "tea"),
@@ -47,7 +47,7 @@ def test_a_row_has_its_owner_and_hour() -> None:
     ]
 
 
-def test_an_operation_is_a_row_once_and_another_is_another() -> None:
+def test_duplicate_operations_become_one_row_and_different_ones_separate_rows() -> None:
     [tea] = TEA
     others = [
         replace(tea, confidence=0.1),
@@ -60,14 +60,14 @@ def test_an_operation_is_a_row_once_and_another_is_another() -> None:
     assert rows.num_rows == len(set(rows["id"].to_pylist())) == 2 + len(others)
 
 
-def test_no_operations_are_no_rows() -> None:
+def test_no_operations_give_no_rows() -> None:
     assert operations_to_rows({}, are_edits=True).equals(GRAPH_OPERATIONS.schema.empty_table())
     assert operations_to_rows({ACME: []}, are_edits=True).num_rows == 0
     assert rows_to_operations(GRAPH_OPERATIONS.schema.empty_table()) == []
     assert rows_to_triples(triples_to_rows(ACME, [], "")) == []
 
 
-def test_facts_come_back_as_they_were_through_the_table(lake: Lake) -> None:
+def test_facts_round_trip_through_the_table(lake: Lake) -> None:
     for number, (operations, vocabulary) in enumerate(histories("triples", 12, PLAIN + NAMING)):
         scope = Scope("acme", f"a{number}")
         triples = fold_operations(scope, operations, vocabulary)
@@ -83,7 +83,7 @@ def test_facts_come_back_as_they_were_through_the_table(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("name", ["O'Brien", 'a"b', "x" * 300, "🏳️‍🌈", "\u202eabc", "null", "", "%s {0}"])
-def test_terms_are_stored_as_they_are(lake: Lake, name: str) -> None:
+def test_terms_are_stored_unchanged(lake: Lake, name: str) -> None:
     [tea] = TEA
     own = replace(tea, object=name)
     lake.tables.replace(GRAPH_OPERATIONS, [owner_of(ACME)], operations_to_rows({ACME: [own]}, are_edits=True))

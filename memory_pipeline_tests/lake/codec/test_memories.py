@@ -35,7 +35,7 @@ NIGHTS = {at(12): Period(Grain.DAILY, "2024-01-15"), at(36): Period(Grain.DAILY,
 
 
 def bare(event: MemoryEvent) -> MemoryEvent:
-    """Return an event without the fields that its rows do not hold."""
+    """Return an event without the fields that are not in its rows."""
     return MemoryEvent(
         **{name: getattr(event, name) for name in MemoryEvent.__dataclass_fields__ if name != "received_at"}
     )
@@ -43,7 +43,7 @@ def bare(event: MemoryEvent) -> MemoryEvent:
 
 @settings(max_examples=examples(50), deadline=None)
 @given(histories(), st.booleans())
-def test_events_come_back(events: list[MemoryEvent], are_edits: bool) -> None:
+def test_events_round_trip(events: list[MemoryEvent], are_edits: bool) -> None:
     base = {event.id: event for event in events if not event.is_upkeep}
     rows = events_to_rows([*base.values(), *base.values()], are_edits=are_edits)
     assert rows.schema == MEMORY_EVENTS.schema
@@ -57,7 +57,7 @@ def test_events_come_back(events: list[MemoryEvent], are_edits: bool) -> None:
     assert rows["night"].to_pylist() == [NIGHTS[event.event_at].key for event in nightly.values()]
 
 
-def test_an_event_as_a_row() -> None:
+def test_an_event_is_stored_as_the_expected_row() -> None:
     [row] = events_to_rows([UPDATE], are_edits=True).to_pylist()
     assert row == {
         "owner": "acme~support", "period": "2024-01-15T13", "id": UPDATE.id, "workspace_id": "acme",
@@ -69,7 +69,7 @@ def test_an_event_as_a_row() -> None:
 
 @settings(max_examples=examples(50), deadline=None)
 @given(histories())
-def test_memories_come_back(events: list[MemoryEvent]) -> None:
+def test_memories_round_trip(events: list[MemoryEvent]) -> None:
     memories = fold_events(events)
     rows = memories_to_rows(ACME, memories, "digest", {})
     assert rows.schema == MEMORIES.schema
@@ -77,12 +77,12 @@ def test_memories_come_back(events: list[MemoryEvent]) -> None:
     chance = np.random.default_rng(1)
     found = rows_to_memories(rows.take(pa.array(chance.permutation(rows.num_rows))))
     assert found == stored(memories)
-    # They are gone on with as if they had been folded.
+    # The fold continues from them as from its own result.
     later = [remember("Anna likes tea.", 60), *(do("BOOST", own, 61) for own in memories.newest)]
     assert stored(fold_events(later, found)) == stored(fold_events([*events, *later]))
 
 
-def test_memories_as_rows() -> None:
+def test_memories_are_stored_as_the_expected_rows() -> None:
     vectors = {"Anna likes coffee.": np.array([0.6, 0.8], np.float32), "Anna likes tea.": np.ones(2, np.float32)}
     memories = fold_events([TEA, UPDATE, remember("Anna likes figs.", 2)])
     rows = memories_to_rows(ACME, memories, "made of", vectors, "hashing").to_pylist()
@@ -107,7 +107,7 @@ def test_memories_as_rows() -> None:
 
 
 @given(st.lists(st.integers(0, 10**6), unique=True, max_size=20), st.randoms(use_true_random=False))
-def test_the_digest_is_of_the_set_of_events(numbers: list[int], chance: object) -> None:
+def test_the_digest_depends_on_the_set_of_events(numbers: list[int], chance: object) -> None:
     ids = [make_id("event", Calendar().hour(NOON + timedelta(hours=number % 9)), number) for number in numbers]
     digest = events_digest(ids)
     assert events_digest(ids[::-1]) == digest
@@ -115,7 +115,7 @@ def test_the_digest_is_of_the_set_of_events(numbers: list[int], chance: object) 
     assert not ids or events_digest(ids[1:]) != digest
 
 
-def test_agents_are_told_apart() -> None:
+def test_agents_have_separate_rows_and_ids() -> None:
     other = Scope("acme", "sales")
     rows = events_to_rows([TEA, remember("Anna likes tea.", scope=other)], are_edits=False)
     assert rows["owner"].to_pylist() == ["acme~support", "acme~sales"]

@@ -31,7 +31,7 @@ from memory_pipeline_tests.effort import examples
 
 ACME = Scope("acme", "support")
 HOSTILE = ["it's", "' OR '1'='1", "x'); DROP TABLE a; --", "../a", "a..b", "a\nb", "a\x00", "", "x" * 257, "\ud800"]
-#: Maximum error of a similarity: it is rounded, and so are its inputs.
+#: Maximum error of a similarity, due to rounding.
 NEAR = 2e-6
 
 counter = itertools.count()
@@ -58,13 +58,13 @@ def collection(root: str) -> VectorCollection:
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], VectorCollection]:
-    """Return what opens a collection that nobody has used yet; properties ask for one at each try."""
+    """Return a function that opens an unused collection, for properties."""
     root = str(tmp_path_factory.mktemp("lake"))
     return lambda: opened(root, name=f"c{next(counter)}")
 
 
 @pytest.mark.on_s3
-def test_what_was_put_in_is_found_with_all_that_belongs_to_it(collection: VectorCollection) -> None:
+def test_an_item_is_found_with_its_content_and_metadata(collection: VectorCollection) -> None:
     metadata = {"page": 3, "score": 0.5, "draft": False, "author": None, "title": 'it\'s "quoted"; --'}
     collection.upsert([VectorItem("docs/a.md", [2, 0, 0], "a text", metadata), VectorItem("b", np.array([0.0, 3, 0]))])
     assert collection.search([5, 0, 0]) == [
@@ -75,11 +75,11 @@ def test_what_was_put_in_is_found_with_all_that_belongs_to_it(collection: Vector
     assert collection.search([-1, 0, 0])[1].similarity == -1
 
 
-def test_250_items_are_written_in_3_commits_and_again_in_3(root: str, collection: VectorCollection) -> None:
+def test_250_items_need_3_commits_each_time(root: str, collection: VectorCollection) -> None:
     assert collection.stats() == CollectionStats(items=0, dimension=3, bytes=0, versions=0)
     assert collection.upsert(many(250)) == 3
     stats = collection.stats()
-    assert (stats.items, stats.dimension, stats.versions) == (250, 3, 1 + 3)  # its making is a commit, too
+    assert (stats.items, stats.dimension, stats.versions) == (250, 3, 1 + 3)  # creating the table is a commit, too
     assert stats.bytes > 250 * 3 * 4
     assert collection.upsert(many(250)) == 3
     assert (collection.stats().items, collection.stats().versions) == (250, 4 + 3)
@@ -93,7 +93,7 @@ def test_a_commit_holds_100_items(collection: VectorCollection, count: int, comm
     assert collection.stats().versions == (1 + commits if count else 0)
 
 
-def test_of_equal_ids_the_last_counts_and_takes_the_place_of_an_earlier_one(collection: VectorCollection) -> None:
+def test_the_last_item_with_an_id_replaces_earlier_ones(collection: VectorCollection) -> None:
     twice = [VectorItem(f"item-{number % 60}", [1, 0, 0], f"{number}") for number in range(120)]
     assert collection.upsert(twice) == 1
     assert collection.stats().items == 60
@@ -115,9 +115,7 @@ def test_of_equal_ids_the_last_counts_and_takes_the_place_of_an_earlier_one(coll
         ("123", "'123' is not accepted; expected"),
     ],
 )
-def test_one_item_that_is_not_accepted_keeps_all_from_being_written(
-    collection: VectorCollection, vector: Any, fault: str
-) -> None:
+def test_one_invalid_item_prevents_the_whole_write(collection: VectorCollection, vector: Any, fault: str) -> None:
     with pytest.raises(InputError, match=rf"^items\[150\]\.vector.*{fault}"):
         collection.upsert([*many(150), VectorItem("a", vector), *many(3)])
     assert collection.stats().versions == 0
@@ -136,21 +134,21 @@ def test_hostile_ids_are_neither_written_nor_deleted(collection: VectorCollectio
     assert sorted(ids(collection)) == ["item-0", "item-1"]
 
 
-def test_hostile_contents_and_metadata_come_back_as_they_went(collection: VectorCollection) -> None:
-    texts = HOSTILE[:-1]  # but broken Unicode
+def test_hostile_contents_and_metadata_round_trip(collection: VectorCollection) -> None:
+    texts = HOSTILE[:-1]  # except lone surrogates
     collection.upsert(VectorItem(f"{n}", [1, 1, 1], text, {"text": text}) for n, text in enumerate(texts))
     assert [match.content for match in collection.search([1, 1, 1])] == texts
     assert [match.metadata for match in collection.search([1, 1, 1])] == [{"text": text} for text in texts]
 
 
 @pytest.mark.parametrize("items", ["ab", {"a": [1, 2, 3]}, None, VectorItem("a", [1, 2, 3]), [("a", [1, 2, 3])]])
-def test_what_is_no_list_of_items_is_not_accepted(collection: VectorCollection, items: Any) -> None:
+def test_a_value_that_is_not_a_list_of_items_is_refused(collection: VectorCollection, items: Any) -> None:
     with pytest.raises(InputError, match=r"^items.* is not accepted; expected a"):
         collection.upsert(items)
 
 
 @pytest.mark.on_s3
-def test_deleting_says_how_many_there_were(collection: VectorCollection) -> None:
+def test_delete_returns_the_number_of_deleted_items(collection: VectorCollection) -> None:
     assert collection.delete(["item-0"]) == 0
     assert collection.stats().versions == 0
     collection.upsert(many(5))
@@ -173,7 +171,7 @@ def test_more_ids_than_fit_one_commit_are_deleted(collection: VectorCollection) 
     assert ids(collection) == []
 
 
-def test_a_collection_that_nobody_wrote_to_is_empty_and_using_it_makes_nothing(root: str) -> None:
+def test_reading_an_unwritten_collection_returns_nothing_and_creates_nothing(root: str) -> None:
     collection = opened(root)
     assert collection.search([1, 0, 0]) == []
     assert collection.delete(["a"]) == 0
@@ -183,18 +181,18 @@ def test_a_collection_that_nobody_wrote_to_is_empty_and_using_it_makes_nothing(r
 
 
 @pytest.mark.parametrize("top_k", [0, -1, 1_001, 1.0, True, "3", None])
-def test_a_number_of_results_that_is_not_accepted_is_named(collection: VectorCollection, top_k: Any) -> None:
+def test_an_invalid_number_of_results_is_named(collection: VectorCollection, top_k: Any) -> None:
     with pytest.raises(InputError, match=r"^top_k .* is not accepted; expected 1 to 1,000$"):
         collection.search([1, 0, 0], top_k)
 
 
 @pytest.mark.parametrize("threshold", [float("nan"), float("inf"), -1.01, 1.01, True, "0.5"])
-def test_a_threshold_that_is_not_accepted_is_named(collection: VectorCollection, threshold: Any) -> None:
+def test_an_invalid_threshold_is_named(collection: VectorCollection, threshold: Any) -> None:
     with pytest.raises(InputError, match=r"^threshold .* is not accepted; expected a similarity of -1 to 1$"):
         collection.search([1, 0, 0], threshold=threshold)
 
 
-def test_a_threshold_leaves_out_what_is_less_similar(collection: VectorCollection) -> None:
+def test_a_threshold_excludes_less_similar_items(collection: VectorCollection) -> None:
     collection.upsert([VectorItem("same", [1, 0, 0]), VectorItem("near", [3, 4, 0]), VectorItem("far", [-1, 0, 0])])
     assert ids(collection, threshold=-1) == ids(collection) == ["same", "near", "far"]
     assert ids(collection, threshold=0.6) == ["same", "near"]
@@ -203,8 +201,8 @@ def test_a_threshold_leaves_out_what_is_less_similar(collection: VectorCollectio
     assert ids(collection, threshold=0.1, top_k=1) == ["same"]
 
 
-def test_a_similarity_never_leaves_the_range_of_cosines(collection: VectorCollection) -> None:
-    """In float32 it may be 1.0000001, and a threshold of 1 would accept more than equal vectors."""
+def test_a_similarity_is_between_minus_1_and_1(collection: VectorCollection) -> None:
+    """In float32 it may be 1.0000001, so a threshold of 1 would accept more than equal vectors."""
     generator = np.random.default_rng(1)
     some = generator.standard_normal((50, 3))
     collection.upsert(VectorItem(f"{number}", vector) for number, vector in enumerate(some))
@@ -225,7 +223,7 @@ def test_a_similarity_is_never_minus_zero(collection: VectorCollection) -> None:
     threshold=st.none() | st.floats(-1, 1),
 )
 @settings(deadline=None, max_examples=examples(30))
-def test_a_search_finds_what_comparing_all_in_numpy_finds(
+def test_a_search_agrees_with_a_full_comparison_in_numpy(
     fresh: Callable[[], VectorCollection],
     items: dict[str, list[float]],
     query: list[float],
@@ -259,7 +257,7 @@ def unit(vector: list[float]) -> Any:
     top_k=st.integers(1, 40),
 )
 @settings(deadline=None, max_examples=examples(30))
-def test_of_items_that_are_equally_similar_ids_decide(
+def test_equally_similar_items_are_sorted_by_id(
     fresh: Callable[[], VectorCollection], items: dict[str, tuple[int, float]], top_k: int
 ) -> None:
     collection = fresh()
@@ -270,7 +268,7 @@ def test_of_items_that_are_equally_similar_ids_decide(
 
 @given(st.lists(st.tuples(st.booleans(), st.lists(names, max_size=6)), max_size=5))
 @settings(deadline=None, max_examples=examples(20))
-def test_a_collection_holds_what_was_put_in_last_and_not_deleted_since(
+def test_a_collection_behaves_like_a_dictionary(
     fresh: Callable[[], VectorCollection], turns: list[tuple[bool, list[str]]]
 ) -> None:
     collection = fresh()
@@ -286,8 +284,8 @@ def test_a_collection_holds_what_was_put_in_last_and_not_deleted_since(
     assert collection.stats().items == len(held)
 
 
-def test_nobody_else_reaches_a_collection(root: str) -> None:
-    """Agent ids may contain dots, and so look like another agent's collection."""
+def test_a_collection_is_visible_only_to_its_owner(root: str) -> None:
+    """An agent id may contain dots, so it may look like another agent's collection."""
     owners = {
         (scope, name): opened(root, scope, name=name)
         for scope in (ACME, Scope("acme", "sales"), Scope("other", "support"), Scope("acme", "support.docs"))
@@ -304,32 +302,32 @@ def test_nobody_else_reaches_a_collection(root: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "_a", "-a", "a.b", "../a", "a/b", "a b", "a'b", "a\n", "ä", "x" * 101, None, 1])
-def test_a_name_that_could_be_anothers_or_a_path_is_not_accepted(root: str, name: Any) -> None:
+def test_a_name_that_resembles_another_collection_or_a_path_is_refused(root: str, name: Any) -> None:
     with pytest.raises(InputError, match=r"^name .* is not accepted; expected 1 to 100 ASCII letters"):
         opened(root, name=name)
 
 
 @pytest.mark.parametrize("agent_id", ["_support", "_support.default", "../sales", "a/b", "", ".a", "a..b", "a\n"])
-def test_an_agent_that_could_be_anothers_collection_is_not_accepted(root: str, agent_id: str) -> None:
+def test_an_agent_id_that_resembles_a_collection_is_refused(root: str, agent_id: str) -> None:
     for ids_ in ({"workspace_id": "acme", "agent_id": agent_id}, {"workspace_id": agent_id, "agent_id": "support"}):
         with pytest.raises(InputError, match=r"^(agent|workspace)_id .* is not valid; accepted: .* beginning with a"):
             VectorCollection.open(root, **ids_, dimension=3)
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 65_537, 3.0, True, "3", None])
-def test_a_dimension_that_is_not_accepted_is_named(root: str, dimension: Any) -> None:
+def test_an_invalid_dimension_is_named(root: str, dimension: Any) -> None:
     with pytest.raises(InputError, match=r"^dimension .* is not accepted; expected 1 to 65,536$"):
         opened(root, dimension=dimension)
 
 
 @pytest.mark.parametrize("dimension", [1, 1_536, 65_536])
-def test_vectors_may_be_short_and_long(root: str, dimension: int) -> None:
+def test_short_and_long_vectors_are_accepted(root: str, dimension: int) -> None:
     collection = opened(root, dimension=dimension)
     collection.upsert([VectorItem("a", np.ones(dimension)), VectorItem("b", -np.ones(dimension))])
     assert [match.similarity for match in collection.search([2.5] * dimension)] == [1, -1]
 
 
-def test_another_dimension_is_refused_with_what_to_do(root: str) -> None:
+def test_another_dimension_is_refused_with_a_remedy(root: str) -> None:
     early = opened(root, dimension=4)
     opened(root).upsert(many(1))
     refused = pytest.raises(
@@ -352,8 +350,8 @@ def test_another_dimension_is_refused_with_what_to_do(root: str) -> None:
     assert opened(root).stats().items == 1
 
 
-def test_collections_and_the_index_of_memory_do_not_meet(root: str) -> None:
-    """They lie in one database; what is said to be deleted to make an index afresh is not among the collections."""
+def test_collections_and_the_memory_index_are_separate(root: str) -> None:
+    """They share a database. Deleting the index, as the documentation says, does not delete collections."""
     lake = Lake(root)
     period = Period.parse("working", "2024-01-15T08")
     values = {"id": "m", "period": period.key, "content": "memory", "digest": "d", "vector": [1.0, 0.0, 0.0]}
@@ -371,7 +369,7 @@ def test_collections_and_the_index_of_memory_do_not_meet(root: str) -> None:
     assert {path.name for path in database.iterdir()} - kept == {"support__working.lance"}
 
 
-def test_a_lake_that_began_with_a_collection_takes_any_zone_later(root: str) -> None:
+def test_a_lake_created_by_a_collection_accepts_any_time_zone_later(root: str) -> None:
     opened(root).upsert(many(1))
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support", timezone="Europe/Lisbon")
     message = {"role": "user", "content": "Hello.", "timestamp": "2024-01-15T08:00:00Z"}
@@ -381,7 +379,7 @@ def test_a_lake_that_began_with_a_collection_takes_any_zone_later(root: str) -> 
 
 
 def _upsert(collection: VectorCollection, word: str) -> None:
-    """Write items of one's own, and some that all write, one of which all delete."""
+    """Write separate items and shared ones. All delete one shared item."""
     for turn in range(8):
         own = [VectorItem(f"{word}-{turn}-{number}", [1, turn, number]) for number in range(3)]
         collection.upsert([*own, VectorItem("shared", [1, 2, 3], word), VectorItem("gone", [1, 2, 3])])
@@ -397,8 +395,8 @@ def assert_whole(root: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_threads_that_write_at_once_lose_nothing(root: str, together: bool) -> None:
-    """Through one collection, or each through its own; one of them makes it."""
+def test_concurrent_threads_lose_nothing(root: str, together: bool) -> None:
+    """With one shared collection object, or one each. One of the threads creates the table."""
     words = ["a", "b", "c"]
     one = opened(root)
     start = threading.Barrier(len(words))
@@ -419,7 +417,7 @@ def _write(root: str, word: str, start: Any) -> None:
     _upsert(collection, word)
 
 
-def test_processes_that_write_at_once_lose_nothing(root: str) -> None:
+def test_concurrent_processes_lose_nothing(root: str) -> None:
     start = PROCESSES.Barrier(2)
     other = PROCESSES.Process(target=_write, args=(root, "theirs", start))
     other.start()
@@ -430,7 +428,7 @@ def test_processes_that_write_at_once_lose_nothing(root: str) -> None:
 
 
 def test_a_search_during_writes_sees_every_item_once(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write replaces items in one commit, and a compaction takes nothing from readers."""
+    """A write replaces items in one commit, and a compaction does not disturb readers."""
     monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 4)
     collection, writer = opened(root), opened(root)
     members = sorted(item.id for item in many(20))
@@ -450,7 +448,7 @@ def test_a_search_during_writes_sees_every_item_once(root: str, monkeypatch: pyt
     assert {match.content for match in collection.search([1, 1, 1], 100)} == {"29"}
 
 
-def test_a_compaction_takes_nothing_back_that_was_written_meanwhile(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_does_not_undo_concurrent_writes(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     collection, writer = opened(root), opened(root)
     members = [f"m{number}" for number in range(12)]
     for member in members:
@@ -472,7 +470,7 @@ def test_a_compaction_takes_nothing_back_that_was_written_meanwhile(root: str, m
     assert found["m6"].content == "before"
 
 
-def test_items_that_come_as_they_are_made_are_all_checked_first(collection: VectorCollection) -> None:
+def test_all_items_of_an_iterator_are_checked_before_the_first_write(collection: VectorCollection) -> None:
     def made() -> Iterator[VectorItem]:
         yield from many(150)
         raise OSError("the source is gone")
@@ -482,6 +480,6 @@ def test_items_that_come_as_they_are_made_are_all_checked_first(collection: Vect
     assert collection.stats().versions == 0
 
 
-def test_importing_collections_brings_no_database_along() -> None:
+def test_importing_collections_imports_no_database() -> None:
     code = "import sys; from memory_pipeline.lake import VectorCollection; assert 'lancedb' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

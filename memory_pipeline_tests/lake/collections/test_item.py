@@ -37,7 +37,7 @@ def row_with(**fields: Any) -> tuple[str, str, str, NDArray[np.float32]]:
         "日本語", "Zoë", "a.b.c", ".", "-", "x" * 256, "a,b+c",
     ],
 )  # fmt: skip
-def test_paths_addresses_and_words_are_ids(accepted: str) -> None:
+def test_paths_addresses_and_words_are_valid_ids(accepted: str) -> None:
     assert id_of("ids[0]", accepted) == accepted
 
 
@@ -49,13 +49,13 @@ def test_paths_addresses_and_words_are_ids(accepted: str) -> None:
         None, 1, 1.5, True, b"a", ["a"], VectorItem("a", [1]),
     ],
 )  # fmt: skip
-def test_what_could_end_a_text_or_leave_a_folder_is_no_id(refused: object) -> None:
+def test_ids_with_quotes_or_parent_folders_are_refused(refused: object) -> None:
     with pytest.raises(InputError, match=r"^ids\[0\] .* is not accepted; expected 1 to 256 letters, digits and"):
         id_of("ids[0]", refused)
 
 
 @given(st.text(max_size=300))
-def test_an_id_can_stand_between_quotes(text: str) -> None:
+def test_an_id_contains_no_quotes_or_parent_folders(text: str) -> None:
     try:
         id_of("id", text)
     except InputError:
@@ -67,7 +67,7 @@ def test_an_id_can_stand_between_quotes(text: str) -> None:
 
 
 @given(vectors)
-def test_a_vector_keeps_its_direction_however_large_or_small(vector: list[float]) -> None:
+def test_a_vector_of_any_magnitude_keeps_its_direction(vector: list[float]) -> None:
     """Squares of 1e300 are infinite, and those of 1e-300 zero; in float32 even 1e39 and 1e-46 are."""
     unit = unit_vector("vector", vector, len(vector))
     assert unit.dtype == np.float32
@@ -90,11 +90,11 @@ def test_the_length_of_a_vector_does_not_matter(scale: float) -> None:
         np.array([3, 4], ">f4"), range(3, 5),
     ],
 )  # fmt: skip
-def test_lists_and_arrays_of_all_kinds_of_numbers_are_vectors(vector: Any) -> None:
+def test_lists_and_arrays_of_any_number_type_are_vectors(vector: Any) -> None:
     assert unit_vector("vector", vector, 2) == pytest.approx([0.6, 0.8])
 
 
-def test_the_array_that_was_given_stays_as_it_was() -> None:
+def test_the_callers_array_is_not_modified() -> None:
     vector = np.array([3, 4], np.float32)
     unit_vector("vector", vector, 2)
     assert vector.tolist() == [3, 4]
@@ -141,7 +141,7 @@ def test_the_array_that_was_given_stays_as_it_was() -> None:
         (None, " None is not accepted"),
     ],
 )
-def test_what_is_no_vector_is_refused_with_its_item_and_fault(vector: object, fault: str) -> None:
+def test_an_invalid_vector_is_refused_with_its_item_and_reason(vector: object, fault: str) -> None:
     expected = rf"^items\[3\]\.vector{fault}; expected a list or an array of 2 finite numbers, not all zero$"
     with pytest.raises(InputError, match=expected):
         row_with(vector=vector)
@@ -159,14 +159,14 @@ def test_any_text_is_content(content: str) -> None:
 
 
 @pytest.mark.parametrize("content", [None, 1, b"a", ["a"], SURROGATE, "x" * (MAX_CONTENT + 1)])
-def test_what_is_no_text_or_too_long_is_no_content(content: object) -> None:
+def test_content_must_be_a_text_of_limited_length(content: object) -> None:
     expected = r"^items\[3\]\.content .* is not accepted; expected a text of up to 1,000,000 characters"
     with pytest.raises(InputError, match=expected):
         row_with(content=content)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=9), values | st.text(max_size=9), max_size=5))
-def test_metadata_come_back_as_they_went(metadata: dict[str, Any]) -> None:
+def test_metadata_round_trip(metadata: dict[str, Any]) -> None:
     kept = json.loads(row_with(metadata=metadata)[2])
     assert kept == metadata
     assert [type(value) for value in kept.values()] == [type(value) for value in metadata.values()]
@@ -201,29 +201,29 @@ def test_any_flat_mapping_is_metadata(metadata: Mapping[str, Any]) -> None:
         ({str(number): "" for number in range(9_000)}, " has .* bytes as JSON"),
     ],
 )
-def test_what_is_no_flat_mapping_is_refused_with_its_item_and_name(metadata: object, fault: str) -> None:
+def test_invalid_metadata_are_refused_with_their_item_and_name(metadata: object, fault: str) -> None:
     with pytest.raises(InputError, match=rf"^items\[3\]\.metadata{fault}"):
         row_with(metadata=metadata)
 
 
 @pytest.mark.parametrize("item", [None, "a", ("a", [1, 0]), {"id": "a", "vector": [1, 0]}, VectorItem])
-def test_what_is_no_item_is_refused(item: object) -> None:
+def test_a_value_that_is_not_an_item_is_refused(item: object) -> None:
     with pytest.raises(InputError, match=r"^items\[3\] .* is not accepted; expected a VectorItem$"):
         row_of("items[3]", item, 2)
 
 
-def test_the_fault_of_an_id_names_the_item() -> None:
+def test_an_error_about_an_id_names_the_item() -> None:
     with pytest.raises(InputError, match=r"^items\[3\]\.id 'a b' is not accepted"):
         row_with(id="a b")
 
 
-def test_members_are_named_by_their_places_and_any_iterable_has_them() -> None:
+def test_members_of_any_iterable_are_numbered() -> None:
     assert list(numbered("ids", iter(["a", "b"]))) == [("ids[0]", "a"), ("ids[1]", "b")]
     assert sorted(numbered("ids", {"a"})) == [("ids[0]", "a")]
     assert list(numbered("ids", [])) == []
 
 
 @pytest.mark.parametrize("values", ["ab", b"ab", {"a": 1}, None, 1, VectorItem("a", [1])])
-def test_one_member_or_a_mapping_is_no_list(values: object) -> None:
+def test_a_single_value_or_a_mapping_is_not_a_list(values: object) -> None:
     with pytest.raises(InputError, match=r"^ids .* is not accepted; expected a list$"):
         numbered("ids", values)

@@ -24,7 +24,7 @@ needs_permissions = pytest.mark.skipif(os.geteuid() == 0, reason="nothing is for
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_the_path_the_reason_and_the_remedy_are_named(code: int) -> None:
+def test_an_error_names_the_path_the_reason_and_the_remedy(code: int) -> None:
     reason = os.strerror(code)
     of_python = OSError(code, reason, "/lake/x.json")
     of_rust = DeltaError(f"Generic LocalFileSystem error: Unable to open file /lake/x.json: {reason} (os error {code})")
@@ -45,7 +45,7 @@ def test_the_path_the_reason_and_the_remedy_are_named(code: int) -> None:
         OSError("without a number"),
     ],
 )
-def test_other_errors_are_left_alone(error: Exception) -> None:
+def test_other_errors_are_not_converted(error: Exception) -> None:
     assert disk_error(error) is None
 
 
@@ -57,13 +57,13 @@ def test_a_root_that_is_a_file_is_named(tmp_path: Path) -> None:
             Lake(str(path))
 
 
-def test_a_root_that_cannot_be_made_is_named() -> None:
-    root = "/proc/memory-lake"  # no folder can be made there, by nobody
+def test_a_root_that_cannot_be_created_is_named() -> None:
+    root = "/proc/memory-lake"  # no user can create a folder there
     with pytest.raises(LakeError, match=f"{root}.*MEMORY_PIPELINE_ROOT"):
         Lake(root).ensure()
 
 
-def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     storage.write("a", b"x" * 1_000)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

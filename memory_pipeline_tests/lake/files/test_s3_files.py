@@ -54,7 +54,7 @@ def proxied(s3_server: S3Server) -> Iterator[tuple[Storage, FaultProxy]]:
         yield storage, proxy
 
 
-def test_names_of_all_kinds_come_back_as_they_went(storage: Storage) -> None:
+def test_unusual_names_round_trip(storage: Storage) -> None:
     for name in ODD:
         storage.write(name, name.encode())
     assert [entry.path for entry in storage.list("")] == sorted(ODD)
@@ -67,7 +67,7 @@ def test_names_of_all_kinds_come_back_as_they_went(storage: Storage) -> None:
     assert storage.list("") == []
 
 
-def test_more_files_than_a_page_holds_are_listed_and_deleted(
+def test_more_files_than_a_page_are_listed_and_deleted(
     proxied: tuple[Storage, FaultProxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage, proxy = proxied
@@ -116,9 +116,7 @@ def test_a_missing_file_is_reported(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("whole", [64, 10_000, 4 * 2**20])
-def test_parquet_is_read_as_it_was_written_whatever_its_size(
-    storage: Storage, whole: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_files_of_any_size_round_trip(storage: Storage, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_module, "_WHOLE", whole)
     rows = pa.table({"a": range(20_000), "b": [f"text {number % 977}" for number in range(20_000)]})
     files, path = storage.arrow_filesystem(), storage.file_path("d/x.parquet")
@@ -132,7 +130,7 @@ def test_parquet_is_read_as_it_was_written_whatever_its_size(
     ]
 
 
-def test_half_an_answer_is_never_taken_for_the_whole(proxied: tuple[Storage, FaultProxy]) -> None:
+def test_a_truncated_answer_is_never_accepted(proxied: tuple[Storage, FaultProxy]) -> None:
     storage, proxy = proxied
     lines = b"".join(b'{"line": %d}\n' % number for number in range(1_000))
     storage.write("a", lines)
@@ -210,7 +208,7 @@ def test_servers_without_bulk_delete_delete_one_by_one(
         (418, "Teapot", LakeError, r"answers 'Teapot' \(418\)"),
     ],
 )
-def test_refusals_of_a_server_name_the_remedy(
+def test_errors_of_a_server_name_the_remedy(
     status: int, code: str, kind: type[MemoryPipelineError], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA0123456789ABCDEF")
@@ -225,7 +223,7 @@ def test_refusals_of_a_server_name_the_remedy(
         assert "very-secret" not in f"{refused.value!r}{storage.__dict__}"
 
 
-def test_a_server_that_always_sends_elsewhere_is_not_followed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redirects_are_not_followed_endlessly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     with refusing(301, "PermanentRedirect") as server:
@@ -248,7 +246,7 @@ def test_a_server_that_is_not_s3_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1", "https://127.0.0.1:1"])
-def test_an_unreachable_server_is_named_soon(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_reported_quickly(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
@@ -257,7 +255,7 @@ def test_an_unreachable_server_is_named_soon(address: str, monkeypatch: pytest.M
         Storage("s3://b/x").read("y")
 
 
-def test_plain_http_is_not_taken_for_a_secure_connection(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_http_at_an_https_address_is_reported(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda _: None)
     with (
         s3_server.in_environment(s3_server.url.replace("http:", "https:")),
@@ -267,7 +265,7 @@ def test_plain_http_is_not_taken_for_a_secure_connection(s3_server: S3Server, mo
 
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "a" * 256, "a?b"])
-def test_a_name_that_no_bucket_has_is_refused(name: str) -> None:
+def test_an_invalid_bucket_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="expected letters, digits"):
         Storage(f"s3://{name}/x")
 

@@ -31,7 +31,7 @@ def odd_root(s3_server: S3Server) -> Iterator[str]:
         yield s3_server.new_root()
 
 
-def test_a_server_that_ignores_conditions_is_refused_and_nothing_is_left_there(odd_root: str) -> None:
+def test_a_server_that_ignores_conditions_is_refused_and_no_file_remains(odd_root: str) -> None:
     lake = Lake(odd_root)
     assert not lake.exists, "it may be looked at"
     with pytest.raises(ConfigurationError) as refused:
@@ -50,7 +50,7 @@ def test_a_server_that_ignores_conditions_is_refused_and_nothing_is_left_there(o
     assert lake.storage.list("") == []
 
 
-def test_a_server_that_knows_no_conditions_is_refused_for_a_single_writer_too(
+def test_a_server_that_rejects_conditions_is_refused_for_a_single_writer_too(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with conditionless(s3_server.url, refuses=True) as server, s3_server.in_environment(server.url):
@@ -62,7 +62,7 @@ def test_a_server_that_knows_no_conditions_is_refused_for_a_single_writer_too(
             assert lake.storage.list("") == []
 
 
-def test_a_lake_that_is_there_is_read_and_not_written(odd_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_lake_can_be_read_but_not_written(odd_root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMORY_PIPELINE_SINGLE_WRITER", "1")
     Lake(odd_root).ensure()
     monkeypatch.delenv("MEMORY_PIPELINE_SINGLE_WRITER")
@@ -87,8 +87,8 @@ def test_a_single_writer_may_write_where_conditions_are_ignored(
     assert Lake(odd_root).calendar.timezone == "UTC"
 
 
-def test_a_server_with_conditions_is_asked_once(s3_server: S3Server) -> None:
-    with conditionless(s3_server.url, refuses=False) as server:  # it notes what is asked
+def test_a_server_that_supports_conditions_is_probed_once(s3_server: S3Server) -> None:
+    with conditionless(s3_server.url, refuses=False) as server:  # it records requests
         with s3_server.in_environment(server.url):
             root = s3_server.new_root()
             reader = Lake(root)

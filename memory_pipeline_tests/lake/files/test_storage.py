@@ -23,7 +23,7 @@ def storage(root: str) -> Storage:
 
 
 def files_below(root: Path) -> list[str]:
-    """Return all files below a folder, hidden ones included."""
+    """Return all files below a folder, including hidden ones."""
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
@@ -35,7 +35,7 @@ def test_a_written_file_is_read_back(storage: Storage, tmp_path: Path) -> None:
 
 
 @pytest.mark.on_s3
-def test_an_empty_file_is_a_file(storage: Storage) -> None:
+def test_an_empty_file_exists(storage: Storage) -> None:
     storage.write("empty", b"")
     assert storage.read("empty") == b""
     assert [(entry.path, entry.size) for entry in storage.list("")] == [("empty", 0)]
@@ -62,7 +62,7 @@ def test_opening_and_reading_write_nothing(storage: Storage, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_listing_says_when_files_were_written(storage: Storage, tmp_path: Path) -> None:
+def test_a_listing_includes_modification_times(storage: Storage, tmp_path: Path) -> None:
     storage.write("a/old", b"1")
     storage.write("a/new", b"22")
     os.utime(tmp_path / "lake/a/old", (0, 3600))
@@ -72,13 +72,13 @@ def test_a_listing_says_when_files_were_written(storage: Storage, tmp_path: Path
 
 
 @pytest.mark.on_s3
-def test_sizes_are_of_the_files_that_exist(storage: Storage) -> None:
+def test_sizes_omits_missing_files(storage: Storage) -> None:
     storage.write("a/b", b"123")
     assert storage.sizes(["a/b", "a/missing"], "a") == {"a/b": 3}
     assert storage.sizes([], "a") == {}
 
 
-def test_a_file_is_overwritten_in_its_place(storage: Storage, tmp_path: Path) -> None:
+def test_a_file_is_overwritten_in_place(storage: Storage, tmp_path: Path) -> None:
     storage.write("a", b"a long text")
     before = (tmp_path / "lake/a").stat().st_ino
     storage.overwrite("a", b"short")
@@ -109,7 +109,7 @@ def test_folders_are_listed_removed_and_pruned(storage: Storage, tmp_path: Path)
 # --- atomic and durable ----------------------------------------------------------------------------------------------
 
 
-def test_a_crash_before_the_file_has_its_name_leaves_the_old_one(
+def test_a_crash_before_the_rename_keeps_the_old_file(
     storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.write("d/a", b"old")
@@ -126,9 +126,7 @@ def test_a_crash_before_the_file_has_its_name_leaves_the_old_one(
     assert [entry.path for entry in storage.list("d")] == ["d/a"]
 
 
-def test_a_crash_while_the_data_is_written_leaves_the_old_file(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_during_the_write_keeps_the_old_file(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.write("d/a", b"old")
 
     def crash(_: int) -> None:
@@ -153,10 +151,10 @@ def test_a_failed_write_leaves_nothing_behind(
     assert files_below(tmp_path) == []
 
 
-def test_data_is_on_the_disk_before_the_name_and_the_name_before_it_returns(
+def test_data_is_synced_before_the_rename_and_the_rename_before_returning(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage.write("b", b"")  # it makes the folder
+    storage.write("b", b"")  # creates the folder
     steps: list[str] = []
     replace, fsync = os.replace, os.fsync
 
@@ -206,8 +204,8 @@ def test_readers_see_one_whole_version_while_it_is_replaced(storage: Storage) ->
     assert seen <= set(versions)
 
 
-def test_a_killed_writer_leaves_nothing_that_is_listed(storage: Storage, tmp_path: Path) -> None:
-    """A real process that dies between its data and its rename."""
+def test_files_of_a_killed_writer_are_not_listed(storage: Storage, tmp_path: Path) -> None:
+    """A real process is killed between its write and its rename."""
     program = (
         "import os, sys; from memory_pipeline.lake.files.storage import Storage\n"
         "os.replace = lambda *_: os._exit(9)\n"
@@ -217,7 +215,7 @@ def test_a_killed_writer_leaves_nothing_that_is_listed(storage: Storage, tmp_pat
     package = Path(__file__).parents[2]
     died = subprocess.run([sys.executable, "-c", program, root], cwd=package, check=False)
     assert died.returncode == 9
-    assert files_below(tmp_path) != []  # it had begun
+    assert files_below(tmp_path) != []  # it had started
     assert storage.list("") == []
     assert storage.read("d/a") is None
 
@@ -226,7 +224,7 @@ def test_a_killed_writer_leaves_nothing_that_is_listed(storage: Storage, tmp_pat
 
 
 @pytest.mark.on_s3
-def test_a_listing_is_sorted_and_goes_down(storage: Storage) -> None:
+def test_a_listing_is_sorted_and_recursive(storage: Storage) -> None:
     for path in ("p/b/2", "p/a", "p/b/1", "q/other", "p.txt"):
         storage.write(path, path.encode())
     assert [(entry.path, entry.size) for entry in storage.list("p")] == [("p/a", 3), ("p/b/1", 5), ("p/b/2", 5)]
@@ -235,7 +233,7 @@ def test_a_listing_is_sorted_and_goes_down(storage: Storage) -> None:
 
 @pytest.mark.on_s3
 def test_a_folder_is_not_a_prefix(storage: Storage) -> None:
-    """The files of agent "a" are not those of agent "ab"."""
+    """The files of agent "a" do not include those of agent "ab"."""
     storage.write("w/a/1", b"")
     storage.write("w/ab/2", b"")
     assert [entry.path for entry in storage.list("w/a")] == ["w/a/1"]
@@ -260,14 +258,14 @@ def test_a_tag_changes_with_the_content(storage: Storage, tmp_path: Path) -> Non
 
 
 @pytest.mark.on_s3
-def test_deleting_passes_over_what_is_gone(storage: Storage) -> None:
+def test_deleting_ignores_missing_files(storage: Storage) -> None:
     storage.write("a", b"")
     storage.write("b", b"")
     storage.delete(iter(["a", "missing", "no/folder/x", "b", "a"]))
     assert storage.list("") == []
 
 
-def test_a_file_that_vanishes_while_it_is_listed_hides_no_other(storage: Storage, tmp_path: Path) -> None:
+def test_a_file_deleted_during_a_listing_hides_no_other(storage: Storage, tmp_path: Path) -> None:
     for number in range(10):
         storage.write(f"d/stays{number}", b"")
     done = threading.Event()
@@ -301,7 +299,7 @@ def test_a_root_may_be_written_as_a_path_or_an_address(tmp_path: Path, monkeypat
         assert storage.locate("a/b") == storage.file_path("a/b") == str(tmp_path / "lake/a/b")
 
 
-def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_root_does_not_follow_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     storage = Storage("lake")
     (tmp_path / "elsewhere").mkdir()
@@ -310,7 +308,7 @@ def test_a_relative_root_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / "lake/a").read_bytes() == b"x"
 
 
-def test_a_root_may_have_blanks_and_other_letters(tmp_path: Path) -> None:
+def test_a_root_may_contain_spaces_and_non_ascii_letters(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "mémoire of 100 % [x] #1"))
     storage.write("d/a", b"x")
     assert storage.read("d/a") == b"x"
@@ -323,11 +321,11 @@ def test_another_kind_of_root_is_refused(uri: str) -> None:
         Storage(uri)
 
 
-# --- who may read ----------------------------------------------------------------------------------------------------
+# --- permissions -----------------------------------------------------------------------------------------------------
 
 
 def modes(root: Path) -> dict[str, str]:
-    """Return the permissions of a root and of everything below it."""
+    """Return the permissions of a root and everything below it."""
     return {str(path.relative_to(root)): oct(path.stat().st_mode & 0o7777) for path in (root, *root.rglob("*"))}
 
 
@@ -348,7 +346,7 @@ def test_only_its_own_user_may_read_a_lake(tmp_path: Path, umask: int) -> None:
     assert not storage.is_open_to_all()
 
 
-def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     storage = Storage(str(tmp_path))
     storage.write("lake.json", b"{}")
@@ -356,7 +354,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
     assert storage.is_open_to_all()
 
 
-def test_a_setting_opens_a_lake_to_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_gives_a_group_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     number = next((each for each in os.getgroups() if each != os.getegid()), None)
     if os.geteuid() == 0:
         number = next(each.gr_gid for each in grp.getgrall() if each.gr_gid != os.getegid())

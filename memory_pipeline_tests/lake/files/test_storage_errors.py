@@ -33,7 +33,7 @@ PRESENT = f"{_REQUEST} - Server returned non-2xx status code: 412 Precondition F
         (RuntimeError("Generic S3 error: error decoding response body"), True, False),
     ],
 )
-def test_a_store_that_fails_is_told_from_one_that_says_no(error: Exception, of_store: bool, final: bool | None) -> None:
+def test_storage_errors_are_temporary_or_final(error: Exception, of_store: bool, final: bool | None) -> None:
     assert is_of_store(error) == of_store
     if final is not None:
         assert is_final(error) == final

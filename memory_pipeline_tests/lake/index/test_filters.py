@@ -28,7 +28,7 @@ HOSTILE = [
     "{}", "日本", "🚲", "\x01", "--", "/* */", "NULL", "true", " x ", "O'Brien", "O''Brien", "a" * 256,
 ]  # fmt: skip
 SPEAKERS = ["Anna Lee", "anna lee", "Joanna", "Zoë", "Zoe Ann", "José María", "STRAẞE", "O'Brien", "Ann\nLee", None]
-#: Persons whose names need no folding but of case; see the test of those that do.
+#: Persons whose names differ only in case; another test covers accents.
 PLAIN = [*(text for text in HOSTILE if folded(text) == text.casefold()), "Anna Lee", "LEE", "joanna", "Ben", "brien"]
 
 
@@ -77,7 +77,7 @@ def on_disk(index: VectorIndex, where: Filter) -> set[str]:
 
 
 def expected(where: Filter) -> set[str]:
-    """Say in plain Python which rows pass."""
+    """Return the ids of the rows that pass, computed in plain Python."""
 
     def passes(row: Row) -> bool:
         name = None if where.person is None else f" {folded(where.person)} "
@@ -118,13 +118,13 @@ filters = st.builds(
 
 @settings(max_examples=examples(120), deadline=None)
 @given(where=filters)
-def test_rows_in_memory_and_in_the_index_pass_alike(index: VectorIndex, where: Filter) -> None:
+def test_the_same_rows_pass_in_memory_and_in_the_index(index: VectorIndex, where: Filter) -> None:
     assert in_memory(where) == on_disk(index, where) == expected(where)
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(person=st.sampled_from([*HOSTILE, *filter(None, SPEAKERS), "lee", "ZOE", "ann", "ben"]) | texts)
-def test_persons_in_memory_are_found_by_whole_words(person: str) -> None:
+def test_persons_match_whole_words_in_memory(person: str) -> None:
     assert in_memory(Filter(person=person)) == expected(Filter(person=person))
 
 
@@ -158,14 +158,14 @@ def test_no_name_that_passes_in_memory_is_missed_by_the_index(index: VectorIndex
     ],
     ids=lambda where: next(field.name for field in fields(where) if getattr(where, field.name) is not None),
 )
-def test_each_term_lets_some_pass_and_not_others(index: VectorIndex, where: Filter) -> None:
+def test_each_term_passes_some_rows(index: VectorIndex, where: Filter) -> None:
     found = in_memory(where)
     assert 0 < len(found) < len(ROWS)
     assert found == expected(where)
     assert on_disk(index, where) >= found
 
 
-def test_all_terms_together_must_hold(index: VectorIndex) -> None:
+def test_a_row_must_match_all_terms(index: VectorIndex) -> None:
     row = ROWS[21]
     terms: dict[str, Any] = {
         "since": row["ends_at"],
@@ -194,7 +194,7 @@ def test_all_terms_together_must_hold(index: VectorIndex) -> None:
         assert in_memory(Filter(**{**terms, name: other})) == on_disk(index, Filter(**{**terms, name: other})) == set()
 
 
-def test_a_filter_without_terms_lets_everything_pass(index: VectorIndex) -> None:
+def test_a_filter_without_terms_passes_all_rows(index: VectorIndex) -> None:
     assert Filter().sql() is None
     assert in_memory(Filter()) == on_disk(index, Filter()) == {row["id"] for row in ROWS}
 
@@ -233,7 +233,7 @@ def test_times_of_any_year_can_be_compared(index: VectorIndex, year: int) -> Non
 
 @pytest.mark.parametrize("name", ["person", "conversation_id", "tag"])
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_neither_break_nor_widen(index: VectorIndex, name: str, text: str) -> None:
+def test_hostile_texts_neither_break_nor_widen_a_filter(index: VectorIndex, name: str, text: str) -> None:
     row = fact("own", id="own", conversation=text, tags=[text], speaker=text)
     other = fact("other", id="other", conversation="c", tags=["t"], speaker="s")
     terms: dict[str, Any] = {name: text}
@@ -244,7 +244,7 @@ def test_hostile_texts_neither_break_nor_widen(index: VectorIndex, name: str, te
 
 @pytest.mark.parametrize("text", ["' OR 1=1 --", "') OR TRUE OR ('", "x' OR 'x'='x", "' OR strpos('a','a')>0 --"])
 @pytest.mark.parametrize("name", ["person", "tag", "conversation_id"])
-def test_sql_in_a_text_is_a_text(index: VectorIndex, name: str, text: str) -> None:
+def test_sql_in_a_text_is_escaped(index: VectorIndex, name: str, text: str) -> None:
     terms: dict[str, Any] = {name: text}
     where = Filter(**terms)
     assert on_disk(index, where) == in_memory(where) == expected(where)
@@ -268,7 +268,7 @@ def test_sql_in_a_text_is_a_text(index: VectorIndex, name: str, text: str) -> No
         ("oann", []),
     ],
 )
-def test_somebody_is_called_by_one_word_without_case_and_accents(person: str, names: list[str]) -> None:
+def test_a_person_matches_by_one_word_without_case_and_accents(person: str, names: list[str]) -> None:
     rows = table([fact("x", n, speaker=name) for n, name in enumerate(SPEAKERS)])
     mask = Filter(person=person).mask(rows)
     assert [name for name, passes in zip(SPEAKERS, mask, strict=True) if passes] == names
@@ -276,7 +276,7 @@ def test_somebody_is_called_by_one_word_without_case_and_accents(person: str, na
     assert [name for name, passes in zip(SPEAKERS, Filter(person=person).mask(named), strict=False) if passes] == names
 
 
-def test_what_has_no_speaker_conversation_or_tags_passes_no_term_for_them(index: VectorIndex) -> None:
+def test_rows_without_speaker_conversation_or_tags_fail_filters_on_them(index: VectorIndex) -> None:
     rows = table([summary("Anna", 15), summary("x", 16) | {"tags": None, "entities": None}])
     for where in (Filter(person="Anna"), Filter(conversation_id="c"), Filter(tag="t")):
         assert where.mask(rows).tolist() == [False, False]
@@ -284,7 +284,7 @@ def test_what_has_no_speaker_conversation_or_tags_passes_no_term_for_them(index:
     assert Filter(person="Anna").mask(table([summary("x") | {"entities": ["Anna Lee"]}])).tolist() == [True]
 
 
-def test_no_rows_and_rows_in_chunks_can_be_asked() -> None:
+def test_filters_accept_empty_and_chunked_tables() -> None:
     where = Filter(since=NOON, kind=FactKind.TURN, person="Anna", conversation_id="c", tag="t", minimum_importance=0.1)
     assert where.mask(table([])).tolist() == []
     assert where.mask(TABLE.slice(0, 0)).tolist() == []
@@ -295,14 +295,14 @@ def test_no_rows_and_rows_in_chunks_can_be_asked() -> None:
 
 
 @given(st.text(max_size=20))
-def test_folding_twice_changes_no_more(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     assert folded(folded(text)) == folded(text)
     assert folded(f"  {text}\n") == folded(text)
 
 
 @settings(max_examples=examples(120), deadline=None)
 @given(where=filters)
-def test_what_covers_all_times_lets_all_rows_pass(where: Filter) -> None:
+def test_a_range_that_covers_all_times_passes_all_rows(where: Filter) -> None:
     ends = [row["ends_at"] for row in ROWS]
     first, last = (round(end.timestamp() * 1e6) for end in (min(ends), max(ends)))
     starts = round(min(row["starts_at"] for row in ROWS).timestamp() * 1e6)

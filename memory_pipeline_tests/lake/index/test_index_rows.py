@@ -38,14 +38,14 @@ def hour(number: int) -> str:
 
 
 def fill(index: VectorIndex, *numbers: int, scope: Scope = ACME, word: str = "word", **options: Any) -> None:
-    """Write hours of an agent in one commit, with so many rows each."""
+    """Write an agent's hours in one commit."""
     parts = [rows(hour(n), *(f"{word} {n} {m}" for m in range(WHOLE)), **options) for n in numbers]
     periods = [Period.parse("working", hour(n)) for n in numbers]
     index.replace(Grain.WORKING, periods, {scope: pa.concat_tables(parts)})
 
 
 def numbers(index: VectorIndex, scope: Scope = ACME) -> Counter[int]:
-    """Return how many rows each hour of an agent has."""
+    """Return the number of rows of each of an agent's hours."""
     found = index.scan(scope, Grain.WORKING)["period"].to_pylist()
     return Counter((int(key[8:10]) - 1) * 24 + int(key[11:13]) for key in found)
 
@@ -63,7 +63,7 @@ def index(root: str) -> VectorIndex:
     return VectorIndex(Storage(root))
 
 
-def test_rows_up_to_a_period_go_and_leave_the_disk(root: str, index: VectorIndex) -> None:
+def test_rows_up_to_a_period_are_removed_from_disk(root: str, index: VectorIndex) -> None:
     fill(index, 0, 1, word="secret")
     fill(index, 2, 3, 4)
     fill(index, 0, scope=SALES)
@@ -81,12 +81,12 @@ def test_rows_up_to_a_period_go_and_leave_the_disk(root: str, index: VectorIndex
     assert index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(2))]}) == {}
 
 
-def test_few_rows_among_many_leave_the_disk_too(root: str, index: VectorIndex) -> None:
-    """LanceDB itself keeps deleted rows that are less than a tenth of a file."""
+def test_a_few_removed_rows_of_a_large_file_are_removed_from_disk(root: str, index: VectorIndex) -> None:
+    """LanceDB keeps deleted rows that are less than a tenth of a file."""
     fill(index, 0, word="secret")
     fill(index, *range(1, 40))
     fill(index, 40)
-    index.purge([ACME])  # which puts all of it into one file
+    index.purge([ACME])  # merges everything into one file
     assert len(list(folder(root).glob("data/*"))) == 1
     index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(0))]})
     assert numbers(index) == dict.fromkeys(range(1, 41), WHOLE)
@@ -95,7 +95,7 @@ def test_few_rows_among_many_leave_the_disk_too(root: str, index: VectorIndex) -
     assert len(list(folder(root).glob("_versions/*.manifest"))) == 1
 
 
-def test_rows_of_some_kinds_go_further_than_others(index: VectorIndex) -> None:
+def test_filters_remove_each_kind_up_to_its_own_period(index: VectorIndex) -> None:
     fill(index, 0, 1, 2, kind="turn")
     fill(index, 3, 4, kind="statement")
     fill(index, 5, 6, kind="preference")
@@ -113,7 +113,7 @@ _cuts = st.builds(DeleteFilter, st.integers(0, 5).map(hour), st.none() | st.froz
 
 
 @given(st.lists(_cuts, max_size=3))
-def test_a_condition_selects_what_the_cuts_say(cuts: list[DeleteFilter]) -> None:
+def test_a_condition_selects_the_rows_of_its_filters(cuts: list[DeleteFilter]) -> None:
     found = [(hour(number), kind) for number in range(6) for kind in _KINDS]
     table = pa.table({"period": [key for key, _ in found], "kind": [kind for _, kind in found]})
     selected = duckdb.from_arrow(table).filter(condition(cuts)).fetchall()
@@ -124,15 +124,15 @@ def test_a_condition_selects_what_the_cuts_say(cuts: list[DeleteFilter]) -> None
     }
 
 
-def test_values_of_a_filter_are_quoted() -> None:
+def test_values_of_a_filter_are_escaped() -> None:
     assert (
         condition([DeleteFilter("a' OR true --", frozenset({"b'"}))])
         == "(period <= 'a'' OR true --' AND kind IN ('b'''))"
     )
 
 
-def test_a_table_that_is_left_empty_is_dropped_and_made_again(root: str, index: VectorIndex) -> None:
-    """Data read from the old table must not be attributed to the new one, which counts versions from one again."""
+def test_an_emptied_table_is_dropped_and_recreated(root: str, index: VectorIndex) -> None:
+    """Data of the old table must not be attributed to the new one, whose versions start from one again."""
     reader = VectorIndex(Storage(root))
     fill(index, 0)
     first = reader.version(ACME, Grain.WORKING)
@@ -154,7 +154,7 @@ def test_a_table_that_is_left_empty_is_dropped_and_made_again(root: str, index: 
     assert numbers(reader) == numbers(index) == {7: WHOLE}
 
 
-def test_a_table_that_was_made_again_unnoticed_has_another_version(
+def test_a_recreated_table_has_a_different_version(
     index: VectorIndex, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memory_pipeline.lake.index.lance_tables._TRUSTED", 0)
@@ -167,7 +167,7 @@ def test_a_table_that_was_made_again_unnoticed_has_another_version(
     assert numbers(reader) == {7: WHOLE}
 
 
-def test_a_purge_writes_rows_and_indices_anew_and_deletes_what_was_left_behind(root: str, index: VectorIndex) -> None:
+def test_a_purge_rewrites_rows_and_indices_and_deletes_orphans(root: str, index: VectorIndex) -> None:
     for number in range(6):
         fill(index, number)
     fill(index, 0, word="secret")
@@ -189,7 +189,7 @@ def test_a_purge_writes_rows_and_indices_anew_and_deletes_what_was_left_behind(r
     assert numbers(VectorIndex(Storage(root))) == dict.fromkeys(range(7), WHOLE)
 
 
-def test_an_agent_is_removed_with_its_collections_and_others_stay(root: str, index: VectorIndex) -> None:
+def test_removing_an_agent_removes_its_collections_and_keeps_other_agents(root: str, index: VectorIndex) -> None:
     lake = Lake(root)
     dotted = Scope("acme", "support.default")
     for scope in (ACME, SALES, dotted, Scope("beta", "support")):
@@ -214,14 +214,14 @@ def test_an_agent_is_removed_with_its_collections_and_others_stay(root: str, ind
     assert [match.id for match in mine.search([0, 1])] == ["b"]
 
 
-def test_a_collection_that_was_removed_can_be_made_with_another_dimension(root: str, index: VectorIndex) -> None:
+def test_a_removed_collection_can_be_recreated_with_another_dimension(root: str, index: VectorIndex) -> None:
     lake = Lake(root)
     VectorCollection(lake, ACME, 2).upsert([VectorItem(id="a", vector=[1, 0], content="")])
     index.remove_agent(ACME)
     assert VectorCollection(lake, ACME, 3).upsert([VectorItem(id="a", vector=[1, 0, 0], content="")]) == 1
 
 
-# --- beside others ---------------------------------------------------------------------------------------------------
+# --- concurrency -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -234,14 +234,14 @@ def test_a_collection_that_was_removed_can_be_made_with_another_dimension(root: 
         ("the disk is full", False),
     ],
 )
-def test_what_vanished_is_told_from_other_errors(message: str, vanished: bool) -> None:
+def test_errors_about_missing_files_are_recognized(message: str, vanished: bool) -> None:
     assert has_vanished(RuntimeError(message)) is vanished
 
 
-def test_a_write_to_a_table_that_is_being_dropped_is_not_lost(
+def test_a_write_to_a_table_being_dropped_is_not_lost(
     root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process finds a table empty; before it drops it, another writes to it."""
+    """One process finds a table empty. Another writes to it before the first one drops it."""
     fill(index, 0)
     dropper = VectorIndex(Storage(root))
     writing: list[threading.Thread] = []
@@ -260,7 +260,7 @@ def test_a_write_to_a_table_that_is_being_dropped_is_not_lost(
 
 
 def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
-    """Write, remove and purge, and empty another agent's table, until others are done."""
+    """Write, remove, purge, and empty another agent's table, until the others are done."""
     index = VectorIndex(Storage(root))
     until = time.monotonic() + seconds
     number = 0
@@ -273,7 +273,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
 
 
 def _read_many(root: str, reads: int) -> None:
-    """Read in all ways while others write, remove and purge."""
+    """Read in all ways during writes, removals and purges."""
     index = VectorIndex(Storage(root))
     for _ in range(reads):
         found = numbers(index)
@@ -294,7 +294,7 @@ def _write_many(root: str, writer: int, writes: int) -> None:
         fill(index, 50 + 30 * writer + number, scope=SALES)
 
 
-def test_threads_read_while_others_write_remove_and_purge(root: str, index: VectorIndex) -> None:
+def test_threads_read_during_writes_removals_and_purges(root: str, index: VectorIndex) -> None:
     fill(index, 49, word="stays")
     finished = threading.Event()
     with ThreadPoolExecutor(5) as pool:
@@ -308,9 +308,7 @@ def test_threads_read_while_others_write_remove_and_purge(root: str, index: Vect
         churning.result()
 
 
-def test_a_thread_and_a_process_write_to_the_tables_that_are_emptied_dropped_and_purged(
-    root: str, index: VectorIndex
-) -> None:
+def test_a_thread_and_a_process_write_during_drops_and_purges(root: str, index: VectorIndex) -> None:
     fill(index, 49, word="stays")
     process = PROCESSES.Process(target=_write_many, args=(root, 1, 6))
     process.start()

@@ -30,7 +30,7 @@ CONFLICTS = (
 
 
 class Client:
-    """A user of a lake's databases, on an event loop of its own."""
+    """A client of a lake with its own event loop."""
 
     def __init__(self, root: str) -> None:
         self.loop = EventLoop()
@@ -74,7 +74,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def losing(times: int, message: str, write: Callable[[], Awaitable[Any]] | None = None) -> Callable[[], Awaitable[Any]]:
-    """Return a write that fails a number of times, then does what `write` does, or returns how often it was tried."""
+    """Return a write that fails a number of times and then runs `write`, or returns the number of attempts."""
     tried = 0
 
     async def attempt() -> Any:
@@ -87,12 +87,12 @@ def losing(times: int, message: str, write: Callable[[], Awaitable[Any]] | None 
     return attempt
 
 
-def test_a_table_that_nobody_made_is_none_and_looking_for_it_makes_nothing(root: str, client: Client) -> None:
+def test_looking_up_a_missing_table_returns_none_and_creates_nothing(root: str, client: Client) -> None:
     assert client.table() is None
     assert not list(Path(root).rglob("*.lance"))
 
 
-def test_a_table_is_made_once_and_lies_in_its_workspace(root: str, client: Client) -> None:
+def test_a_table_is_created_once_in_the_folder_of_its_workspace(root: str, client: Client) -> None:
     client.add("a")
     client.create()
     Client(root).create()
@@ -104,7 +104,7 @@ def test_a_table_is_made_once_and_lies_in_its_workspace(root: str, client: Clien
 
 
 @pytest.mark.on_s3
-def test_what_one_wrote_the_others_see_at_once(root: str, client: Client) -> None:
+def test_writes_are_immediately_visible_to_others(root: str, client: Client) -> None:
     other = Client(root)
     assert other.table() is None
     for number in range(3):
@@ -112,7 +112,7 @@ def test_what_one_wrote_the_others_see_at_once(root: str, client: Client) -> Non
         assert other.ids() == client.ids() == [str(n) for n in range(number + 1)]
 
 
-def test_who_makes_a_table_waits_for_another_who_is_at_it(root: str, client: Client) -> None:
+def test_creating_a_table_waits_for_another_creator(root: str, client: Client) -> None:
     claims = Leases(Storage(root), "vectordb/_claims", lambda: datetime.now(UTC))
     key = digest("acme", "table")
     assert claims.claim(key, timedelta(minutes=1))
@@ -126,13 +126,13 @@ def test_who_makes_a_table_waits_for_another_who_is_at_it(root: str, client: Cli
 
 
 @pytest.mark.parametrize("left_behind", [b"", b'{"host": "gone", "pid": 1, "until": "2024-01-15T08:00:00+00:00"}'])
-def test_one_who_died_making_a_table_is_not_waited_for(root: str, client: Client, left_behind: bytes) -> None:
+def test_a_dead_creator_of_a_table_is_not_waited_for(root: str, client: Client, left_behind: bytes) -> None:
     Storage(root).write(f"vectordb/_claims/{digest('acme', 'table')}.json", left_behind)
     client.add("a")
     assert client.ids() == ["a"]
 
 
-def test_threads_that_make_the_same_tables_make_each_once(root: str) -> None:
+def test_threads_create_each_table_once(root: str) -> None:
     clients = [Client(root) for _ in range(4)]
     start = threading.Barrier(len(clients))
 
@@ -156,7 +156,7 @@ def _fill(root: str, word: str, start: Any) -> None:
         client.add(f"{word}-{turn}")
 
 
-def test_processes_that_make_and_write_the_same_table_lose_nothing(root: str) -> None:
+def test_processes_that_create_and_write_the_same_table_lose_nothing(root: str) -> None:
     start = PROCESSES.Barrier(2)
     other = PROCESSES.Process(target=_fill, args=(root, "theirs", start))
     other.start()
@@ -168,7 +168,7 @@ def test_processes_that_make_and_write_the_same_table_lose_nothing(root: str) ->
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("message", CONFLICTS)
-def test_a_write_that_lost_is_tried_again(client: Client, message: str) -> None:
+def test_a_lost_write_is_retried(client: Client, message: str) -> None:
     assert client.loop.run(retry_lance_commit(losing(3, message))) == 4
     table = client.create()
     lost = losing(3, message, lambda: table.add(rows("a")))
@@ -179,19 +179,19 @@ def test_a_write_that_lost_is_tried_again(client: Client, message: str) -> None:
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("message", CONFLICTS)
-def test_a_write_that_always_loses_is_given_up(client: Client, message: str) -> None:
+def test_a_write_that_always_loses_raises(client: Client, message: str) -> None:
     with pytest.raises(CommitConflictError, match="changed by others 20 times; try again") as caught:
         client.loop.run(retry_lance_commit(losing(20, message)))
     assert message in str(caught.value.__cause__)
     assert client.loop.run(retry_lance_commit(losing(19, message))) == 20
 
 
-def test_other_errors_are_not_tried_again(client: Client) -> None:
+def test_other_errors_are_not_retried(client: Client) -> None:
     with pytest.raises(RuntimeError, match=r"^the disk is full$"):
         client.loop.run(retry_lance_commit(losing(1, "the disk is full")))
 
 
-def test_a_table_is_compacted_where_small_files_pile_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_with_many_small_files_is_compacted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory_pipeline.lake.index.lance_tables.COMPACT_EVERY", 10)
     for number in range(8):
         client.add(str(number))
@@ -201,7 +201,7 @@ def test_a_table_is_compacted_where_small_files_pile_up(client: Client, monkeypa
     assert client.ids() == [str(number) for number in range(9)]
 
 
-def test_files_are_put_together_with_no_larger_ones_so_that_few_bytes_are_written(client: Client) -> None:
+def test_small_files_are_not_merged_with_larger_ones(client: Client) -> None:
     client.add(*(f"first {number:03}" for number in range(500)))
     bytes_written = 0
     for number in range(256):
@@ -214,7 +214,7 @@ def test_files_are_put_together_with_no_larger_ones_so_that_few_bytes_are_writte
     assert len(client.ids()) == 756
 
 
-def test_few_small_files_are_left_alone_and_a_file_of_deleted_rows_is_not(client: Client) -> None:
+def test_a_few_small_files_are_kept_and_files_with_deleted_rows_are_rewritten(client: Client) -> None:
     for number in range(5):
         client.add(*(f"{number} {place}" for place in range(10)))
     assert client.loop.run(compact(client.create(), None)) == 0
@@ -227,9 +227,7 @@ def test_few_small_files_are_left_alone_and_a_file_of_deleted_rows_is_not(client
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_succeeds_although_its_compaction_always_loses(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
     async def lost(table: Any, same: str | None) -> None:
@@ -244,7 +242,7 @@ def test_a_write_stays_written_though_others_leave_no_gap_to_compact_in(
 
 
 @pytest.mark.on_s3
-def test_a_handle_that_another_left_behind_can_compact(root: str, client: Client) -> None:
+def test_an_outdated_handle_can_compact(root: str, client: Client) -> None:
     table = client.create()
     other = Client(root)
     for number in range(3):
@@ -254,7 +252,7 @@ def test_a_handle_that_another_left_behind_can_compact(root: str, client: Client
     assert other.ids() == client.ids() == ["0", "1", "2"]
 
 
-def test_a_loop_returns_and_raises_what_coroutines_do_for_many_threads() -> None:
+def test_a_loop_returns_results_and_raises_errors_of_coroutines_to_many_threads() -> None:
     loop = EventLoop()
 
     async def half(number: int) -> int:
@@ -268,7 +266,7 @@ def test_a_loop_returns_and_raises_what_coroutines_do_for_many_threads() -> None
         loop.run(half(3))
 
 
-def test_a_loop_that_is_no_longer_used_ends_its_thread() -> None:
+def test_an_unused_loop_ends_its_thread() -> None:
     before = set(threading.enumerate())
     loop = EventLoop()
     (thread,) = set(threading.enumerate()) - before

@@ -54,7 +54,7 @@ def contents(index: VectorIndex, scope: Scope = ACME) -> list[str]:
 
 
 @pytest.mark.on_s3
-def test_an_agent_without_a_table_has_nothing(index: VectorIndex) -> None:
+def test_an_agent_without_a_table_has_no_rows(index: VectorIndex) -> None:
     assert contents(index) == []
     assert index.newest(ACME, Grain.DAILY, Filter(), 5).num_rows == 0
     assert index.search(ACME, Grain.DAILY, Filter(), 5, [0.0] * 8, "x").num_rows == 0
@@ -62,7 +62,7 @@ def test_an_agent_without_a_table_has_nothing(index: VectorIndex) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_period_is_replaced_and_others_stay(index: VectorIndex) -> None:
+def test_replacing_a_period_keeps_the_others(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR, "2024-01-15T09"), {
         ACME: pa.concat_tables([rows(HOUR, "one", "two"), rows("2024-01-15T09", "other")])
     })  # fmt: skip
@@ -77,15 +77,15 @@ def test_rows_with_equal_digests_are_not_written(index: VectorIndex) -> None:
     assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", digest="new")}) == {HOUR}
 
 
-def test_agents_have_tables_of_their_own(index: VectorIndex) -> None:
+def test_each_agent_has_its_own_tables(index: VectorIndex) -> None:
     other = Scope("acme", "sales")
     index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "mine"), other: rows(HOUR, "theirs")})
     assert contents(index) == ["mine"]
     assert contents(index, other) == ["theirs"]
 
 
-def test_an_embedder_that_did_not_make_the_vectors_is_refused_with_what_to_do(root: str) -> None:
-    VectorIndex(Storage(root)).check(HashingEmbedder(64))  # nothing is there yet
+def test_another_embedder_is_refused_with_a_remedy(root: str) -> None:
+    VectorIndex(Storage(root)).check(HashingEmbedder(64))  # the table does not exist yet
     VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
     VectorIndex(Storage(root)).adopt(HashingEmbedder(64))
     for other in (HashingEmbedder(128), HashingEmbedder()):
@@ -98,7 +98,7 @@ def test_an_embedder_that_did_not_make_the_vectors_is_refused_with_what_to_do(ro
 
 
 @pytest.mark.on_s3
-def test_a_row_without_a_vector_is_found_by_its_words_and_replaced_when_it_has_one(index: VectorIndex) -> None:
+def test_a_row_without_a_vector_is_found_by_words_and_replaced_once_it_has_one(index: VectorIndex) -> None:
     whole = rows(HOUR, "one", "two")
     absent = pa.array([None, whole["vector"][1].as_py()], whole.schema.field("vector").type)
     at = whole.schema.get_field_index("vector")
@@ -118,7 +118,7 @@ def test_a_row_without_a_vector_is_found_by_its_words_and_replaced_when_it_has_o
 
 
 @pytest.mark.on_s3
-def test_search_filters_before_it_limits(index: VectorIndex) -> None:
+def test_filters_are_applied_before_the_limit(index: VectorIndex) -> None:
     old = rows("2024-01-01T08", *(f"tea {n}" for n in range(20)), at=NOON - timedelta(days=14))
     index.replace(Grain.WORKING, hours(HOUR, "2024-01-01T08"), {ACME: pa.concat_tables([old, rows(HOUR, "tea now")])})
     found = index.search(ACME, Grain.WORKING, Filter(since=NOON - timedelta(days=1)), 1, [1.0] + [0.0] * 7, "tea")
@@ -132,14 +132,14 @@ def test_any_text_can_be_searched_for(index: VectorIndex, text: str) -> None:
 
 
 @pytest.mark.on_s3
-def test_newest_comes_first_and_can_be_of_one_kind(index: VectorIndex) -> None:
+def test_newest_rows_come_first_and_can_be_limited_to_a_kind(index: VectorIndex) -> None:
     both = pa.concat_tables([rows(HOUR, "a", "b", "c"), rows(HOUR, "d", kind="event")])
     index.replace(Grain.WORKING, hours(HOUR), {ACME: both})
     found = index.newest(ACME, Grain.WORKING, Filter(kind=FactKind.TURN), 2)
     assert found["content"].to_pylist() == ["c", "b"]
 
 
-def test_a_filter_says_the_same_in_sql_and_over_rows(index: VectorIndex) -> None:
+def test_a_filter_selects_the_same_rows_in_sql_and_in_memory(index: VectorIndex) -> None:
     table = rows(HOUR, "a", "b", "c", "d")
     index.replace(Grain.WORKING, hours(HOUR), {ACME: table})
     where = Filter(since=NOON + timedelta(minutes=1), until=NOON + timedelta(minutes=2))
@@ -148,14 +148,14 @@ def test_a_filter_says_the_same_in_sql_and_over_rows(index: VectorIndex) -> None
 
 
 def loaded(index: VectorIndex, dimension: int = 8) -> dict[str, list[float]]:
-    """Return the vectors that are loaded, by the rows' contents."""
+    """Return the loaded vectors by content."""
     table, vectors, _ = index.load(ACME, Grain.WORKING, dimension)
     assert vectors.shape == (table.num_rows, dimension)
     return dict(zip(table["content"].to_pylist(), vectors.tolist(), strict=True))
 
 
 @pytest.mark.on_s3
-def test_rows_are_loaded_with_their_own_vectors_whatever_was_written_when(index: VectorIndex) -> None:
+def test_rows_are_loaded_with_their_own_vectors_after_any_writes(index: VectorIndex) -> None:
     assert loaded(index) == {}
     expected: dict[str, list[float]] = {}
     for hour, texts in (("08", "abc"), ("09", "de"), ("08", "axc"), ("10", "f")):
@@ -166,7 +166,7 @@ def test_rows_are_loaded_with_their_own_vectors_whatever_was_written_when(index:
     assert loaded(index) == expected
 
 
-def test_what_is_loaded_has_all_that_ranking_needs_and_no_digest(index: VectorIndex) -> None:
+def test_loaded_columns_are_those_of_ranking(index: VectorIndex) -> None:
     index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two")})
     table, vectors, _ = index.load(ACME, Grain.WORKING, 8)
     assert set(table.column_names) == set(index_schema(8).names) - {"digest", "vector"}
@@ -176,7 +176,7 @@ def test_what_is_loaded_has_all_that_ranking_needs_and_no_digest(index: VectorIn
     assert (nothing.num_rows, none.shape) == (0, (0, 8))
 
 
-def test_a_row_without_a_vector_is_loaded_with_numbers_that_are_none(index: VectorIndex) -> None:
+def test_a_missing_vector_is_loaded_as_nan(index: VectorIndex) -> None:
     whole = rows(HOUR, "one", "two", "three")
     at = whole.schema.get_field_index("vector")
     absent = pa.array([whole["vector"][0].as_py(), None, None], whole.schema.field(at).type)
@@ -208,7 +208,7 @@ def test_vectors_of_many_rows_are_loaded_in_half_precision(
 
 
 @pytest.mark.on_s3
-def test_a_version_grows_with_each_commit_and_only_then(root: str, index: VectorIndex) -> None:
+def test_a_version_grows_only_with_commits(root: str, index: VectorIndex) -> None:
     other = VectorIndex(Storage(root))
     assert index.version(ACME, Grain.WORKING) is None
     seen = []
@@ -225,7 +225,7 @@ def test_a_version_grows_with_each_commit_and_only_then(root: str, index: Vector
     assert index.version(Scope("acme", "other"), Grain.WORKING) is None
 
 
-def test_rows_are_counted_that_pass(index: VectorIndex) -> None:
+def test_count_returns_the_number_of_rows_that_pass(index: VectorIndex) -> None:
     both = pa.concat_tables([rows(HOUR, "a", "b", "c"), rows(HOUR, "d", kind="event")])
     index.replace(Grain.WORKING, hours(HOUR), {ACME: both})
     assert index.count(ACME, Grain.WORKING) == index.count(ACME, Grain.WORKING, Filter()) == 4
@@ -235,7 +235,7 @@ def test_rows_are_counted_that_pass(index: VectorIndex) -> None:
 
 
 @pytest.mark.parametrize("written", [{}, {"format": 2}, {"format": 4}, {"format": "3"}, {"format": None}])
-def test_an_index_of_another_format_is_refused_with_what_to_do(root: str, written: dict[str, object]) -> None:
+def test_an_index_of_another_format_is_refused_with_a_remedy(root: str, written: dict[str, object]) -> None:
     embedder = HashingEmbedder(64)
     storage = Storage(root)
     VectorIndex(storage).adopt(embedder)
@@ -262,12 +262,12 @@ def test_tables_are_compacted_and_stay_searchable(index: VectorIndex, monkeypatc
 def _merge_many(root: str, writer: int) -> None:
     index = VectorIndex(Storage(root))
     for number in range(8):
-        # Every process writes the same periods: nothing may be doubled.
+        # Every process writes the same periods.
         period = f"2024-01-15T{number:02}"
         index.replace(Grain.WORKING, [Period.parse("working", period)], {ACME: rows(period, f"{number}")})
 
 
-def test_an_index_whose_maker_was_killed_gets_its_indices_with_the_next_write(index: VectorIndex) -> None:
+def test_the_next_write_creates_the_indices_that_a_killed_process_did_not(index: VectorIndex) -> None:
     index._loop.run(index._create(ACME, Grain.WORKING, rows(HOUR, "one")))
     index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
     table = index._loop.run(index._table(ACME, Grain.WORKING))
@@ -276,7 +276,7 @@ def test_an_index_whose_maker_was_killed_gets_its_indices_with_the_next_write(in
     assert columns == {"content", "period", "ends_at"}
 
 
-def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None:
+def test_processes_that_write_the_same_periods_duplicate_nothing(root: str) -> None:
     writers = [PROCESSES.Process(target=_merge_many, args=(root, n)) for n in range(3)]
     for process in writers:
         process.start()
@@ -286,8 +286,8 @@ def test_processes_that_write_the_same_periods_double_nothing(root: str) -> None
     assert contents(VectorIndex(Storage(root))) == [str(n) for n in range(8)]
 
 
-def test_tables_and_indices_that_several_make_at_once_are_made(root: str) -> None:
-    """All see no table, or one without indices, and try to create it; none may fail or lose a row."""
+def test_tables_and_indices_can_be_created_concurrently(root: str) -> None:
+    """All processes find no table or no indices, and create them. None may fail or lose a row."""
     scopes = [Scope("acme", f"agent-{number}") for number in range(12)]
 
     start = threading.Barrier(4)

@@ -49,7 +49,7 @@ FACTS = pa.table(
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files that nobody may read."""
+    """A folder with files that queries must not read."""
     folder = tmp_path_factory.mktemp("house")
     (folder / "secret.csv").write_text(f"a,b\n{SECRET},1\n", encoding="utf-8")
     (folder / "secret.txt").write_text(SECRET, encoding="utf-8")
@@ -286,7 +286,7 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*"))
 
 
-def test_there_are_enough_statements_that_are_refused() -> None:
+def test_at_least_150_refused_statements_are_tested() -> None:
     assert len(set(REFUSED)) == len(REFUSED) > 150
 
 
@@ -302,13 +302,13 @@ def test_a_hostile_statement_is_refused_without_effect(session: Session, house: 
 
 
 @pytest.mark.parametrize("statement", REFUSED[:62])
-def test_another_statement_behind_a_select_is_refused(session: Session, house: Path, statement: str) -> None:
+def test_a_second_statement_after_a_select_is_refused(session: Session, house: Path, statement: str) -> None:
     with pytest.raises(InputError):
         session.ask(f"SELECT 1;\n{statement.replace('{house}', str(house))}")
 
 
 def test_sql_that_passes_the_rules_is_still_sandboxed(house: Path) -> None:
-    """DuckDB's settings and the process's limits each hold alone, without the rules."""
+    """DuckDB's settings and the process's limits each suffice without the rules."""
     attacks = [
         line.replace("{house}", str(house)) for line in REFUSED if re.search(r"house|http|SET|LOAD|INSTALL", line)
     ]
@@ -347,7 +347,7 @@ if is_locked:
         result = subprocess.run([sys.executable, "-c", code, layer], capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
         if layer == "process" and (house / "made").exists():
-            (house / "made").rmdir()  # an empty folder is no file, and is stopped by the settings
+            (house / "made").rmdir()  # an empty folder has no files; the settings reject it
         assert listing(house) == before
 
 
@@ -386,13 +386,13 @@ def test_invalid_queries_are_refused_before_they_are_sent(session: Session, sql:
 
 
 @pytest.mark.parametrize("max_rows", [0, -1, 10_001, True, 1.0, "5", None, 10**400])
-def test_a_wrong_number_of_rows_is_refused(session: Session, max_rows: Any) -> None:
+def test_an_invalid_row_limit_is_refused(session: Session, max_rows: Any) -> None:
     with pytest.raises(InputError, match="max_rows"):
         session.ask("SELECT 1", max_rows=max_rows)
 
 
 @pytest.mark.parametrize("max_seconds", [0, -1.0, 61, math.nan, math.inf, True, "5", None])
-def test_a_wrong_number_of_seconds_is_refused(session: Session, max_seconds: Any) -> None:
+def test_an_invalid_time_limit_is_refused(session: Session, max_seconds: Any) -> None:
     with pytest.raises(InputError, match="max_seconds"):
         session.ask("SELECT 1", max_seconds=max_seconds)
 
@@ -467,7 +467,7 @@ def test_typical_queries_are_answered(session: Session, statement: str, rows: li
     assert (answer.rows, answer.is_cut) == (rows, False)
 
 
-def test_values_of_all_types_are_plain(session: Session) -> None:
+def test_values_of_all_types_become_plain_python_values(session: Session) -> None:
     answer = session.ask(
         "SELECT TIMESTAMP '2024-01-15 12:00', TIMESTAMPTZ '2024-01-15 14:00+02', [TIMESTAMP '2024-01-15 12:00'], "
         "'infinity'::TIMESTAMPTZ, DATE '2024-01-15', '12000-01-01'::DATE, TIME '10:00', "
@@ -491,25 +491,25 @@ def test_values_of_all_types_are_plain(session: Session) -> None:
     assert row[15:] == (-math.inf, 2**127 - 1)
 
 
-def test_columns_may_have_one_name(session: Session) -> None:
+def test_columns_may_share_a_name(session: Session) -> None:
     answer = session.ask('SELECT 1 AS a, 2 AS a, 3 AS "a\'b"')
     assert (answer.columns, answer.rows) == (("a", "a", "a'b"), [(1, 2, 3)])
 
 
-def test_tables_may_have_odd_columns() -> None:
+def test_tables_may_have_unusual_column_names() -> None:
     columns = [pa.array([1]), pa.array([2]), pa.array([3]), pa.array(["x"]).dictionary_encode()]
     table = pa.Table.from_arrays(columns, names=["a", "a", 'say "so"\n', "order"])
     assert ask({"odd": table}, "SELECT * FROM odd").rows == [(1, 2, 3, "x")]
     assert ask(lambda: {"odd": table}, 'SELECT "order" FROM odd').rows == [("x",)]
 
 
-def test_a_column_may_be_called_as_the_clock_is() -> None:
+def test_a_column_may_be_named_like_a_clock_function() -> None:
     table = pa.table({"user": ["anna"], "current_date": [1]})
     assert ask({"t": table}, "SELECT user, current_date FROM t").rows == [("anna", 1)]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", 'a"', "é", "1a", "a" * 65, None])
-def test_a_wrong_name_of_a_table_is_refused(name: Any) -> None:
+def test_an_invalid_table_name_is_refused(name: Any) -> None:
     with pytest.raises(InputError, match="letters, digits and _"):
         Session({name: FACTS})
 
@@ -520,7 +520,7 @@ def test_values_that_are_not_tables_are_refused(tables: Any) -> None:
         Session(tables)
 
 
-def test_rows_are_bounded(session: Session) -> None:
+def test_the_number_of_rows_is_limited(session: Session) -> None:
     exactly = session.ask("SELECT * FROM range(5)", max_rows=5)
     assert (len(exactly.rows), exactly.is_cut) == (5, False)
     more = session.ask("SELECT * FROM range(1000000000000)", max_rows=5)
@@ -533,7 +533,7 @@ def test_a_long_text_is_cut_and_marked(session: Session) -> None:
     assert answer.is_cut
 
 
-def test_an_answer_is_bounded(session: Session) -> None:
+def test_the_size_of_an_answer_is_limited(session: Session) -> None:
     answer = session.ask("SELECT repeat('a', 19000) FROM range(1000)", max_rows=1000)
     assert (len(answer.rows), answer.is_cut) == (52, True)
     with pytest.raises(InputError, match="first row has more than 1,000,000 characters"):
@@ -542,7 +542,7 @@ def test_an_answer_is_bounded(session: Session) -> None:
         session.ask("SELECT " + ", ".join(f"repeat('a', 20000) c{number}" for number in range(60)))
 
 
-#: Each with the seconds that it may take: those that would take all memory meet their limit after a while.
+#: Queries with their time limits. Those that exhaust memory need some time to reach the limit.
 ENDLESS = [
     *[
         (0.2, statement)
@@ -581,7 +581,7 @@ ENDLESS = [
 
 
 @pytest.mark.parametrize(("seconds", "statement"), ENDLESS)
-def test_no_query_runs_for_ever_or_exhausts_memory(session: Session, seconds: float, statement: str) -> None:
+def test_the_time_and_memory_of_a_query_are_limited(session: Session, seconds: float, statement: str) -> None:
     started = time.monotonic()
     with pytest.raises(InputError, match=rf"took longer than {seconds} s|took more|Out of Range") as caught:
         session.ask(statement, max_seconds=seconds)
@@ -592,7 +592,7 @@ def test_no_query_runs_for_ever_or_exhausts_memory(session: Session, seconds: fl
 
 @pytest.mark.parametrize("open_with", ["SELECT ", "SELECT * FROM facts WHERE "])
 @pytest.mark.parametrize("nested", ["NOT ", "- ", "[", "(SELECT ", "abs(", "CASE WHEN 1 THEN ", "{'a': ", "1 + "])
-def test_deep_nesting_does_no_harm(session: Session, open_with: str, nested: str) -> None:
+def test_deep_nesting_does_not_break_the_session(session: Session, open_with: str, nested: str) -> None:
     for depth in (240, 1_200):
         try:
             answer = session.ask(open_with + nested * depth + "1", max_seconds=5)
@@ -637,7 +637,7 @@ def test_threads_may_share_a_session(session: Session) -> None:
         assert list(pool.map(asked, range(80))) == [[(number, 4)] for number in range(80)]
 
 
-def test_many_sessions_at_once() -> None:
+def test_many_sessions_run_concurrently() -> None:
     def asked(number: int) -> list[tuple[Any, ...]]:
         return ask({"own": pa.table({"n": [number]})}, "SELECT n FROM own", max_seconds=30).rows
 
@@ -650,7 +650,7 @@ def open_files() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_nothing_is_left_behind() -> None:
+def test_sessions_leave_no_files_threads_or_processes() -> None:
     ask({"facts": FACTS}, "SELECT 1")
     gc.collect()
     files, threads = open_files(), threading.active_count()
@@ -675,7 +675,7 @@ def test_a_killed_process_is_restarted() -> None:
         assert session.ask("SELECT count(*) FROM facts").rows == [(4,)]
 
 
-def test_a_closed_session_says_so() -> None:
+def test_a_closed_session_reports_that_it_is_closed() -> None:
     session = Session({"facts": FACTS})
     session.close()
     session.close()
@@ -683,7 +683,7 @@ def test_a_closed_session_says_so() -> None:
         session.ask("SELECT 1")
 
 
-def test_a_query_is_quick_over_a_million_rows() -> None:
+def test_a_query_over_a_million_rows_is_fast() -> None:
     count = 1_000_000
     table = pa.table({"id": range(count), "text": [f"text {number % 1000}" for number in range(count)]})
     with Session({"large": table}) as session:
@@ -700,7 +700,7 @@ class Bad:
         return os.getenv, ("HOME",)
 
 
-def test_answers_unpickle_plain_values_only() -> None:
+def test_only_plain_values_are_unpickled() -> None:
     import io
 
     values = (

@@ -25,7 +25,7 @@ def rows(*found: tuple[str, str, str]) -> pa.Table:
                     [pa.array([], pa.string())] * 3, names=["workspace_id", "agent_id", "period"])  # fmt: skip
 
 
-def test_a_lake_in_which_nothing_expired_has_no_marks(lake: Lake) -> None:
+def test_a_lake_without_expired_rows_has_no_marks(lake: Lake) -> None:
     marks = ExpirationMarks.of(lake.tables)
     assert not marks
     assert list(marks) == []
@@ -65,7 +65,7 @@ def test_marks_are_raised_in_one_commit_and_never_lowered(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("chunks", [1, 3])
-def test_rows_up_to_their_agents_mark_have_expired(chunks: int) -> None:
+def test_rows_up_to_the_mark_of_their_agent_are_expired(chunks: int) -> None:
     marks = ExpirationMarks(
         {(ACME, RetentionClass.FACTS): HOURS[5], (Scope("acme", "sales"), RetentionClass.FACTS): HOURS[7]}
     )
@@ -93,7 +93,7 @@ _agents = st.sampled_from([ACME, Scope("acme", "sales"), Scope("acme.support", "
     ),
     st.lists(st.tuples(_agents, st.sampled_from(HOURS)), min_size=1),
 )
-def test_a_mask_says_of_each_row_what_its_agents_mark_does(
+def test_the_mask_matches_the_mark_of_each_rows_agent(
     through: dict[tuple[Scope, str], str], found: list[tuple[Scope, str]]
 ) -> None:
     marks = ExpirationMarks(through)

@@ -33,7 +33,7 @@ def test_a_newer_entry_replaces_the_older(lake: Lake) -> None:
 
 
 @pytest.mark.on_s3
-def test_many_entries_cost_one_commit_and_equal_ones_none(lake: Lake) -> None:
+def test_many_entries_need_one_commit_and_equal_ones_none(lake: Lake) -> None:
     entries = [entry("messages", f"2024-{month:02}-01T0{hour}") for month in range(1, 13) for hour in range(3)]
     lake.ledger.record(entries)
     version = lake.tables.version(LEDGER)
@@ -42,7 +42,7 @@ def test_many_entries_cost_one_commit_and_equal_ones_none(lake: Lake) -> None:
     assert lake.tables.version(LEDGER) == version == 1
 
 
-def test_a_bucket_holds_a_month_of_hours_and_days_and_a_year_of_the_rest() -> None:
+def test_hours_and_days_share_a_monthly_bucket_and_other_grains_a_yearly_one() -> None:
     assert entry("messages", "2024-01-15T08").bucket == "messages.2024-01"
     assert entry("daily_index", "2024-01-15").bucket == "daily_index.2024-01"
     for period in ("2024-W03", "2024-01", "2024-Q1", "2024"):

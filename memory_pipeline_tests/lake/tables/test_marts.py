@@ -33,12 +33,12 @@ def held(marts: Marts, name: str = "m") -> dict[str, int]:
 
 
 @pytest.mark.on_s3
-def test_there_is_no_mart_before_it_is_written(marts: Marts) -> None:
+def test_a_mart_does_not_exist_before_it_is_written(marts: Marts) -> None:
     assert (marts.dataset("m"), marts.files("m"), marts.size("m")) == (None, frozenset(), (0, 0))
 
 
 @pytest.mark.on_s3
-def test_parts_are_replaced_and_the_rest_keeps_its_files(marts: Marts) -> None:
+def test_replacing_some_parts_keeps_the_files_of_the_others(marts: Marts) -> None:
     assert marts.replace("m", table(a=1, b=2, c=3), column="month", values=None).changed
     before = marts.files("m")
     done = marts.replace("m", table(b=20), column="month", values=["b", "c"])
@@ -49,7 +49,7 @@ def test_parts_are_replaced_and_the_rest_keeps_its_files(marts: Marts) -> None:
     assert marts.size("m")[1] > 0
 
 
-def test_what_is_equal_is_not_written(marts: Marts) -> None:
+def test_equal_rows_are_not_written(marts: Marts) -> None:
     marts.replace("m", table(a=1, b=2), column="month", values=None)
     files = marts.files("m")
     for rows, values in ((table(a=1, b=2), None), (table(b=2), ["b"]), (table(), ["c"]), (table(), [])):
@@ -59,7 +59,7 @@ def test_what_is_equal_is_not_written(marts: Marts) -> None:
     assert not marts.replace("m", backwards, column="month", values=None).changed
 
 
-def test_all_of_a_part_may_go(marts: Marts) -> None:
+def test_a_part_can_be_emptied(marts: Marts) -> None:
     marts.replace("m", table(a=1), column="month", values=None)
     assert marts.replace("m", table(), column="month", values=["a"]).changed
     assert held(marts) == {}
@@ -68,7 +68,7 @@ def test_all_of_a_part_may_go(marts: Marts) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_whole_mart_takes_other_columns(marts: Marts) -> None:
+def test_replacing_a_whole_mart_may_change_its_columns(marts: Marts) -> None:
     marts.replace("m", pa.table({"a": [1]}), column=None, values=None)
     assert marts.replace("m", pa.table({"b": ["x"]}), column=None, values=None).changed
     dataset = marts.dataset("m")

@@ -38,7 +38,7 @@ def tables(root: str) -> Tables:
 
 
 @pytest.mark.on_s3
-def test_a_table_that_was_never_written_is_empty(tables: Tables) -> None:
+def test_an_unwritten_table_is_empty(tables: Tables) -> None:
     assert tables.read(LEDGER).num_rows == 0
     assert tables.read(LEDGER, ["a"]).schema == LEDGER.schema
     assert tables.keys(LEDGER) == []
@@ -47,7 +47,7 @@ def test_a_table_that_was_never_written_is_empty(tables: Tables) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_partition_is_replaced_whole_and_others_stay(tables: Tables) -> None:
+def test_replacing_a_partition_keeps_the_others(tables: Tables) -> None:
     tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1", "2"), ledger("b", "3")]))
     result = tables.replace(LEDGER, ["a"], ledger("a", "9"))
     assert result.changed == {"a"}
@@ -70,7 +70,7 @@ def test_the_first_write_to_a_table_computes_its_rows_once(tables: Tables) -> No
 
 @pytest.mark.on_s3
 @pytest.mark.parametrize("bucket", ["a", "b"])
-def test_a_first_write_starts_over_only_where_others_wrote_the_same_partition(root: str, bucket: str) -> None:
+def test_a_first_write_is_recomputed_only_after_a_concurrent_write_of_its_partition(root: str, bucket: str) -> None:
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     seen: list[int] = []
 
@@ -86,7 +86,7 @@ def test_a_first_write_starts_over_only_where_others_wrote_the_same_partition(ro
 
 
 @pytest.mark.on_s3
-def test_an_equal_partition_is_not_written_whatever_the_order_of_its_rows(tables: Tables) -> None:
+def test_a_partition_with_equal_rows_in_any_order_is_not_written(tables: Tables) -> None:
     tables.replace(LEDGER, ["a"], ledger("a", "1", "2"))
     version = tables.version(LEDGER)
     assert tables.replace(LEDGER, ["a"], ledger("a", "2", "1")).changed == frozenset()
@@ -94,7 +94,7 @@ def test_an_equal_partition_is_not_written_whatever_the_order_of_its_rows(tables
 
 
 @pytest.mark.on_s3
-def test_of_many_partitions_only_those_that_differ_are_written(tables: Tables) -> None:
+def test_only_partitions_that_differ_are_written(tables: Tables) -> None:
     both = pa.concat_tables([ledger("a", "1"), ledger("b", "2")])
     tables.replace(LEDGER, ["a", "b"], both)
     before = tables.sizes(LEDGER)
@@ -110,14 +110,14 @@ def test_a_partition_can_be_emptied(tables: Tables) -> None:
 
 
 @pytest.mark.on_s3
-def test_reads_take_columns_and_conditions(tables: Tables) -> None:
+def test_reads_can_select_columns_and_filter_rows(tables: Tables) -> None:
     tables.replace(LEDGER, ["a"], ledger("a", "1", "2"))
     found = tables.read(LEDGER, columns=["period", "bucket"], where=pc.field("period") == "2")
     assert found.to_pylist() == [{"bucket": "a", "period": "2"}]
 
 
 @pytest.mark.on_s3
-def test_partitions_below_a_fixed_column_do_not_mix(tables: Tables) -> None:
+def test_partitions_of_different_grains_are_separate(tables: Tables) -> None:
     schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("grain", "period", "id")])
     spec = TableSpec("things", schema, partition_by=("grain", "period"))
 
@@ -132,7 +132,7 @@ def test_partitions_below_a_fixed_column_do_not_mix(tables: Tables) -> None:
 
 
 @pytest.mark.on_s3
-def test_a_state_changes_with_the_rows_of_its_partitions_and_only_then(root: str) -> None:
+def test_a_state_changes_exactly_when_the_rows_of_its_partitions_change(root: str) -> None:
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     assert mine.state(LEDGER, ["a"]) == frozenset()
     theirs.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1"), ledger("b", "2")]))
@@ -152,7 +152,7 @@ def test_a_state_changes_with_the_rows_of_its_partitions_and_only_then(root: str
     assert mine.state(LEDGER, ["a"]) == mine.state(LEDGER, ["never written"]) == frozenset()
 
 
-def test_a_state_is_of_one_value_of_the_columns_before(tables: Tables) -> None:
+def test_partitions_of_different_grains_have_separate_states(tables: Tables) -> None:
     schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("grain", "period", "id")])
     spec = TableSpec("things", schema, partition_by=("grain", "period"))
     for grain in ("yearly", "daily"):
@@ -181,7 +181,7 @@ def test_a_second_writer_sees_the_rows_of_the_first(root: str) -> None:
     assert sorted(mine.read(LEDGER, ["a"])["period"].to_pylist()) == ["mine", "theirs"]
 
 
-def test_a_writer_that_always_loses_says_so_and_writes_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_always_loses_raises_and_writes_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memory_pipeline.lake.tables.handles._ATTEMPTS", 3)
     mine, theirs = Tables(Storage(root)), Tables(Storage(root))
     theirs.replace(LEDGER, ["a"], ledger("a", "0"))
@@ -206,7 +206,7 @@ def _append_many(root: str, writer: int, bucket: str) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one partition", "a partition each"])
-def test_processes_that_write_at_once_lose_and_double_nothing(root: str, shared: bool) -> None:
+def test_concurrent_processes_neither_lose_nor_duplicate_rows(root: str, shared: bool) -> None:
     writers = [
         PROCESSES.Process(target=_append_many, args=(root, n, "shared" if shared else f"own-{n}")) for n in range(4)
     ]
@@ -220,7 +220,7 @@ def test_processes_that_write_at_once_lose_and_double_nothing(root: str, shared:
 
 
 @pytest.mark.on_s3
-def test_a_table_of_an_older_version_gets_the_columns_that_came_later(root: str) -> None:
+def test_a_table_of_an_older_version_gets_new_columns(root: str) -> None:
     fields = [pa.field("period", pa.string(), nullable=False), pa.field("id", pa.string(), nullable=False)]
     older = TableSpec("things", pa.schema([*fields, pa.field("size", pa.int64(), nullable=False)]), ("period",))
     newer = TableSpec(

@@ -30,7 +30,7 @@ def by_id(tombstones: list[Tombstone]) -> tuple[Tombstone, ...]:
 
 
 @pytest.mark.on_s3
-def test_where_nothing_was_forgotten_there_is_nothing(lake: Lake, tombstones: Tombstones) -> None:
+def test_without_erasures_there_are_no_tombstones(lake: Lake, tombstones: Tombstones) -> None:
     assert tombstones.all() == ()
     assert not tombstones.forgotten()
     assert tombstones.state() == frozenset()
@@ -39,7 +39,7 @@ def test_where_nothing_was_forgotten_there_is_nothing(lake: Lake, tombstones: To
     assert not Path(lake.storage.uri).exists()
 
 
-def test_tombstones_are_read_as_they_were_written_by_all(lake: Lake, root: str, tombstones: Tombstones) -> None:
+def test_tombstones_round_trip_without_clear_names(lake: Lake, root: str, tombstones: Tombstones) -> None:
     other = Tombstones(Lake(root).tables)
     assert other.all() == ()
     tombstones.put([*ANNA, *SUPPORT])
@@ -50,7 +50,7 @@ def test_tombstones_are_read_as_they_were_written_by_all(lake: Lake, root: str, 
 
 
 @pytest.mark.on_s3
-def test_one_takes_the_place_of_that_with_the_same_id_in_one_commit(lake: Lake, tombstones: Tombstones) -> None:
+def test_a_tombstone_replaces_one_with_the_same_id_in_one_commit(lake: Lake, tombstones: Tombstones) -> None:
     tombstones.put([*ANNA, *SUPPORT])
     version = lake.tables.version(TOMBSTONES)
     done = [replace(one, is_done=True, hours=("2024-01-15T08", "2024-01-15T09")) for one in ANNA]
@@ -61,7 +61,7 @@ def test_one_takes_the_place_of_that_with_the_same_id_in_one_commit(lake: Lake, 
     assert lake.tables.version(TOMBSTONES) == version + 1
 
 
-def test_the_state_changes_when_more_is_forgotten_and_only_then(lake: Lake, tombstones: Tombstones) -> None:
+def test_the_state_changes_only_when_more_is_forgotten(lake: Lake, tombstones: Tombstones) -> None:
     tombstones.put(ANNA)
     state, forgotten = tombstones.state(), tombstones.forgotten()
     lake.tables.purge(TOMBSTONES)

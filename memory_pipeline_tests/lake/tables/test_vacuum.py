@@ -38,7 +38,7 @@ def files_of(root: str) -> list[Path]:
 
 
 def found_in(root: str, word: str) -> list[Path]:
-    """Return the files and folders with a word in their content or name."""
+    """Return the files and folders that contain a word or have it in their name."""
     paths = Path(root, "tables", "things").rglob("*")
     return [path for path in paths if word in path.name or (path.is_file() and word.encode() in path.read_bytes())]
 
@@ -48,7 +48,7 @@ def tables(root: str) -> Tables:
     return Tables(Storage(root))
 
 
-def test_what_was_removed_leaves_no_byte_in_files_log_or_names(root: str, tables: Tables) -> None:
+def test_removed_rows_leave_no_trace_in_files_log_or_names(root: str, tables: Tables) -> None:
     for number in range(3):
         tables.replace(THINGS, ["acme~a", "acme~gone"], things("acme~a", "acme~gone", text=f"text{number}"))
     before = {path: path.stat().st_size for path in files_of(root) if path.suffix == ".parquet"}
@@ -66,7 +66,7 @@ def test_what_was_removed_leaves_no_byte_in_files_log_or_names(root: str, tables
         assert reader.keys(THINGS) == ["acme~a"]
 
 
-def test_a_purge_without_need_changes_nothing(root: str, tables: Tables) -> None:
+def test_a_purge_of_a_clean_table_changes_nothing(root: str, tables: Tables) -> None:
     assert tables.purge(THINGS) == Purged()
     tables.replace(THINGS, ["a"], things("a"))
     tables.replace(THINGS, ["a"], things("a", text="other"))
@@ -76,7 +76,7 @@ def test_a_purge_without_need_changes_nothing(root: str, tables: Tables) -> None
     assert {path: path.read_bytes() for path in files_of(root)} == before
 
 
-def test_a_table_is_written_and_purged_again_and_again(root: str, tables: Tables) -> None:
+def test_a_table_can_be_written_and_purged_repeatedly(root: str, tables: Tables) -> None:
     for number in range(4):
         tables.replace(THINGS, ["a"], things("a", text=f"text{number}"))
         tables.replace(THINGS, ["b"], things("b", text=f"text{number}"))
@@ -85,7 +85,7 @@ def test_a_table_is_written_and_purged_again_and_again(root: str, tables: Tables
     assert set(Tables(Storage(root)).read(THINGS)["id"].to_pylist()) == {f"text3 {n}" for n in range(WHOLE)}
 
 
-def test_files_that_were_removed_within_the_time_of_grace_stay_until_it_is_over(root: str, tables: Tables) -> None:
+def test_removed_files_are_kept_during_the_grace_period(root: str, tables: Tables) -> None:
     tables.replace(THINGS, ["a"], things("a"))
     tables.remove(THINGS, ["a"])
     assert tables.purge(THINGS, grace=timedelta(minutes=1)) == Purged()
@@ -96,7 +96,7 @@ def test_files_that_were_removed_within_the_time_of_grace_stay_until_it_is_over(
     assert found_in(root, "owner=a") == []
 
 
-def test_files_of_no_version_are_deleted_when_they_are_old(root: str, tables: Tables) -> None:
+def test_old_files_of_no_version_are_deleted(root: str, tables: Tables) -> None:
     tables.replace(THINGS, ["a"], things("a"))
     old, young = (Path(root, "tables", "things", "owner=z", f"part-{name}.parquet") for name in ("old", "young"))
     for path in (old, young):
@@ -115,7 +115,7 @@ def test_files_of_no_version_are_deleted_when_they_are_old(root: str, tables: Ta
     assert tables.read(THINGS).num_rows == WHOLE
 
 
-def test_old_parts_of_the_log_are_deleted_and_young_ones_made_unreadable(root: str, tables: Tables) -> None:
+def test_old_log_entries_are_deleted_and_recent_ones_overwritten(root: str, tables: Tables) -> None:
     for number in range(4):
         tables.replace(THINGS, ["a"], things("a", text=f"text{number}"))
     log = Path(root, "tables", "things", "_delta_log")
@@ -128,7 +128,7 @@ def test_old_parts_of_the_log_are_deleted_and_young_ones_made_unreadable(root: s
     assert [(log / name).read_bytes() for name in names[:2]] == [b"purged\n"] * 2
 
 
-def test_a_purge_after_a_vacuum_deletes_the_rest(root: str, tables: Tables) -> None:
+def test_a_purge_after_a_vacuum_deletes_the_remaining_files(root: str, tables: Tables) -> None:
     tables.replace(THINGS, ["acme~gone"], things("acme~gone"))
     tables.remove(THINGS, ["acme~gone"])
     for number in range(20):
@@ -168,12 +168,12 @@ def test_a_mart_is_purged_by_its_path_while_it_is_open(root: str, tables: Tables
     assert write(other, {"b": [1]})
 
 
-# --- beside others ---------------------------------------------------------------------------------------------------
+# --- concurrency -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("commits", [0, 1, 3])
 def test_readers_and_writers_from_before_a_purge_retry(root: str, commits: int) -> None:
-    """The handles of a writer and a reader are of a version that no longer exists."""
+    """Their handles are of a version that no longer exists."""
     first, other = Tables(Storage(root)), Tables(Storage(root))
     first.replace(THINGS, ["a", "gone"], things("a", "gone"))
     first.read(THINGS)
@@ -195,7 +195,7 @@ def test_readers_and_writers_from_before_a_purge_retry(root: str, commits: int) 
     assert sorted(first.read(THINGS)["owner"].unique().to_pylist()) == expected
 
 
-def test_a_file_that_nobody_removed_is_missed_until_its_partition_is_replaced(root: str, tables: Tables) -> None:
+def test_a_lost_file_is_reported_until_its_partition_is_replaced(root: str, tables: Tables) -> None:
     tables.replace(THINGS, ["a"], things("a"))
     (file,) = [path for path in files_of(root) if path.suffix == ".parquet"]
     file.unlink()
@@ -206,7 +206,7 @@ def test_a_file_that_nobody_removed_is_missed_until_its_partition_is_replaced(ro
 
 
 def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
-    """Replace, remove and purge partitions until others are done."""
+    """Replace, remove and purge partitions until the others are done."""
     tables = Tables(Storage(root))
     until = time.monotonic() + seconds
     number = 0
@@ -220,7 +220,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
 
 
 def _read_many(root: str, reads: int) -> int:
-    """Read while others remove and purge; return how often rows were found."""
+    """Read during removals and purges. Return the number of reads that found rows."""
     tables = Tables(Storage(root))
     found = 0
     for _ in range(reads):
@@ -241,7 +241,7 @@ def _append_many(root: str, writer: int, rows: int) -> None:
         tables.transform(THINGS, [f"log{writer % 2}"], lambda old, row=row: pa.concat_tables([old, row]))  # type: ignore[misc]
 
 
-def test_threads_read_whole_partitions_while_others_are_removed_and_purged(root: str) -> None:
+def test_threads_read_whole_partitions_during_removals_and_purges(root: str) -> None:
     Tables(Storage(root)).replace(THINGS, ["stays"], things("stays"))
     finished = threading.Event()
     with ThreadPoolExecutor(9) as pool:
@@ -254,7 +254,7 @@ def test_threads_read_whole_partitions_while_others_are_removed_and_purged(root:
         churning.result()
 
 
-def test_processes_read_and_write_while_others_remove_and_purge(root: str) -> None:
+def test_processes_read_and_write_during_removals_and_purges(root: str) -> None:
     Tables(Storage(root)).replace(THINGS, ["stays"], things("stays"))
     workers = [PROCESSES.Process(target=_read_many, args=(root, 25)) for _ in range(2)]
     workers += [PROCESSES.Process(target=_append_many, args=(root, writer, 8)) for writer in range(2)]

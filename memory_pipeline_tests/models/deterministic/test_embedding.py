@@ -104,7 +104,7 @@ def test_unicode_form_and_case_do_not_matter() -> None:
     assert likeness("Cafe\u0301 ﬁne", "CAFÉ FINE") == pytest.approx(1, abs=1e-6)
 
 
-def test_names() -> None:
+def test_the_name_contains_dimension_and_version() -> None:
     assert HashingEmbedder(64).name == "hashed-ngrams-1-64"
     assert HashingEmbedder(64).dimension == 64
     assert HashingEmbedder(64).embed(["a"]).shape == (1, 64)

@@ -98,7 +98,7 @@ def test_sentences_without_an_assertion_give_no_fact(text: str) -> None:
         ("Love the colour of that door.", FactKind.STATEMENT),
     ],
 )
-def test_kinds(text: str, kind: FactKind) -> None:
+def test_facts_have_their_kind(text: str, kind: FactKind) -> None:
     assert the_fact(text).kind is kind
 
 

@@ -271,7 +271,7 @@ def test_temporary_statements_are_not_durable() -> None:
 
 
 @pytest.mark.parametrize("text", ["I used to live in Porto.", "I don't live in Porto any more."])
-def test_the_end_of_a_lasting_fact_is_a_fact(text: str) -> None:
+def test_the_end_of_a_durable_fact_is_a_fact(text: str) -> None:
     (fact,) = facts_of(text)
     assert fact.durable is MemoryKind.FACT
     assert (fact.subject, fact.predicate, fact.object) == ("Anna", "no_longer_lives_in", "Porto")

@@ -133,7 +133,7 @@ def test_an_operation_has_time_message_and_confidence() -> None:
         ("I live in Porto. I live in Porto!", ["UPDATE Anna | lives_in | Porto"]),
     ],
 )  # fmt: skip
-def test_assertions(text: str, expected: list[str]) -> None:
+def test_assertions_become_operations(text: str, expected: list[str]) -> None:
     assert triples(text) == expected
 
 
@@ -173,7 +173,7 @@ def test_likes_and_dislikes_replace_each_other() -> None:
         ("I used to like olives.", []),
     ],
 )
-def test_negations_and_endings(text: str, expected: list[str]) -> None:
+def test_negations_and_endings_become_deletes(text: str, expected: list[str]) -> None:
     assert triples(text) == expected
 
 
@@ -280,7 +280,7 @@ def test_the_time_is_linear() -> None:
     assert seconds(3200) < 4 * 8 * seconds(400)
 
 
-def test_one_huge_word_and_one_huge_sentence() -> None:
+def test_a_huge_word_and_a_huge_sentence_are_read_quickly() -> None:
     word = "a" * 1_000_000
     assert triples(word) == triples(f"I like {word}") == []
     huge = Sentence.of("I like " + "very " * 100_000 + "old cars")

@@ -27,8 +27,8 @@ from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
 from memory_pipeline_tests.building import NOW
+from memory_pipeline_tests.domain.memories.consolidating import as_near_as, consolidated, day_after, did
 from memory_pipeline_tests.domain.memories.histories import ACME, only, remember
-from memory_pipeline_tests.domain.memories.nights import as_near_as, did, kept, night
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
@@ -82,7 +82,7 @@ def old(*contents: str, **changes: Any) -> list[DurableMemory]:
     return [only(remember(content, n, **changes)) for n, content in enumerate(contents)]
 
 
-# --- choice of the curator --------------------------------------------------------------------------------------------
+# --- choice of the curator -------------------------------------------------------------------------------------------
 
 
 def test_agents_without_a_model_send_no_request(lake: Lake, server: OpenAIServer) -> None:
@@ -104,7 +104,7 @@ def test_a_configured_model_curates(lake: Lake, server: OpenAIServer) -> None:
     assert configuration(server).uses_models
 
 
-# --- merge ------------------------------------------------------------------------------------------------------------
+# --- merge -----------------------------------------------------------------------------------------------------------
 
 
 def test_both_contents_are_sent_as_data_and_the_answer_is_returned(lake: Lake, server: OpenAIServer) -> None:
@@ -173,7 +173,7 @@ def test_stored_text_cannot_close_its_block(lake: Lake, server: OpenAIServer) ->
     assert tag != "data-000000000000"
 
 
-# --- staleness --------------------------------------------------------------------------------------------------------
+# --- staleness -------------------------------------------------------------------------------------------------------
 
 
 def test_memories_are_shown_as_numbered_lines_with_kind_and_day(lake: Lake, server: OpenAIServer) -> None:
@@ -252,7 +252,7 @@ def test_any_answer_is_read_or_invalid(said: object) -> None:
         content.encode()
 
 
-# --- whole days -------------------------------------------------------------------------------------------------------
+# --- whole days ------------------------------------------------------------------------------------------------------
 
 
 FIRST, THEN = "The rent is 900 euros. Heat is extra.", "Our rent is 900 euros. The roof leaks."
@@ -267,12 +267,12 @@ def test_a_day_is_consolidated_with_a_model(lake: Lake, server: OpenAIServer) ->
     server.answer = lambda body: (
         {"content": MADE} if "newer" in body["messages"][1]["content"] else {"stale": [{"number": 1, "reason": "old"}]}
     )
-    done, memories = kept([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator_of(lake, server))
+    done, memories = consolidated([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator_of(lake, server))
     assert not done.troubles
     assert [verb for verb, _, _ in did(done)] == ["MERGE", "COOL"]
     assert memories.newest[RENT[1].memory_id].content == MADE
     assert memories.newest[GATE.memory_id].status_reason == "old"
-    again, after = kept([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator_of(lake, server))
+    again, after = consolidated([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator_of(lake, server))
     assert (again, after) == (done, memories)
     assert len(server.requests) == 2
 
@@ -280,7 +280,7 @@ def test_a_day_is_consolidated_with_a_model(lake: Lake, server: OpenAIServer) ->
 @pytest.mark.parametrize("kind", ["500", "401", "malformed", "bad_content", "length", "refusal", "reset", "empty"])
 def test_a_failed_model_leaves_a_union_and_defers_staleness(lake: Lake, server: OpenAIServer, kind: str) -> None:
     server.faults = [Fault(kind, times=None)]
-    done, memories = kept([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator_of(lake, server))
+    done, memories = consolidated([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator_of(lake, server))
     assert [verb for verb, _, _ in did(done)] == ["MERGE"]
     assert memories.newest[RENT[1].memory_id].content == f"{THEN} {FIRST}"
     assert "(the model did not help: " in (done.events[0].reason or "")
@@ -289,7 +289,9 @@ def test_a_failed_model_leaves_a_union_and_defers_staleness(lake: Lake, server: 
     assert memories.newest[GATE.memory_id] == fold_events([GATE]).newest[GATE.memory_id]
     server.faults = []
     saying(server, {"stale": []})
-    repaired, memories = kept(memories, night(1), settings=FEW, similar=NEAR, curator=curator_of(lake, server))
+    repaired, memories = consolidated(
+        memories, day_after(1), settings=FEW, similar=NEAR, curator=curator_of(lake, server)
+    )
     assert not repaired.troubles
     assert memories.newest[GATE.memory_id].temperature is Temperature.WARM
 
@@ -299,7 +301,7 @@ def test_nothing_is_sent_beyond_the_budget(lake: Lake, server: OpenAIServer) -> 
     with pytest.raises(ModelError) as raised:
         curator.merge(ACME, NEWER, OLDER, DAY)
     assert raised.value.trouble == "budget"
-    done, _ = kept([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator)
+    done, _ = consolidated([*RENT, GATE], settings=FEW, similar=NEAR, curator=curator)
     assert list(done.troubles) == ["staleness"]
     assert not server.requests
 
@@ -307,7 +309,7 @@ def test_nothing_is_sent_beyond_the_budget(lake: Lake, server: OpenAIServer) -> 
 def test_a_dry_run_counts_questions_and_sends_none(lake: Lake, server: OpenAIServer) -> None:
     lake.ensure()
     executor = DryRunExecutor(configuration(server), lake.calls, lambda: NOW)
-    done, _ = kept([*RENT, GATE], settings=FEW, similar=NEAR, curator=HostedCurator(executor, "UTC"))
+    done, _ = consolidated([*RENT, GATE], settings=FEW, similar=NEAR, curator=HostedCurator(executor, "UTC"))
     assert not done.troubles
     [(expected, usage)] = executor.expected.items()
     assert (expected.grain, expected.purpose, usage.calls) == (DAY.grain, Purpose.UPKEEP, 2)

@@ -1,4 +1,4 @@
-"""Summaries are requested soon after their period has closed; late data waits for gates that follow the calendar."""
+"""Summaries are requested soon after their period closes; late data waits for windows that follow the calendar."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def at(text: str) -> datetime:
         ("yearly", "2024-01-15T00:04", "2024-01-08T00:05"),
     ],
 )
-def test_gates_are_hourly_daily_and_weekly(grain: str, now: str, gate: str) -> None:
+def test_schedule_windows_are_hourly_daily_and_weekly(grain: str, now: str, gate: str) -> None:
     assert last_gate(Calendar(), Grain(grain), at(now)) == at(gate)
 
 
-def test_gates_follow_the_time_zone() -> None:
+def test_schedule_windows_follow_the_time_zone() -> None:
     assert last_gate(Calendar("Europe/Berlin"), Grain.WEEKLY, at("2024-07-17T10:00")) == at("2024-07-16T22:05")
     assert last_gate(Calendar("America/New_York"), Grain.YEARLY, at("2024-01-17T10:00")) == at("2024-01-15T05:05")
 
 
-def test_hours_have_no_gates() -> None:
+def test_hours_have_no_schedule_windows() -> None:
     with pytest.raises(InputError, match=r"grain working has no gates.*accepted grains: daily, weekly"):
         last_gate(Calendar(), Grain.WORKING, at("2024-01-17"))
 
 
 @given(st.sampled_from(ZONES), st.sampled_from(SUMMARY_GRAINS), MOMENTS)
-def test_there_is_a_gate_in_every_hour_day_or_week(zone: str, grain: Grain, now: datetime) -> None:
+def test_every_hour_day_or_week_has_a_schedule_window(zone: str, grain: Grain, now: datetime) -> None:
     gate = last_gate(Calendar(zone), grain, now)
     assert timedelta() <= now - gate < LONGEST.get(grain, timedelta(days=7, hours=1))
     assert last_gate(Calendar(zone), grain, gate) == gate
@@ -61,7 +61,7 @@ def test_there_is_a_gate_in_every_hour_day_or_week(zone: str, grain: Grain, now:
 def test_a_period_is_due_at_the_first_check_after_it_has_settled(
     zone: str, grain: Grain, now: datetime, before: int, after: int
 ) -> None:
-    """Checks may be rare: the first one after the period has settled finds it, and none before."""
+    """Checks may be rare. The first check after the period has settled finds it."""
     calendar = Calendar(zone)
     period = calendar.ancestor(calendar.hour(now), grain)
     settled = settled_at(calendar, period)
@@ -72,7 +72,7 @@ def test_a_period_is_due_at_the_first_check_after_it_has_settled(
     assert has_passed(calendar, period, None, late)
 
 
-def test_a_recomputed_period_waits_for_the_next_gate() -> None:
+def test_a_recomputed_period_waits_for_the_next_window() -> None:
     week = Period(Grain.WEEKLY, "2024-W02")
     looked = at("2024-01-17T10:00")
     assert not has_passed(Calendar(), week, looked, at("2024-01-17T23:59"))

@@ -73,7 +73,7 @@ def test_only_the_finest_stale_period_of_a_chain_is_requested() -> None:
     assert asked(rolls, statuses(), now) == []
 
 
-def test_data_after_the_last_check_waits_for_the_gate() -> None:
+def test_data_after_the_last_check_waits_for_the_window() -> None:
     rolls, [day, week, *_] = RollUps(), chain("2024-03-06T09")
     assert asked(rolls, statuses(), NOW) == []
     assert asked(rolls, statuses([day]), NOW + MINUTE) == []
@@ -105,7 +105,7 @@ def test_an_idle_lake_is_checked_when_the_next_period_closes_and_once_a_day() ->
     assert rolls.next_look(CALENDAR, late) == datetime(2024, 7, 22, 0, 5, tzinfo=UTC)
 
 
-def test_a_day_waits_for_hours_with_files_no_longer_than_its_patience() -> None:
+def test_a_day_waits_for_hours_with_files_for_a_limited_time() -> None:
     rolls, [day, *_] = RollUps(), chain("2024-03-06T09")
     hours = [Period(Grain.WORKING, "2024-03-06T11")]
     assert asked(rolls, statuses([day]), NOW, hours) == []
@@ -114,7 +114,7 @@ def test_a_day_waits_for_hours_with_files_no_longer_than_its_patience() -> None:
     assert asked(rolls, statuses([day]), NOW + PATIENCE, hours) == [str(day)]
 
 
-def test_patience_begins_when_the_day_closes_and_marts_do_not_wait_for_today() -> None:
+def test_the_wait_begins_when_the_day_closes_and_marts_do_not_wait_for_today() -> None:
     rolls, [today, *_] = RollUps(), chain("2024-07-17T09")
     hours = [Period(Grain.WORKING, "2024-07-17T12")]
     for now in (NOW, NOW + timedelta(hours=8)):

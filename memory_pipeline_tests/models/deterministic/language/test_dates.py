@@ -30,7 +30,7 @@ def resolved(text: str, said_on: date = MONDAY) -> str:
         ("yesterday's meeting was long", "yesterday's [2023-05-07] meeting was long"),
     ],
 )
-def test_days_near_by(text: str, expected: str) -> None:
+def test_relative_days_are_resolved(text: str, expected: str) -> None:
     assert resolved(text) == expected
 
 
@@ -82,7 +82,7 @@ def test_spans_have_the_precision_of_their_words(text: str, expected: str) -> No
         ("It was lost on sun and sand.", "It was lost on sun and sand."),
     ],
 )
-def test_weekdays(text: str, expected: str) -> None:
+def test_weekdays_are_resolved(text: str, expected: str) -> None:
     assert resolved(text) == expected
 
 
@@ -119,7 +119,7 @@ def test_weekdays(text: str, expected: str) -> None:
         ("We went today, Monday 8 May.", "We went today, Monday 8 May [2023-05-08]."),
     ],
 )
-def test_dates_of_the_calendar(text: str, expected: str) -> None:
+def test_calendar_dates_are_resolved(text: str, expected: str) -> None:
     assert resolved(text) == expected
 
 
@@ -145,7 +145,7 @@ def test_months_are_counted_by_the_calendar() -> None:
     assert resolved("I came last month.", date(2024, 1, 31)) == "I came last month [2023-12]."
 
 
-def test_the_weekend_seen_from_within() -> None:
+def test_this_weekend_is_resolved_during_the_weekend() -> None:
     sunday = date(2023, 5, 7)
     assert resolved("We ran last weekend.", sunday) == "We ran last weekend [2023-04-29/30]."
     assert resolved("We ran this weekend.", sunday) == "We ran this weekend [2023-05-06/07]."
@@ -177,7 +177,7 @@ def test_dates_are_resolved_from_every_day(said_on: date, expression: str, openi
 
 
 @given(st.dates(date(1901, 1, 1), date(2998, 12, 31)), st.integers(0, 6))
-def test_last_and_next_weekdays_lie_on_either_side(said_on: date, weekday: int) -> None:
+def test_last_and_next_weekdays_are_before_and_after_the_message(said_on: date, weekday: int) -> None:
     name = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")[weekday]
     (last,) = dates_in(Sentence.of(f"I ran last {name}"), said_on)
     (following,) = dates_in(Sentence.of(f"We run next {name}"), said_on)
@@ -187,5 +187,5 @@ def test_last_and_next_weekdays_lie_on_either_side(said_on: date, weekday: int) 
 
 
 @given(st.text(alphabet=st.sampled_from("aAyMi 0123456789.,-/'’[]\n")))
-def test_odd_texts_do_no_harm(text: str) -> None:
+def test_unusual_texts_do_not_raise(text: str) -> None:
     assert resolved(text).replace(" ", "").startswith(text[:1].strip())

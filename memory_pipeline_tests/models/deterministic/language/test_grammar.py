@@ -47,7 +47,7 @@ def texts(text: str) -> list[str]:
         ("😀", []),
     ],
 )
-def test_sentences(text: str, expected: list[str]) -> None:
+def test_sentences_are_split(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
 
 
@@ -63,7 +63,7 @@ def test_sentences(text: str, expected: list[str]) -> None:
         ("Before.\n~~~\nnever closed. I paid.", ["Before."]),
     ],
 )
-def test_lines_lists_quotes_and_code(text: str, expected: list[str]) -> None:
+def test_lines_lists_quotes_and_code_are_split(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
 
 
@@ -72,7 +72,7 @@ def test_a_wrapped_line_continues_the_sentence() -> None:
     assert texts(line) == [line.replace("\n", " ")]
 
 
-def test_text_without_punctuation_is_split_at_blanks() -> None:
+def test_text_without_punctuation_is_split_at_spaces() -> None:
     pieces = texts("and then we went on " * 100)
     assert len(pieces) > 4
     assert all(len(piece) <= MAX_LENGTH for piece in pieces)
@@ -89,7 +89,7 @@ def test_words_keep_numbers_and_contractions_whole() -> None:
 
 
 @pytest.mark.parametrize("text", ["Really?", "Really?!", 'He asked "why?"', "本当？", "هل؟"])
-def test_questions(text: str) -> None:
+def test_questions_are_recognized(text: str) -> None:
     assert Sentence.of(text).is_question
 
 

@@ -41,7 +41,7 @@ def names(text: str, speaker: str | None = None) -> list[str]:
         ("", []),
     ],
 )
-def test_names(text: str, expected: list[str]) -> None:
+def test_names_are_found_in_a_text(text: str, expected: list[str]) -> None:
     assert names(text) == expected
 
 
@@ -70,5 +70,5 @@ def test_long_runs_of_capitals_are_headings() -> None:
         ("", None),
     ],
 )
-def test_the_name_that_a_text_begins_with(text: str, subject: str | None) -> None:
+def test_the_name_at_the_beginning_of_a_text_is_found(text: str, subject: str | None) -> None:
     assert subject_of(text) == subject

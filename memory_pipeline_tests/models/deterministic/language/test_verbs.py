@@ -28,7 +28,7 @@ from memory_pipeline.models.deterministic.language.grammar import Sentence, Tens
         ("", Tense.NONE),
     ],
 )
-def test_tense(text: str, tense: Tense) -> None:
+def test_the_tense_of_a_verb_is_found(text: str, tense: Tense) -> None:
     assert tense_of(Sentence.of(text).parts) is tense
 
 

@@ -25,20 +25,19 @@ DAY = Period.parse("daily", "2024-01-15")
 SETTINGS, VOCABULARY, CALENDAR, RULES = UpkeepSettings(), Vocabulary(), Calendar(), RuleCurator()
 
 
-def night(days: float) -> Period:
-    """Return the night of the day so many days after the one of `NOON`."""
+def day_after(days: float) -> Period:
+    """Return the day a number of days after that of `NOON`."""
     return CALENDAR.period(DAY.grain, NOON + timedelta(days=days))
 
 
 def end_of(day: Period) -> datetime:
-    """Return when a day ends."""
     return CALENDAR.bounds(day)[1]
 
 
 def words_alike(
     changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
 ) -> list[tuple[str, str, float]]:
-    """Compare contents by the words that they share: a cosine of sets, which tests can work out by hand."""
+    """Compare contents by their sets of words, whose cosines are easy to compute by hand."""
     found = []
     for one in changed:
         own = _words(one)
@@ -53,12 +52,11 @@ def words_alike(
 def nothing_alike(
     changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
 ) -> list[tuple[str, str, float]]:
-    """Find no memories alike."""
     return []
 
 
 def as_near_as(cosines: Mapping[tuple[str, str], float]) -> Similar:
-    """Return what finds pairs of contents as near as it is told; of others, the same ones only."""
+    """Return a comparison that returns the given cosines for pairs of contents."""
 
     def similar(
         changed: Sequence[DurableMemory], others: Sequence[DurableMemory], least: float
@@ -74,17 +72,17 @@ def as_near_as(cosines: Mapping[tuple[str, str], float]) -> Similar:
     return similar
 
 
-def kept(
+def consolidated(
     known: Memories | Iterable[MemoryEvent], day: Period = DAY, *, settings: UpkeepSettings = SETTINGS,
     vocabulary: Vocabulary = VOCABULARY, similar: Similar = words_alike, curator: Curator = RULES, scope: Scope = ACME,
 ) -> tuple[Night, Memories]:  # fmt: skip
-    """Make one night of what is remembered, or of what some events make."""
+    """Consolidate one day of the given memories, or of the fold of events."""
     memories = known if isinstance(known, Memories) else fold_events(known)
     return consolidate(memories, scope, day, CALENDAR.bounds(day), settings, vocabulary, similar, curator)
 
 
 def did(night: Night) -> list[tuple[str, str, str | None]]:
-    """Return what a night did: verb, memory, other memory."""
+    """Return the verb, memory and other memory of each event."""
     return [(event.verb.value, event.memory_id, event.other_id) for event in night.events]
 
 

@@ -1,6 +1,6 @@
 """A process that has everything imported and forks the processes of a soak.
 
-Starting Python and importing takes seconds of CPU time, after each kill again. The nursery has no other threads, so
+Starting Python and importing takes seconds of CPU time, again after each kill. The server has no other threads, so
 forking is safe.
 """
 
@@ -26,11 +26,11 @@ _TICK = 0.02
 
 
 class Child:
-    """A process that the nursery has started or is about to start.
+    """A process that the server has started or is about to start.
 
     Attributes:
-        pid: its id; None until it is known.
-        code: its exit code, negative where a signal has ended it; None while it is at work.
+        pid: None until it is known.
+        code: the exit code, negative for a signal; None while the process runs.
     """
 
     def __init__(self) -> None:
@@ -46,20 +46,20 @@ class Child:
         return True
 
 
-class Nursery:
-    """The client of the nursery.
+class ForkServer:
+    """The client of the fork server.
 
     Args:
-        environment: of all children.
-        folder: their working folder.
+        environment: variables of all children.
+        folder: the working folder of all children.
     """
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         self._children: dict[int, Child] = {}
         self._rest = b""
-        with (folder / "logs" / "nursery.log").open("ab") as log:
+        with (folder / "logs" / "fork-server.log").open("ab") as log:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "memory_pipeline_tests.harnesses.soak.nursery"],
+                [sys.executable, "-m", "memory_pipeline_tests.harnesses.soak.fork_server"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -74,8 +74,8 @@ class Nursery:
         """Start a process.
 
         Args:
-            what: a module of the soak with its arguments: ``writing``, ``reading`` or ``operating``.
-            log: where it prints.
+            what: ``writing``, ``reading`` or ``operating``, with its arguments.
+            log: the file for its output.
         """
         number = len(self._children)
         child = self._children[number] = Child()
@@ -85,37 +85,37 @@ class Nursery:
         return child
 
     def look(self) -> None:
-        """Update the started and the ended children.
+        """Update the states of all children.
 
         Raises:
-            RuntimeError: the nursery has ended itself.
+            RuntimeError: the server has ended.
         """
         assert self._popen.stdout is not None
         if self._popen.poll() is not None:
-            raise RuntimeError("the nursery has ended; its log says why")
+            raise RuntimeError("the fork server has ended; see its log")
         data = self._popen.stdout.read()
         if not data:
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            told = json.loads(line)
-            child = self._children[told["number"]]
-            child.pid, child.code = told.get("pid", child.pid), told.get("code")
+            message = json.loads(line)
+            child = self._children[message["number"]]
+            child.pid, child.code = message.get("pid", child.pid), message.get("code")
 
     def end(self) -> None:
-        """Kill all children, and the nursery."""
+        """Kill all children and the server."""
         assert self._popen.stdin is not None
         with suppress(BrokenPipeError):
             self._popen.stdin.close()
         self._popen.wait()
 
 
-def _tell(**record: Any) -> None:
+def _report(**record: Any) -> None:
     os.write(sys.stdout.fileno(), json.dumps(record).encode() + b"\n")
 
 
-def _be(what: list[str], log: str) -> int:
-    """Become a child; return its exit code."""
+def _run_child(what: list[str], log: str) -> int:
+    """Run a child process. Return its exit code."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for end, place in ((nothing, 0), (output, 1), (output, 2)):
@@ -134,13 +134,13 @@ def _be(what: list[str], log: str) -> int:
             from memory_pipeline_tests.harnesses.soak.operating import perform
 
             return perform(arguments)
-    except BaseException:  # noqa: BLE001  # it must not become a second nursery
+    except BaseException:  # noqa: BLE001  # a child must not continue as a second server
         traceback.print_exc()
         return 1
     return 0
 
 
-def _nurse() -> None:
+def _serve() -> None:
     """Start and reap children until the pipe closes."""
     numbers: dict[int, int] = {}
     rest = b""
@@ -154,18 +154,18 @@ def _nurse() -> None:
             for wanted in map(json.loads, lines):
                 pid = os.fork()
                 if pid == 0:
-                    code = _be(wanted["what"], wanted["log"])
+                    code = _run_child(wanted["what"], wanted["log"])
                     sys.stdout.flush()
                     sys.stderr.flush()
                     os._exit(code)
                 numbers[pid] = wanted["number"]
-                _tell(number=wanted["number"], pid=pid)
+                _report(number=wanted["number"], pid=pid)
         while numbers:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 break
             if pid in numbers:
-                _tell(number=numbers.pop(pid), code=os.waitstatus_to_exitcode(status))
+                _report(number=numbers.pop(pid), code=os.waitstatus_to_exitcode(status))
     for pid in numbers:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -175,7 +175,7 @@ def _nurse() -> None:
 
 
 if __name__ == "__main__":
-    # All that children use; whoever imports it later imports it again and again.
+    # Everything that children use. A later import would be repeated in each child.
     for name in (
         *("dagster", "deltalake", "duckdb", "lancedb", "polars", "s3fs"),
         *(
@@ -187,4 +187,4 @@ if __name__ == "__main__":
         *(f"memory_pipeline_tests.harnesses.soak.{module}" for module in ("operating", "reading", "writing")),
     ):
         import_module(name)
-    _nurse()
+    _serve()

@@ -1,29 +1,29 @@
-"""Invariants of every answer of a reader, whatever happens at the same time."""
+"""Invariants of every answer of a reader, which hold during concurrent writes and runs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline_tests.harnesses.soak.sayings import CAST, PLACES, THINGS, WORD
+from memory_pipeline_tests.harnesses.soak.generated import CAST, PLACES, THINGS, WORD
 
 if TYPE_CHECKING:
     import random
     from datetime import datetime
 
     from memory_pipeline.reader import MemoryReader
-    from memory_pipeline_tests.harnesses.soak.course import Action
+    from memory_pipeline_tests.harnesses.soak.plan import Action
 
 #: Kinds of queries, with their frequency in percent.
 QUESTIONS = {"search": 30, "newest": 15, "summaries": 15, "recall": 15, "inject": 10, "memories": 10, "graph": 5}
 
 
-class Eye:
+class AnswerChecker:
     """Checks one agent's memory through a reader that stays open.
 
     Args:
-        reader: of the agent.
-        letter: the agent's, which its words hold.
+        reader: the agent's reader.
+        letter: the letter in the agent's unique words.
     """
 
     def __init__(self, reader: MemoryReader, letter: str) -> None:
@@ -31,7 +31,7 @@ class Eye:
         self._letter = letter
 
     def miss(self, action: Action) -> list[str]:
-        """Return faults of an acknowledged record: each of its words must be found once."""
+        """Return violations right after a write: each word of the record must be found once."""
         wrong = []
         for word in action.words[:2]:
             if action.kind == "memories":
@@ -41,30 +41,24 @@ class Eye:
             else:
                 count, texts = self._count(word, action.now)
             if count != 1:
-                wrong.append(f"{action.key}: {action.kind} {word} was acknowledged, and is found {count} times")
+                wrong.append(f"{action.key}: {action.kind} {word} was acknowledged and is found {count} times")
             wrong += self._strangers(texts)
         return wrong
 
     def remains(self, word: str, now: datetime) -> list[str]:
-        """Return a fault if a forgotten word is found."""
+        """Return a violation if an erased word is found."""
         count, _ = self._count(word, now)
-        return [f"{word} was forgotten, and is found {count} times"] if count else []
+        return [f"{word} was erased and is found {count} times"] if count else []
 
     def finds(self, action: Action, now: datetime) -> list[str]:
-        """Return faults of a later search for an acknowledged record."""
+        """Return violations of a later search for an acknowledged record."""
         word = action.words[0]
         count, texts = self._count(word, now)
         wrong = [] if count == 1 else [f"{action.key}: {word} was acknowledged, and is found {count} times"]
         return wrong + self._strangers(texts)
 
     def ask(self, what: str, chance: random.Random, now: datetime) -> list[str]:
-        """Run a query. Return faults of the answer.
-
-        Args:
-            what: of :data:`QUESTIONS`, all but ``search``.
-            chance: what is drawn from.
-            now: the lake's time.
-        """
+        """Run a query of a kind in :data:`QUESTIONS` except ``search``. Return violations of the answer."""
         about = " ".join(chance.choice(one) for one in (CAST, PLACES, THINGS))
         match what:
             case "newest":
@@ -80,10 +74,10 @@ class Eye:
                 # Each period has one summary, even while it is recomputed.
                 return wrong + _doubled([hit.period for hit in hits])
             case "recall":
-                told = self.reader.recall(f"What of {about}?", 400, now=now)
-                wrong = self._strangers([item.content for item in told]) + _doubled([item.id for item in told])
-                if told.tokens > 400:
-                    wrong.append(f"recall told {told.tokens} tokens of 400")
+                recalled = self.reader.recall(f"What of {about}?", 400, now=now)
+                wrong = self._strangers([item.content for item in recalled]) + _doubled([item.id for item in recalled])
+                if recalled.tokens > 400:
+                    wrong.append(f"recall returned {recalled.tokens} tokens of 400")
                 return wrong
             case "inject":
                 known = self.reader.inject_knowledge(f"What of {about}?", [f"{about} is known."], now=now)
@@ -104,9 +98,9 @@ class Eye:
         return sum(word in hit.content for hit in hits), [hit.content for hit in hits]
 
     def _strangers(self, texts: list[str]) -> list[str]:
-        """Return other agents' words in texts."""
+        """Return a violation for each word of another agent."""
         words = {found[0] for text in texts for found in WORD.finditer(text)}
-        return [f"{word} is another agent's, and was found" for word in sorted(words) if word[1] != self._letter]
+        return [f"{word} of another agent was found" for word in sorted(words) if word[1] != self._letter]
 
 
 def _doubled(names: list[str]) -> list[str]:

@@ -38,7 +38,7 @@ CONFIGURATION = b"defaults:\n  graph:\n    single_valued: [pet, alias]\n    mult
 VOCABULARY = Vocabulary(single=frozenset({"pet", "alias"}), multi=frozenset({"age", "born_in"}))
 
 
-class Telling:
+class LineExtractor:
     """Parses operations from lines such as ``INSERT Anna | likes | tea``, in place of a model."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Telling:
                 tuple(
                     replace(
                         fact,
-                        operations=told(fact.content.partition(": ")[2], fact.message_ids, fact.event_at)
+                        operations=operations_in(fact.content.partition(": ")[2], fact.message_ids, fact.event_at)
                         if fact.kind is FactKind.TURN
                         else (),
                     )
@@ -66,12 +66,12 @@ class Telling:
         ]
 
 
-def telling(models: Models) -> Models:
+def line_models(models: Models) -> Models:
     """Return the models with the parsing extractor."""
-    return replace(models, extractor=Telling())
+    return replace(models, extractor=LineExtractor())
 
 
-def told(text: str, message_ids: Sequence[str], at: datetime) -> tuple[Operation, ...]:
+def operations_in(text: str, message_ids: Sequence[str], at: datetime) -> tuple[Operation, ...]:
     """Return the operations in the lines of a text."""
     lines = [line.split(" ", 1) for line in text.splitlines() if line.count("|") == 2]
     return tuple(
@@ -95,8 +95,8 @@ def hour(number: float) -> datetime:
     return AT + timedelta(hours=number)
 
 
-def tell(lake: Lake, *changes: str, scope: Scope = ACME, at: datetime = AT) -> list[str]:
-    """Write edits as ``INSERT Anna | likes | tea``, a minute apart, through the journal; return their ids."""
+def write_edits(lake: Lake, *changes: str, scope: Scope = ACME, at: datetime = AT) -> list[str]:
+    """Write edits such as ``INSERT Anna | likes | tea`` to the journal, a minute apart. Return their ids."""
     made = []
     for place, change in enumerate(changes):
         verb, terms = change.split(" ", 1)

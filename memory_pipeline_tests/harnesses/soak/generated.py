@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import random
 
 _LETTERS = "bcdfghjklmnpqrtvwz"
-#: What :func:`word` gives: the second letter names the agent.
+#: Matches the result of :func:`word`.
 WORD = re.compile(r"\bq([b-z])x[bcdfghjklmnpqrtvwz]{9}\b")
 
 CAST = ("Anna", "Bruno", "Carla", "Dario", "Elif", "Farid", "Greta", "Hugo")
@@ -64,7 +64,7 @@ _SPOILT_MESSAGES: tuple[dict[str, Any], ...] = (
     {"name": "line\nbreak"},
     {"id": "'; --"},
 )
-#: Lines that somebody else may have put into a journal file: what is no record at all is set aside.
+#: Invalid lines that another program may have put into a journal file.
 _GARBAGE = (
     '{{"content": "{word}, and then',
     "{word} is no JSON",
@@ -77,7 +77,7 @@ _GARBAGE = (
 
 
 def word(letter: str, *parts: object) -> str:
-    """Return a word that is unique to the parts, for the agent with this letter."""
+    """Return a unique word for the parts. Its second letter is the given one."""
     number = int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest())
     letters = []
     for _ in range(9):
@@ -86,8 +86,8 @@ def word(letter: str, *parts: object) -> str:
     return f"q{letter}x{''.join(letters)}"
 
 
-def stranger(number: int) -> tuple[str, str]:
-    """Return the name and the user id of a person to forget."""
+def person(number: int) -> tuple[str, str]:
+    """Return the name and the user id of a person to erase."""
     first, last = _FIRST[number % len(_FIRST)], _LAST[(number // len(_FIRST) + number) % len(_LAST)]
     return f"{first} {last}", f"u-{first.lower()}-{last.lower()}-{number}"
 
@@ -101,15 +101,15 @@ def conversation(
     *,
     about: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return a conversation that took place between two times.
+    """Return a conversation between two times.
 
     Args:
-        chance: what is drawn from.
-        conversation_id: its id.
-        letter: the agent's.
-        since: no message is as old.
-        until: none is newer.
-        about: name and user id of who will be forgotten: he speaks, or is spoken of, in some of the messages.
+        chance: the random generator.
+        conversation_id: the id of the conversation.
+        letter: the letter of the agent.
+        since: the exclusive start.
+        until: the inclusive end.
+        about: name and user id of a person to erase, who speaks or is mentioned in some of the messages.
     """
     count = chance.choice((1, 1, 2, 3, 4, 6))
     at = since + (until - since) * chance.uniform(0.05, 0.6)
@@ -149,8 +149,8 @@ def conversation(
     return said
 
 
-def spoilt(chance: random.Random, good: dict[str, Any]) -> dict[str, Any]:
-    """Return a conversation that must be refused as a whole."""
+def invalidated(chance: random.Random, good: dict[str, Any]) -> dict[str, Any]:
+    """Return the conversation with an invalid field; it must be refused as a whole."""
     if chance.random() < 0.4:
         return {**good, **chance.choice(_SPOILT)}
     messages = [dict(message) for message in good["messages"]]
@@ -159,7 +159,7 @@ def spoilt(chance: random.Random, good: dict[str, Any]) -> dict[str, Any]:
 
 
 def garbage(chance: random.Random, own: str) -> str:
-    """Return an invalid line with the word `own`."""
+    """Return an invalid line that contains the word."""
     return chance.choice(_GARBAGE).format(word=own)
 
 

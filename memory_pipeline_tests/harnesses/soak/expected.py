@@ -1,4 +1,4 @@
-"""The expected contents of a lake after a soak, from the oracles of its writers, and a lake rebuilt from them."""
+"""The expected contents of a lake after a soak, from the logs of its writers, and a lake rebuilt from them."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.retention import expire
-from memory_pipeline_tests.harnesses.soak import course as courses
+from memory_pipeline_tests.harnesses.soak import plan as plans
 from memory_pipeline_tests.harnesses.soak.operating import make_all
-from memory_pipeline_tests.harnesses.soak.station import Tail
+from memory_pipeline_tests.harnesses.soak.shared import Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memory_pipeline.domain.erasure import Forgotten
-    from memory_pipeline_tests.harnesses.soak.station import Station
+    from memory_pipeline_tests.harnesses.soak.shared import SharedFolder
 
 Record = Message | Edit | MemoryEvent
 
 
 @dataclass
-class Told:
-    """The records that writers have given to the journal.
+class Written:
+    """The records that writers have sent.
 
     Attributes:
-        certain: records that are in memory for sure, by id: their action was acknowledged.
-        possible: records that may be there, or not: their writer was killed, or failed, and let it be.
-        garbage: lines that are no records.
-        refused: words of what was to be refused.
-        actions: how many were acknowledged.
+        certain: acknowledged records by id.
+        possible: records of dropped actions by id; they may be present or not.
+        garbage: invalid lines.
+        refused: words of conversations that must be refused.
+        actions: the number of acknowledged actions.
     """
 
     certain: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
@@ -47,14 +47,14 @@ class Told:
     actions: int = 0
 
 
-def told(station: Station) -> Told:
-    """Read all oracles."""
-    found = Told()
+def read_oracles(shared: SharedFolder) -> Written:
+    """Read the logs of all writers."""
+    found = Written()
     given: list[tuple[str, bool, list[Record]]] = []
     done: set[str] = set()
-    for number in range(station.course.writers):
+    for number in range(shared.plan.writers):
         open_write: tuple[str, list[Record]] | None = None
-        for record in Tail(station.oracle(f"w{number}")).read():
+        for record in Tail(shared.oracle(f"w{number}")).read():
             key = record.get("action", "")
             if record["is"] in ("writing", "written", "begun", "tick") and open_write is not None:
                 given.append((open_write[0], record["is"] == "written", open_write[1]))
@@ -68,14 +68,14 @@ def told(station: Station) -> Told:
                 open_write = None
         if open_write is not None:
             given.append((open_write[0], False, open_write[1]))
-    # What was written for sure, in whatever attempt, and what an acknowledged action has tried at first.
+    # Written records of any attempt are certain, and so are all attempts of an acknowledged action.
     for key, was_written, records in given:
         into = found.certain if was_written or key in done else found.possible
         for one in records:
             into[one.id].append(one)
     found.actions = len(done)
     for key in done:
-        action = station.course.action(key)
+        action = shared.plan.action(key)
         if action.kind == "garbage":
             at = datetime.fromisoformat(action.body["at"])
             found.garbage.append((action.scope, action.body["line"], at))
@@ -92,7 +92,7 @@ def _parsed(line: dict[str, Any]) -> Record:
 
 @dataclass
 class Present:
-    """Ids of all that a lake holds of what writers gave it; of messages when they were received."""
+    """Ids of the writers' records that a lake contains; for messages with the time of receipt."""
 
     messages: dict[str, datetime]
     edits: set[str]
@@ -100,7 +100,6 @@ class Present:
 
     @classmethod
     def of(cls, lake: Lake) -> Present:
-        """Read them."""
         rows = lake.tables.read(MESSAGES, columns=["id", "received_at"]).to_pylist()
         operations = lake.tables.read(GRAPH_OPERATIONS, columns=["evidence_id", "is_edit"]).to_pylist()
         events = lake.tables.read(MEMORY_EVENTS, columns=["id", "editor"]).to_pylist()
@@ -111,19 +110,17 @@ class Present:
         )
 
     def has(self, record: Record) -> bool:
-        """Return whether a record is there."""
         if isinstance(record, Message):
             return record.id in self.messages
         return record.id in (self.edits if isinstance(record, Edit) else self.events)
 
     @property
     def ids(self) -> set[str]:
-        """All of them."""
         return {*self.messages, *self.edits, *self.events}
 
 
-def journal_of(found: Told, present: Present, forgotten: Forgotten) -> list[Record]:
-    """Return the journal from which a new lake becomes equal to the soaked one."""
+def journal_of(found: Written, present: Present, forgotten: Forgotten) -> list[Record]:
+    """Return the records from which a rebuilt lake must equal the soaked one."""
     records: list[Record] = []
     for identifier in found.certain.keys() | found.possible.keys():
         certain, possible = found.certain.get(identifier, []), found.possible.get(identifier, [])
@@ -133,7 +130,7 @@ def journal_of(found: Told, present: Present, forgotten: Forgotten) -> list[Reco
             certain = possible
         elif possible:
             certain = [*certain, *possible]
-        # The lake has kept one of several duplicates. Its receipt time says which one.
+        # The lake has kept one of several duplicates, identified by its time of receipt.
         first = certain[0]
         if isinstance(first, Message) and identifier in present.messages:
             kept = [one for one in certain if one.received_at == present.messages[identifier]]
@@ -142,11 +139,11 @@ def journal_of(found: Told, present: Present, forgotten: Forgotten) -> list[Reco
     return sorted(forgotten.filter(records), key=lambda one: (one.received_at, one.id))
 
 
-def again(root: str, records: Iterable[Record], now: datetime) -> Lake:
+def rebuild(root: str, records: Iterable[Record], now: datetime) -> Lake:
     """Build a new lake from records in one run, and expire the same periods."""
     lake = Lake(root)
     lake.ensure()
-    lake.storage.write(CONFIGURATION, courses.CONFIGURATION)
+    lake.storage.write(CONFIGURATION, plans.CONFIGURATION)
     lake.journal.append(list(records))
     make_all(lake, now)
     expire(lake, DEFAULT_START, now)

@@ -1,4 +1,4 @@
-"""The course of a soak depends on its seed alone. Its valid records are accepted, invalid ones are refused."""
+"""The plan of a soak depends only on its seed. Its valid records are accepted, invalid ones refused."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import parse_json
-from memory_pipeline_tests.harnesses.soak.course import FIRST, TIMES, Action, Course
-from memory_pipeline_tests.harnesses.soak.sayings import WORD, word
+from memory_pipeline_tests.harnesses.soak.generated import WORD, word
+from memory_pipeline_tests.harnesses.soak.plan import FIRST, TIMES, Action, Plan
 
 TICKS = range(60)
 
 
 @pytest.fixture(scope="module")
-def course() -> Course:
-    return Course(7)
+def plan() -> Plan:
+    return Plan(7)
 
 
 @pytest.fixture(scope="module")
-def actions(course: Course) -> list[Action]:
-    return [action for writer in (0, 1) for tick in TICKS for action in course.actions(writer, tick)]
+def actions(plan: Plan) -> list[Action]:
+    return [action for writer in (0, 1) for tick in TICKS for action in plan.actions(writer, tick)]
 
 
-def test_a_seed_gives_the_same_course_again_and_another_seed_another(course: Course, actions: list[Action]) -> None:
-    again = Course(7)
+def test_a_plan_depends_on_its_seed_alone(plan: Plan, actions: list[Action]) -> None:
+    again = Plan(7)
     assert [again.action(action.key) for action in actions] == actions
-    assert [again.operations(tick) for tick in TICKS] == [course.operations(tick) for tick in TICKS]
-    assert [again.trouble(tick) for tick in TICKS] == [course.trouble(tick) for tick in TICKS]
-    assert Course(8).actions(0, 3) != course.actions(0, 3)
-    assert Course(8).trouble(3) != course.trouble(3) or Course(8).operations(3) != course.operations(3)
+    assert [again.operations(tick) for tick in TICKS] == [plan.operations(tick) for tick in TICKS]
+    assert [again.trouble(tick) for tick in TICKS] == [plan.trouble(tick) for tick in TICKS]
+    assert Plan(8).actions(0, 3) != plan.actions(0, 3)
+    assert Plan(8).trouble(3) != plan.trouble(3) or Plan(8).operations(3) != plan.operations(3)
 
 
-def test_it_is_never_earlier_at_a_later_tick(course: Course) -> None:
-    times = [course.now(tick) for tick in (-1, *TICKS)]
+def test_time_increases_with_every_tick(plan: Plan) -> None:
+    times = [plan.now(tick) for tick in (-1, *TICKS)]
     assert times == sorted(set(times))
     assert times[1] == FIRST.replace(hour=TIMES[0])
 
 
-def test_everything_happens(course: Course, actions: list[Action]) -> None:
+def test_every_kind_of_action_operation_and_kill_is_planned(plan: Plan, actions: list[Action]) -> None:
     assert {action.kind for action in actions} == {
         "talk", "compact", "refused", "garbage", "edits", "memories", "later", "echo",
     }  # fmt: skip
-    operations = [operation for tick in range(300) for operation in course.operations(tick)]
+    operations = [operation for tick in range(300) for operation in plan.operations(tick)]
     assert {one.kind for one in operations} == {"run", "steps", "process", "expire", "upkeep", "forget"}
     assert {len(one.kills) for one in operations} == {0, 1, 2}
     numbers = [one.subject for one in operations if one.subject is not None]
     assert numbers == list(range(len(numbers)))
-    assert {course.subject(number).kind for number in numbers} == set(SubjectKind)
-    troubles = [course.trouble(tick) for tick in range(300)]
+    assert {plan.subject(number).kind for number in numbers} == set(SubjectKind)
+    troubles = [plan.trouble(tick) for tick in range(300)]
     assert {name for one in troubles for name, _ in one.kills} == {"w0", "w1", "r0", "r1"}
     assert {kind for one in troubles for kind, _ in one.faults} == {"500", "503", "reset", "lost", "half", "slow"}
 
 
-def test_talks_are_accepted_and_what_is_spoilt_is_not(course: Course, actions: list[Action]) -> None:
+def test_conversations_are_accepted_except_the_invalid_ones(plan: Plan, actions: list[Action]) -> None:
     for action in actions:
         if action.kind not in ("talk", "compact", "refused"):
             continue
@@ -69,12 +69,12 @@ def test_talks_are_accepted_and_what_is_spoilt_is_not(course: Course, actions: l
         assert all(message.sent_at <= action.now for message in found.messages)
 
 
-def test_each_message_has_a_word_of_its_own_that_names_its_agent(course: Course, actions: list[Action]) -> None:
+def test_each_message_has_a_unique_word_of_its_agent(plan: Plan, actions: list[Action]) -> None:
     said: dict[str, set[str]] = {}
     for action in actions:
         if action.kind == "talk":
             letters = {text[1] for text in action.words}
-            assert letters == {course.letter(action.scope)}
+            assert letters == {plan.letter(action.scope)}
             for message in action.body["messages"]:
                 [found] = WORD.findall(message["content"]) and [WORD.search(message["content"])]
                 assert found is not None
@@ -83,7 +83,7 @@ def test_each_message_has_a_word_of_its_own_that_names_its_agent(course: Course,
     assert word("b", 1) != word("b", 2)
 
 
-def test_garbage_is_no_record(actions: list[Action]) -> None:
+def test_garbage_lines_are_not_valid_records(actions: list[Action]) -> None:
     lines = [action.body["line"] for action in actions if action.kind == "garbage"]
     assert lines
     for line in lines:
@@ -98,13 +98,13 @@ def _record(line: str) -> object:
     return Edit.from_record(record) if "edit" in record else Message.from_record(record)
 
 
-def test_what_will_be_forgotten_is_named_and_what_comes_later_stays(course: Course, actions: list[Action]) -> None:
-    forgotten = course.forgotten(range(6))
+def test_messages_before_an_erasure_are_covered_and_others_are_not(plan: Plan, actions: list[Action]) -> None:
+    forgotten = plan.forgotten(range(6))
     counts: Counter[tuple[int, bool]] = Counter()
     for action in actions:
         if action.kind == "talk" and action.subject is not None and action.subject < 4:
-            for message in course.messages(action):
+            for message in plan.messages(action):
                 counts[action.subject, forgotten.covers(message)] += 1
     assert all(counts[number, True] for number in range(4))
     others = [action for action in actions if action.kind == "talk" and action.subject is None]
-    assert not any(forgotten.covers(message) for action in others for message in course.messages(action))
+    assert not any(forgotten.covers(message) for action in others for message in plan.messages(action))
