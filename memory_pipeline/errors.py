@@ -70,6 +70,14 @@ class ModelError(MemoryPipelineError):
         self.trouble = trouble
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1: "1 row", "1,200 memories"."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
+    return f"{number:,} {plural}"
+
+
 def shown(value: object, limit: int = 80) -> str:
     """Return `value` for an error message: quoted, printable and truncated to `limit` characters."""
     try:

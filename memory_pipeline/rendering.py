@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -106,11 +107,11 @@ def run_line(done: RunResult, seconds: float) -> str:
     text = f"{done.grain:<10} {counts}  ({seconds:.1f} s)"
     if done.calls:
         tokens = done.tokens_in + done.tokens_out
-        text += f", {done.calls:,} model calls, {tokens:,} tokens, ${done.cost_usd:.4f}"
+        text += f", {counted(done.calls, 'model call')}, {counted(tokens, 'token')}, ${done.cost_usd:.4f}"
     if done.refused:
         text += f", {done.refused:,} parts of answers rejected"
     if done.fallbacks:
-        text += f", {done.fallbacks:,} rows fell back to rules"
+        text += f", {counted(done.fallbacks, 'row')} fell back to rules"
     if done.unfinished:
         text += f"; {done.unfinished:,} wait for a model, the next run retries"
     return text
@@ -130,8 +131,8 @@ def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
     calls, dollars = sum(row["calls"] for row in expected), sum(row["cost"] or 0.0 for row in expected)
     unpriced = sum(row["unpriced"] for row in expected)
-    unknown = f", and {unpriced:,} calls of unknown price" if unpriced else ""
-    yield f"{calls:,} calls, about ${dollars:.4f}{unknown}"
+    unknown = f", and {counted(unpriced, 'call')} of unknown price" if unpriced else ""
+    yield f"{counted(calls, 'call')}, about ${dollars:.4f}{unknown}"
 
 
 def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
@@ -153,9 +154,10 @@ def expiration_lines(done: Expiration, *, dry_run: bool) -> Iterator[str]:
     if not expired:
         yield "nothing has expired"
     elif dry_run:
-        yield f"{done.rows:,} rows would be deleted"
+        yield f"{counted(done.rows, 'row')} would be deleted"
     else:
-        yield f"{done.rows:,} rows, {done.files:,} files, {done.bytes:,} bytes deleted ({done.seconds:.1f} s)"
+        rows, files, size = counted(done.rows, "row"), counted(done.files, "file"), counted(done.bytes, "byte")
+        yield f"{rows}, {files}, {size} deleted ({done.seconds:.1f} s)"
 
 
 def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
@@ -167,10 +169,10 @@ def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
     ):
         for kind, each in kinds.items():
             if each.files:
-                size = f", {each.bytes:,} bytes" if each.bytes else ""
-                yield f"{group}: {kind}: {each.files:,} files{size} {deleted}"
+                size = f", {counted(each.bytes, 'byte')}" if each.bytes else ""
+                yield f"{group}: {kind}: {counted(each.files, 'file')}{size} {deleted}"
     if cleaned.compacted:
-        yield f"{cleaned.compacted:,} index tables compacted, {cleaned.bytes_written:,} bytes written"
+        yield f"{counted(cleaned.compacted, 'index table')} compacted, {counted(cleaned.bytes_written, 'byte')} written"
 
 
 def upkeep_line(done: ConsolidationReport) -> str:
@@ -182,7 +184,7 @@ def upkeep_line(done: ConsolidationReport) -> str:
     calls = sum(night.usage.calls for night in done.nights)
     if calls:
         cost = sum(night.usage.cost or 0.0 for night in done.nights)
-        text += f", {calls:,} model calls, ${cost:.4f}"
+        text += f", {counted(calls, 'model call')}, ${cost:.4f}"
     troubles = sum(len(night.troubles) for night in done.nights)
     if troubles:
         text += f"; {troubles:,} passes failed, the next run retries"
@@ -207,7 +209,7 @@ def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
             yield f"{night.night} FAILED, the next run retries: {_cut(trouble)}"
     review = done.nights[-1].review if done.nights else []
     if review:
-        yield f"{len(review):,} memories are stale and need a review:"
+        yield f"stale memories that need a review: {len(review):,}"
         yield from (f"  {_cut(line)}" for line in review[:10])
         if len(review) > 10:
             yield f"  … and {len(review) - 10:,} more; --json lists all"
@@ -216,8 +218,7 @@ def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
         name = "withdrawn" if each.is_withdrawn else _VERBS[each.verb][1]
         counts[name] = counts.get(name, 0) + 1
     total = ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "no changes"
-    days = f"{len(done.nights):,} day{'' if len(done.nights) == 1 else 's'}"
-    agents = f"{done.agents:,} agent{'' if done.agents == 1 else 's'}"
+    days, agents = counted(len(done.nights), "day"), counted(done.agents, "agent")
     if not done.nights:
         yield "no day is pending"
     else:
@@ -285,20 +286,20 @@ def status_lines(
         yield "pending: run `memory-pipeline run`"
     if nights is not None and nights.troubled:
         yield (
-            f"a pass of consolidation failed on {len(nights.troubled):,} days, the last one {nights.troubled[-1]}: "
-            "retry with `memory-pipeline upkeep`, which prints the reason"
+            f"a pass of consolidation failed on {counted(len(nights.troubled), 'day')}, "
+            f"the last one {nights.troubled[-1]}: retry with `memory-pipeline upkeep`, which prints the reason"
         )
     for status in statuses:
         if status.expired:
             span = f"{status.expired[0]} to {status.expired[-1]}"
-            yield f"{len(status.expired):,} {status.grain} periods have expired: {span}"
+            yield f"expired: {counted(len(status.expired), f'{status.grain} period')}, {span}"
     unfinished = sum(len(status.unfinished) for status in statuses)
     if unfinished:
-        yield f"{unfinished} periods wait for a model: it failed, or a budget is spent"
+        yield f"waiting for a model that failed, or for a budget: {counted(unfinished, 'period')}"
     for status in statuses:
         if status.early:
             yield (
-                f"{len(status.early)} hours with messages are before the first day of the memory, from "
+                f"{counted(len(status.early), 'hour')} with messages before the first day of the memory, from "
                 f"{status.early[0]}; set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday, or unset it"
             )
     if quarantined:

@@ -193,7 +193,7 @@ def test_the_status_of_consolidation_follows_the_grains() -> None:
     lines = list(status_lines([status()], [], found))
     assert lines[2].split() == ["upkeep", "2", "7", "2024-01-15", "2024-01-16", "2", "1", "0"]
     assert lines[3] == "pending: run `memory-pipeline run`"
-    assert lines[4].startswith("a pass of consolidation failed on 1 days, the last one 2024-01-16")
+    assert lines[4].startswith("a pass of consolidation failed on 1 day, the last one 2024-01-16")
 
 
 def test_the_status_of_an_empty_lake_has_no_hint() -> None:
@@ -218,7 +218,7 @@ def test_the_status_counts_periods_and_names_the_next_command() -> None:
 
 def test_hours_before_the_first_day_name_the_setting() -> None:
     last = lines_of([status(Grain.WORKING, early=["2019-05-01T08", "2019-05-01T09"])])[-1]
-    assert last.startswith("2 hours with messages are before the first day of the memory, from 2019-05-01T08; ")
+    assert last.startswith("2 hours with messages before the first day of the memory, from 2019-05-01T08; ")
     assert "set MEMORY_PIPELINE_START to an earlier 1 January that is a Monday" in last
 
 

@@ -1,4 +1,4 @@
--- Compression from grain to grain: characters of the sources and of the memory, by period.
+-- Compression from grain to grain, by period: characters of the memory divided by characters of its sources.
 -- Row: one workspace, grain and period.
 -- Owner: team:memory
 -- Columns:

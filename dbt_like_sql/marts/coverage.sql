@@ -1,5 +1,5 @@
--- Missing summaries: how many agents with material of a period have a summary of it. A period that has just closed has
--- none yet.
+-- Share of the agents with material that have a summary of a period. Material is facts of a day, or finer summaries. A
+-- period that has just closed has no summaries yet.
 -- Row: one workspace, summary grain and period with material.
 -- Owner: team:memory
 -- Columns:

@@ -6,7 +6,7 @@
 --   agent_id - Agent.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
 --   rows - Number of facts (working memory) or summaries.
---   characters_in - Characters of the sources; a turn is its own source.
+--   characters_in - Characters of the sources. A turn (a message, verbatim) is its own source.
 --   characters_out - Characters of the rows.
 --   first_period - First period with rows; for working memory, the first day.
 --   last_period - Last period with rows; for working memory, the last day.

@@ -1,4 +1,4 @@
--- Share of the sources that summaries still cite, in at least one of their key points.
+-- Share of the sources that summaries cite in at least one key point.
 -- Row: one workspace, summary grain and period.
 -- Owner: team:memory
 -- Incremental: month

@@ -1,5 +1,5 @@
--- memory_growth adds up to the rows and characters of the tables. It does not if a part of an incremental mart was not
--- rebuilt; `memory-pipeline sql memory_growth --build --full` rebuilds all parts.
+-- memory_growth adds up to the rows and characters of the tables. A difference means that a month of an incremental mart
+-- was not rebuilt; `memory-pipeline sql memory_growth --build --full` rebuilds all parts.
 -- Row: one agent and grain with a difference.
 -- Owner: team:memory
 -- Checks: memory_growth

@@ -252,6 +252,10 @@ class Check:
         return Finding(self, passed=False, offenders=0, trouble=f"the check failed to run: {reason}")
 
 
+#: The remedy of a check that could not run.
+_RERUN = "look for damage with `memory-pipeline repair --dry-run`, then run the check again"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The result of a check.
@@ -268,6 +272,11 @@ class Finding:
     sample: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
     trouble: str | None = None
+
+    @property
+    def remedy(self) -> str:
+        """What to do about the finding."""
+        return self.check.remedy if self.trouble is None else _RERUN
 
     @property
     def is_error(self) -> bool:

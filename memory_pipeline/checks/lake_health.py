@@ -23,6 +23,7 @@ from memory_pipeline.checks.check import (
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.errors import counted
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.steps.retention import held_back
@@ -125,7 +126,7 @@ def expired_rows(asset: str) -> Scan:
         )
         count = int(late["rows"].sum())
         names = (
-            f"{workspace} {retention_class}: {rows} rows, from {first} on"
+            f"{workspace} {retention_class}: {counted(rows, 'row')}, from {first} on"
             for workspace, retention_class, rows, first in late.iter_rows()
         )
         return Offences(count, tuple(islice(names, SAMPLE)), {"rows_too_old": count})
@@ -182,7 +183,9 @@ def stuck_files(context: CheckContext) -> Offences:
         by_hour[hour] = by_hour.get(hour, 0) + 1
     oldest = max(ages.values(), default=timedelta()) / timedelta(hours=1)
     numbers = {"pending_files": len(files), "stuck_files": len(late), "oldest_hours": round(max(oldest, 0.0), 2)}
-    names = [f"{hour}, {count} files" for hour, count in sorted(by_hour.items(), key=lambda item: item[0].key)]
+    names = [
+        f"{hour}, {counted(count, 'file')}" for hour, count in sorted(by_hour.items(), key=lambda item: item[0].key)
+    ]
     return Offences(len(late), tuple(names[:SAMPLE]), numbers)
 
 

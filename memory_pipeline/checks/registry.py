@@ -38,7 +38,7 @@ _COST_ASSET = "model_cost"
 
 _RECOMPUTE = "recompute the partitions with `memory-pipeline repair` or `memory-pipeline run --from … --to …`"
 _CONSOLIDATE = "run `memory-pipeline upkeep`"
-_PENDING = "see `memory-pipeline status` for pending periods; compute them with `memory-pipeline run`"
+_PENDING = "compute pending periods with `memory-pipeline run` (`memory-pipeline status` lists them)"
 
 
 def all_checks() -> list[Check]:
@@ -63,7 +63,7 @@ def _of_tables() -> Iterator[Check]:
     assets: dict[str, list[Place]] = {MESSAGES_ASSET: [MESSAGE_ROWS], GRAPH_ASSET: [OPERATION_ROWS, GRAPH_ROWS]}
     assets |= {place.asset: [place] for place in ROWS_OF_GRAIN.values()}
     for asset, places in assets.items():
-        yield _schema(asset, places, f"the files were written by something else; {_RECOMPUTE}")
+        yield _schema(asset, places, f"another program wrote the files; {_RECOMPUTE}")
         yield Check(
             "unique_ids",
             asset,
@@ -111,7 +111,7 @@ def _of_tables() -> Iterator[Check]:
                 _WARNING,
                 False,
                 f"At most {quality.DUPLICATE_SHARE:.0%} of an agent's facts in an hour are duplicates.",
-                "the agent repeats itself: set ids on its messages, or check what it sends",
+                "set ids on the agent's messages, so that repeated ones are stored once",
                 quality.duplicate_facts(),
             )
 
@@ -129,7 +129,7 @@ def _schema(asset: str, places: list[Place], remedy: str) -> Check:
 
 
 def _of_memories() -> Iterator[Check]:
-    remedy = f"{_PENDING}; agents' own events exist only in this table: restore them from a backup"
+    remedy = "run `memory-pipeline repair`; restore events that agents wrote themselves from a backup"
     yield _schema(MEMORIES_ASSET, [EVENT_ROWS, MEMORY_ROWS], remedy)
     for name, place, description in (
         ("unique_ids", MEMORY_ROWS, "Ids of versions of durable memories are unique."),
@@ -142,7 +142,7 @@ def _of_memories() -> Iterator[Check]:
         _ERROR,
         True,
         "Durable memories are in sync with all events of conversations, agents and consolidation.",
-        f"{_PENDING}; if nothing is pending, {_CONSOLIDATE}",
+        f"run `memory-pipeline run`; if the check still fails, {_CONSOLIDATE}",
         memories.stale_agents,
     )
     yield Check(
@@ -241,7 +241,7 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
         _ERROR,
         True,
         f"Each agent has a summary for each closed {grain} period with source rows, unless it expired.",
-        f"{_PENDING}, or {_RECOMPUTE}",
+        "run `memory-pipeline run`; if the check still fails, run `memory-pipeline repair`",
         quality.missing_summaries(grain),
     )
     yield Check(
@@ -272,7 +272,7 @@ def _of_index(grain: Grain) -> Check:
         False,
         f"The index is in sync with {table_asset(grain)}. With more than {integrity.MOST_AGENTS} agents, each day "
         "checks a different part of them.",
-        f"{_PENDING}, or {_RECOMPUTE}",
+        "run `memory-pipeline run`; if the check still fails, run `memory-pipeline repair`",
         integrity.index_differences(grain),
     )
 
@@ -284,8 +284,8 @@ def _of_operation() -> Iterator[Check]:
             table_asset(grain),
             _WARNING,
             False,
-            f"At most {quality.FALLBACK_SHARE:.0%} of a period's rows were made by rules in place of a model.",
-            "for the reason see `outcome` in model_calls; `memory-pipeline run` asks the model again",
+            f"At most {quality.FALLBACK_SHARE:.0%} of a period's rows were computed by rules because a model failed.",
+            "run `memory-pipeline run` to send the requests again; `outcome` in model_calls has the reason",
             quality.fallbacks(grain),
         )
     for asset in (MESSAGES_ASSET, *(table_asset(grain) for grain in Grain), GRAPH_ASSET):

@@ -10,7 +10,7 @@ import click
 
 from memory_pipeline.cli.common import Time, cli, common, lake_of, now_option, settings_of
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
@@ -110,13 +110,13 @@ def _lines(finding: Finding) -> Iterator[str]:
     if finding.passed:
         yield f"ok       {each.asset:<19} {each.name:<17} {numbers}".rstrip()
         return
-    found = finding.trouble or f"{finding.offenders:,} offender{'' if finding.offenders == 1 else 's'}"
+    found = finding.trouble or counted(finding.offenders, "offender")
     yield plain(f"{_word(finding):<8} {each.asset:<19} {each.name:<17} {found}")
     for name in finding.sample:
         yield plain(f"           {name}")
     if finding.offenders > len(finding.sample) > 0:
         yield f"           … and {finding.offenders - len(finding.sample):,} more"
-    yield f"         to do: {each.remedy}"
+    yield f"         to do: {finding.remedy}"
 
 
 def _word(finding: Finding) -> str:
@@ -150,5 +150,5 @@ def _record(finding: Finding) -> dict[str, object]:
         "numbers": finding.numbers,
         "trouble": finding.trouble,
         "description": each.description,
-        "remedy": each.remedy,
+        "remedy": finding.remedy,
     }

@@ -23,7 +23,7 @@ from memory_pipeline.cli.common import (
 )
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.rendering import expiration_lines, housekeeping_lines, to_json
 
 if TYPE_CHECKING:
@@ -154,7 +154,10 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
         raise InputError(
             f"receipt {receipt} cannot be read: {reason}; give the file that `memory-pipeline forget` wrote"
         ) from None
-    parsed = ErasureReport.from_json(text)
+    try:
+        parsed = ErasureReport.from_json(text)
+    except InputError as error:
+        raise InputError(f"receipt {receipt}: {error}") from None
     lake = lake_of(settings_of(root or parsed.lake))
 
     def show(done: int, files: int) -> None:
@@ -185,7 +188,9 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
             click.echo(f"… and {len(lines) - _FINDINGS:,} more")
         where = ", ".join(f"{place} {count:,}" for place, count in sorted(result.places.items()))
         verdict = "nothing is left" if result.ok else f"NOT erased; {'; '.join(result.remedies)}"
-        click.echo(f"{parsed.subject}: {verdict} ({result.files:,} files, {result.bytes:,} bytes: {where})")
+        click.echo(
+            f"{parsed.subject}: {verdict} ({counted(result.files, 'file')}, {counted(result.bytes, 'byte')}: {where})"
+        )
         for part in result.beyond:
             click.echo(f"  not searched: {part}")
     if not result.ok:
@@ -224,7 +229,8 @@ def _preview_text(subject: Subject, found: ErasurePreview) -> str:
         lines.append(f"  of agents {agents}{more}")
     if found.hours:
         lines.append(
-            f"  in {len(found.hours):,} hours, {found.hours[0]} to {found.hours[-1]}; coarser grains are recomputed"
+            f"  in {counted(len(found.hours), 'hour')}, {found.hours[0]} to {found.hours[-1]}; "
+            "coarser grains are recomputed"
         )
     return "\n".join([*lines, *(f"  {identifier}" for identifier in found.sample)])
 
@@ -233,11 +239,12 @@ def _receipt_text(done: ErasureReport, path: Path) -> str:
     lines = [f"{done.subject}: erased"]
     lines += [
         f"  {part.place:<18} {part.count:>10,} {part.what}"
-        + (f" in {len(part.partitions):,} partitions" if part.partitions else "")
+        + (f" in {counted(len(part.partitions), 'partition')}" if part.partitions else "")
         for part in done.removed
     ]
     recomputed = sum(map(len, done.remade.values()))
-    lines.append(f"  {recomputed:,} periods recomputed; {done.files:,} files, {done.bytes:,} bytes deleted from disk")
+    deleted = f"{counted(done.files, 'file')}, {counted(done.bytes, 'byte')} deleted from disk"
+    lines.append(f"  {counted(recomputed, 'period')} recomputed; {deleted}")
     lines += [f"  not covered: {part}" for part in done.not_covered]
     return "\n".join([*lines, f"receipt: {path}", f"to verify: memory-pipeline verify-erasure {path}"])
 
@@ -324,7 +331,7 @@ def vacuum(dry_run: bool, minutes: int, root: str | None, as_json: bool) -> None
         record = {"dry_run": dry_run, **asdict(cleaned.gone), **_record(cleaned), "seconds": cleaned.seconds}
         click.echo(to_json(record))
         return
-    gone = f"{cleaned.gone.files:,} files, {cleaned.gone.bytes:,} bytes"
+    gone = f"{counted(cleaned.gone.files, 'file')}, {counted(cleaned.gone.bytes, 'byte')}"
     total = f"{gone} would be deleted" if dry_run else f"{gone} deleted ({cleaned.seconds:.1f} s)"
     click.echo("\n".join([*housekeeping_lines(cleaned, dry_run=dry_run), total]))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memory_pipeline.cli.common import Time, cli, common, lake_of, now_option, reader_of, scope_options, settings_of
+from memory_pipeline.errors import counted
 from memory_pipeline.rendering import plain, table_lines, to_json
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def query(
 def export(file: Path, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:
     """Write all facts, current and ended, to a Parquet FILE."""
     rows = _graph(root, workspace_id, agent_id).export(file)
-    click.echo(to_json({"file": str(file), "rows": rows}) if as_json else f"{rows:,} facts written to {file}")
+    click.echo(to_json({"file": str(file), "rows": rows}) if as_json else f"{counted(rows, 'fact')} written to {file}")
 
 
 _CONFIDENCE = click.option("--confidence", default=1.0, show_default=True, help="Confidence, 0 to 1.")

@@ -204,9 +204,9 @@ def upkeep(
     Processes each pending day, as of its end, in five passes:
       promotion       an observation from three conversations becomes a fact
       duplicates      merge memories that say the same; no detail is lost
-      contradictions  of two values where only one can hold, keep the more confident, then the newer
+      contradictions  if only one of two values can be true, keep the more confident, then the newer
       staleness       memories not mentioned for long turn cold; faded ones are archived
-      hot index       choose the most important memories, within two caps
+      hot index       choose the most important memories, within two limits
 
     Nothing is deleted: a superseded memory names its successor, and archive search finds it. Instructions, rules and
     preferences never become stale. Each change is an event with a reason (`memory-pipeline memories explain`).

@@ -10,7 +10,7 @@ import click
 from memory_pipeline.cli.common import Day, cli, common, lake_of, now_option, reader_of, scope_options, settings_of
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
@@ -81,11 +81,13 @@ def search(
             "\n".join(hit_lines(hits, None if full else query, lines=None if full else 5, first=hits.offset + 1))
         )
         if hits.offset + len(hits) < hits.total:
-            click.echo(f"… of {hits.total:,} memories; see the next with --offset {hits.offset + len(hits)}", err=True)
+            click.echo(
+                f"… of {counted(hits.total, 'memory')}; see the next with --offset {hits.offset + len(hits)}", err=True
+            )
     else:
         click.echo(
-            f"no results in {grain} memory of {workspace_id}/{agent_id}: {hits.total:,} memories pass the filters; "
-            "raise --max-days-ago, check both ids, or list the periods with `memory-pipeline status`",
+            f"no results in {grain} memory of {workspace_id}/{agent_id}; memories that pass the filters: "
+            f"{hits.total:,}; raise --max-days-ago, check both ids, or list the periods with `memory-pipeline status`",
             err=True,
         )
 

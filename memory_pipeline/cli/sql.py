@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from memory_pipeline.cli.common import cli, common, lake_of, settings_of
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
@@ -70,9 +70,10 @@ def sql(
         click.echo(to_json(columns) if as_json else "\n".join(lines))
     elif build:
         built = Warehouse(lake_of(settings_of(root))).build(model, full=full)
-        months = f"{built.months:,} months rebuilt, " if known.model(model).incremental else ""
+        months = f"{counted(built.months, 'month')} rebuilt, " if known.model(model).incremental else ""
         state = "changed" if built.changed else "unchanged"
-        text = f"{model}: {built.rows:,} rows, {state}; {months}{built.read:,} rows read in {built.seconds:.1f} s"
+        read = f"{months}{counted(built.read, 'row')} read in {built.seconds:.1f} s"
+        text = f"{model}: {counted(built.rows, 'row')}, {state}; {read}"
         click.echo(to_json(built) if as_json else text)
     elif is_run:
         _print_rows(Warehouse(lake_of(settings_of(root))).query(model), as_json=as_json)
@@ -108,4 +109,4 @@ def _print_rows(rows: pa.Table, *, as_json: bool) -> None:
 
     with pl.Config(tbl_rows=50, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True):
         click.echo(plain(str(pl.from_arrow(rows))))
-    click.echo(f"{rows.num_rows:,} rows")
+    click.echo(counted(rows.num_rows, "row"))

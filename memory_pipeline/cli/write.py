@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memory_pipeline.cli.common import FILES, cli, common, lake_of, now_option, settings_of
+from memory_pipeline.errors import counted
 from memory_pipeline.rendering import to_json
 
 if TYPE_CHECKING:
@@ -62,11 +63,12 @@ def ingest(
         if as_json:
             continue
         click.echo(
-            f"{path}: {result.messages:,} new messages of {result.conversations:,} conversations, in "
-            f"{result.files:,} journal files; {result.known:,} already known; {result.rejections:,} records quarantined"
+            f"{path}: {counted(result.messages, 'new message')} of {counted(result.conversations, 'conversation')}, in "
+            f"{counted(result.files, 'journal file')}; {result.known:,} already known; "
+            f"{counted(result.rejections, 'record')} quarantined"
         )
         if result.recalled:
-            click.echo(f"  recalled text dropped from {result.recalled:,} messages")
+            click.echo(f"  recalled text dropped from {counted(result.recalled, 'message')}")
         if result.forgotten:
             click.echo(f"  {result.forgotten:,} messages or records dropped: they were erased before")
         for rejection in result.rejected:
@@ -84,7 +86,7 @@ def ingest(
 
 
 def _report_batches(path: Path) -> Callable[[Any], None]:
-    return lambda result: click.echo(f"{path}: {result.messages:,} messages …", err=True)
+    return lambda result: click.echo(f"{path}: {counted(result.messages, 'message')} …", err=True)
 
 
 @cli.group()

@@ -20,6 +20,7 @@ from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
 from memory_pipeline.defs.run_requests import PARTITION, RANGE_END, RANGE_START
 from memory_pipeline.defs.sensors import utc_now
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.errors import counted
 from memory_pipeline.lake.orphans import AGE
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.housekeeping import clean_files
@@ -296,17 +297,18 @@ def _checks_of(asset: dg.AssetKey, checks: dict[dg.AssetCheckKey, Check]) -> dg.
 
 
 def _result(key: dg.AssetCheckKey, finding: Finding) -> dg.AssetCheckResult:
-    check = finding.check
     metadata: dict[str, Any] = {"offenders": finding.offenders, **finding.numbers}
     if finding.sample:
         metadata["sample"] = dg.MetadataValue.json(list(finding.sample))
     if not finding.passed:
-        metadata["remedy"] = check.remedy
+        metadata["remedy"] = finding.remedy
     return dg.AssetCheckResult(
         passed=finding.passed,
         asset_key=key.asset_key,
         check_name=key.name,
         metadata=metadata,
         severity=dg.AssetCheckSeverity.ERROR if finding.is_error else dg.AssetCheckSeverity.WARN,
-        description=None if finding.passed else finding.trouble or f"{finding.offenders:,} offenders; {check.remedy}",
+        description=None
+        if finding.passed
+        else f"{finding.trouble or counted(finding.offenders, 'offender')}; {finding.remedy}",
     )

@@ -12,7 +12,7 @@ import dagster as dg
 
 from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.scheduling.request_log import (
     Failure,
@@ -113,7 +113,9 @@ def observations(changes: Iterable[FailureTransition], partitions: Partitions) -
                 "error": failure.error,
             }
         asset = table_asset(change.grain)
-        description = f"{len(change.periods)} partitions from {change.periods[0]} on: {failure_text(failure)}"
+        description = (
+            f"{counted(len(change.periods), 'partition')} from {change.periods[0]} on: {failure_text(failure)}"
+        )
         if len(change.periods) > _MOST_OBSERVED:
             yield dg.AssetObservation(asset, description=description, metadata=metadata)
             continue

@@ -23,6 +23,7 @@ from memory_pipeline.defs.run_requests import (
 )
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import EARLIEST, Grain, Period
+from memory_pipeline.errors import counted
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.steps.scheduling.planner import grain_status, journal_hours
@@ -124,8 +125,8 @@ def journal_sensor(
         lines = failing_lines(hours.attempts.failing())
         if len(found) > len(states):
             lines.append(
-                f"{len(found) - len(states):,} hours are before {start}, the first day when this code location was "
-                "loaded; reload it (if MEMORY_PIPELINE_START is set, first unset it or set an earlier day)"
+                f"{counted(len(found) - len(states), 'pending hour')} before {start}, the first day when this code "
+                "location was loaded; reload it (if MEMORY_PIPELINE_START is set, first unset it or set an earlier day)"
             )
         for line in lines:
             context.log.warning(line)
@@ -146,7 +147,7 @@ def journal_sensor(
 def _reason(pending: int, running: int, lines: list[str]) -> str:
     if not pending:
         return "\n".join(["no journal file is pending", *lines])
-    counts = f"{pending} hours are pending, {running} of them in unfinished runs; failed hours are retried after a wait"
+    counts = f"pending hours: {pending}, {running} of them in unfinished runs; failed hours are retried after a wait"
     return "\n".join([counts, *lines])
 
 
@@ -263,6 +264,6 @@ def _skip_reason(rolls: RollUps) -> str:
     running = sum(len(request.periods) for request in rolls.attempts.asked)
     due = sum(len(periods) for periods in rolls.due.values())
     if running:
-        return f"{running} periods are in unfinished runs; {due} are due"
+        return f"periods in unfinished runs: {running}; due: {due}"
     waits = "; partitions that wait for a model are retried every 15 minutes" if rolls.last_retry else ""
-    return (f"{due} periods are due and wait for their sources" if due else "nothing is due") + waits
+    return (f"due periods that wait for their sources: {due}" if due else "nothing is due") + waits

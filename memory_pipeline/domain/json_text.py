@@ -1,4 +1,4 @@
-"""Parse untrusted JSON and reject duplicate keys, of which Python silently keeps the last value."""
+"""Parse untrusted JSON and reject duplicate keys. Python silently keeps the last value."""
 
 from __future__ import annotations
 

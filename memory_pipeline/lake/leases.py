@@ -1,4 +1,4 @@
-"""Leases: of all threads and processes that want to do the same work, one does it.
+"""Leases: let one of several threads and processes do a piece of work.
 
 ::
 

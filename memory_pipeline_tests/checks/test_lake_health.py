@@ -116,7 +116,7 @@ def test_each_class_of_facts_and_the_answers_have_their_own_retention(lake: Lake
     )
     finding = context(lake, "working_facts", "retention", now=datetime(2024, 6, 1, tzinfo=UTC))
     assert finding.sample == (
-        "acme conversations: 1 rows, from 2024-01-15T08 on",
+        "acme conversations: 1 row, from 2024-01-15T08 on",
         "acme facts: 4 rows, from 2024-01-15T08 on",  # three facts and an answer
     )
     assert context(lake, "working_facts", "retention", now=datetime(2025, 6, 1, tzinfo=UTC)).offenders == 7

@@ -70,6 +70,7 @@ def test_a_check_that_raises_has_failed_and_others_still_run(lake: Lake) -> None
     first, second = run_checks(CheckContext(lake, NOW), [broken, real])
     assert first.is_error
     assert first.trouble == "the check failed to run: RuntimeError: 'out of paper'"
+    assert "`memory-pipeline repair --dry-run`" in first.remedy != first.check.remedy
     assert second.passed
 
 
@@ -108,8 +109,8 @@ def test_a_warning_is_printed_and_is_no_failure(lake: Lake) -> None:
     lake.storage.write("journal/pending/acme/support/2024-05-01T10__x.jsonl", b"")
     code, output = invoke(lake, "--asset", "messages")
     assert code == 0
-    assert "warning  messages            journal_backlog   1 offender\n           2024-05-01T10, 1 files\n" in output
-    assert "to do: see `memory-pipeline status`" in output
+    assert "warning  messages            journal_backlog   1 offender\n           2024-05-01T10, 1 file\n" in output
+    assert "to do: compute pending periods with `memory-pipeline run`" in output
 
 
 def test_a_failure_is_printed_with_a_sample_of_offenders_and_exit_code_1(lake: Lake) -> None:

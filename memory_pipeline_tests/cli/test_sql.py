@@ -63,7 +63,7 @@ def test_rows_are_printed(filled: Lake) -> None:
 
 
 def test_a_mart_is_built(filled: Lake) -> None:
-    assert "memory_by_period: 2 rows, changed; 1 months rebuilt" in call("sql", "memory_by_period", "--build").output
+    assert "memory_by_period: 2 rows, changed; 1 month rebuilt" in call("sql", "memory_by_period", "--build").output
     assert "memory_by_period: 2 rows, unchanged; 0 months" in call("sql", "memory_by_period", "--build").output
     again = read("sql", "memory_by_period", "--build", "--full")
     assert (again["rows"], again["changed"], again["months"]) == (2, False, 1)

@@ -63,7 +63,7 @@ def test_hours_before_the_first_day_wait_for_a_reload_of_the_definitions(
     )
     assert ticking.tick(HOURS) == []
     reason = ticking.reasons[HOURS] or ""
-    assert "1 hours are before 2024-01-01" in reason
+    assert "1 pending hour before 2024-01-01" in reason
     assert "reload" in reason
     repository = build_definitions(Settings(lake.storage.uri), models).get_repository_def()
     hours = repository.asset_graph.get(dg.AssetKey("messages")).partitions_def

@@ -247,6 +247,8 @@ def test_the_command_line(lake: Lake, tmp_path: Path, monkeypatch: pytest.Monkey
     checked = call("verify-erasure", "r.json", *where)
     assert (checked.exit_code, "marts/a.csv" in checked.output) == (1, True), checked.output
     assert "cannot be read" in str(call("verify-erasure", "none.json").exception)
+    Path("other.json").write_text("[]", encoding="utf-8")
+    assert str(call("verify-erasure", "other.json").exception).startswith("receipt other.json: ")
     for wrong in [("--conversation", "c1", "--person", "Anna"), ("--conversation", "c1"), ("--person", "A")]:
         assert call("forget", *where, "--workspace", "acme", *wrong).exception
 

@@ -10,6 +10,8 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from memory_pipeline.errors import counted
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -93,12 +95,8 @@ def _ago(age: timedelta) -> str:
     if age < _MINUTE:
         return "a moment ago"
     if age < _HOUR:
-        return _counted(age // _MINUTE, "minute")
+        return f"{counted(age // _MINUTE, 'minute')} ago"
     if age < _FRESHNESS_DAY:
-        return _counted(age // _HOUR, "hour")
+        return f"{counted(age // _HOUR, 'hour')} ago"
     days = age // _FRESHNESS_DAY
-    return "yesterday" if days == 1 else _counted(days, "day")
-
-
-def _counted(number: int, unit: str) -> str:
-    return f"{number:,} {unit}{'' if number == 1 else 's'} ago"
+    return "yesterday" if days == 1 else f"{counted(days, 'day')} ago"

@@ -34,7 +34,7 @@ def without_metadata(schema: pa.Schema) -> pa.Schema:
 def selected(
     files: pa.Table, spec: TableSpec, keys: Collection[str] | None = None, fixed: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """Return the files of partitions with some values, or any, of the last column, and `fixed` ones of the others."""
+    """Return the files of the partitions with `fixed` values and one of `keys` in the last column; None means any."""
     for column, value in (fixed or {}).items():
         files = files.filter(pc.equal(files.column(f"partition.{column}"), value))
     if keys is not None:
