@@ -136,4 +136,4 @@ def test_an_unreadable_column_fails_only_the_checks_that_need_it(lake: Lake) -> 
     assert findings["orphaned_sources"].passed
     for name in ("fed_back_recall", "duplicate_share"):
         assert findings[name].is_error
-        assert "cannot be run" in str(findings[name].trouble)
+        assert "failed to run" in str(findings[name].trouble)
