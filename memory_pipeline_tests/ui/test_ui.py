@@ -135,7 +135,7 @@ def look_at_the_graph(page: Page) -> None:
 def look_at_an_asset(page: Page) -> None:
     page.open("/assets/daily_summaries")
     page.see("One summary per agent and day, from working_facts.", "2_daily", "grain: daily", "Delta Lake")
-    page.see("key_points", "Its sentences, each with the ids that it rests on.", "non-nullable")
+    page.see("key_points", "Sentences with sources, time (UTC), importance and entities.", "non-nullable")
     page.picture("04-daily-summaries")
     page.click_text("Plots")
     page.see("rows", "agents", "tokens_in", "tokens_out", "cost_usd", "compression", "fallbacks", "seconds", "bytes")
