@@ -193,5 +193,5 @@ def _grain(what: str, event: RunResult, seconds: float) -> _Row:
 
 
 def _index_versions(lake: Lake) -> int:
-    database = lancedb.connect(lake.storage.locate(f"vectordb/{WORKSPACE}"))
+    database = lancedb.connect(lake.storage.locate("projections"))
     return sum(database.open_table(name).version for name in database.table_names(limit=100_000))

@@ -6,7 +6,7 @@ Simulated hours take seconds, so at three o'clock all existing files count as re
 follows.
 
 - live: files that the newest versions of tables reference; LanceDB manifests count, Delta logs do not;
-- all: every file below ``tables`` and ``vectordb``, including logs and old versions;
+- all: every file below ``tables`` and ``projections``, including logs and old versions;
 - changed: growth of the live bytes since the last cleaning, a lower bound for the bytes to write;
 - written: files that a cleaning writes: compacted files, indexes, checkpoints.
 """
@@ -130,7 +130,7 @@ def _row(lake: Lake, what: str, seconds: list[float]) -> dict[str, Cell]:
 
 def _files(lake: Lake) -> dict[str, int]:
     """Return the bytes of all files of tables, by path."""
-    return {entry.path: entry.size for folder in ("tables", "vectordb") for entry in lake.storage.list(folder)}
+    return {entry.path: entry.size for folder in ("tables", "projections") for entry in lake.storage.list(folder)}
 
 
 def _live(lake: Lake) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
-from memory_pipeline.steps.group import by_period, by_scope
+from memory_pipeline.steps.group import by_period
 from memory_pipeline.steps.results import content_digest
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def grown(lake: Lake, agents: int, weeks: int, *, hours_a_week: int = 3, index: 
         progress(f"{grain} index of {agents:,} agents")
         rows = sources[grain]
         projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-        made = {scope: projected(part, Embedder.dimension) for scope, part in by_scope(rows).items()}
-        lake.index.replace(grain, [Period(grain, key) for key in set(rows["period"].to_pylist())], made)
+        periods = [Period(grain, key) for key in set(rows["period"].to_pylist())]
+        lake.index.replace(grain, periods, projected(rows, Embedder.dimension))
     return START + timedelta(weeks=weeks, days=370)
 
 

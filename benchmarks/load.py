@@ -139,11 +139,11 @@ def _read(root: str, commands: Connection) -> None:
         for way in ways.values():
             way(query(random.Random(number)))
     while count := commands.recv():
-        asked, version = [], index.version(_SCOPE, Grain.WORKING)
+        asked, version = [], index.version(_SCOPE)
         for number in range(count):
             name = list(ways)[number % len(ways)]
             text, before = query(source), version
-            version = index.version(_SCOPE, Grain.WORKING)
+            version = index.version(_SCOPE)
             started, worked = time.perf_counter(), time.thread_time()
             ways[name](text)
             took, busy = time.perf_counter() - started, time.thread_time() - worked
@@ -183,7 +183,7 @@ def _keep(root: str, stop: Any) -> None:
     while not stop.is_set():
         with suppress(CommitConflictError):
             lake.tables.purge(specs[number % len(specs)])
-            lake.index.purge([Scope(WORKSPACE, agent_name(number % _AGENTS))], [Grain.WORKING])
+            lake.index.purge([Scope(WORKSPACE, agent_name(number % _AGENTS))])
         number += 1
         time.sleep(1)
 

@@ -116,7 +116,7 @@ class Ours:
         started = time.perf_counter()
         hours = rows.table["period"].unique().to_pylist()
         periods = [Period.parse(Grain.WORKING, hour) for hour in hours]
-        lake.index.replace(Grain.WORKING, periods, {SCOPE: rows.table})
+        lake.index.replace(Grain.WORKING, periods, rows.table)
         spent = time.perf_counter() - started
         self._reader = open_reader(self._uri, 2 * len(rows))
         self._now = max(rows.table["ends_at"].to_pylist())

@@ -163,7 +163,7 @@ class Growing:
         }
         for name, column in made.items():
             rows = rows.set_column(rows.schema.get_field_index(name), name, column)
-        self.lake.index.replace(Grain.WORKING, periods, {SCOPE: facts_to_index(rows, self.embedder.dimension)})
+        self.lake.index.replace(Grain.WORKING, periods, facts_to_index(rows, self.embedder.dimension))
 
     def reader(self, resident_rows: int = DEFAULT_ROWS) -> MemoryReader:
         """Open a reader that may hold the given number of rows in memory."""

@@ -72,7 +72,7 @@ def _sizes(folder: Path, name: str, talks: Iterable[Conversation]) -> Table:
         }
 
     tables = {spec.name: _table(lake, spec.name) for spec in TABLES.values()}
-    index = (_compacted(folder / "vectordb"), bytes_below(folder / "vectordb"))
+    index = (_compacted(folder / "projections"), bytes_below(folder / "projections"))
     everything = [*tables.values(), index]
     files = sum(1 for path in folder.rglob("*") if path.is_file())
     return Table(

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.index_rows import fact_terms, index_schema
+from memory_pipeline.lake.layout import PROJECTIONS, SHARDS, scope_table, shard_of, shard_table
 from memory_pipeline.search.row_block import RowBlock
+from memory_pipeline_tests.building import ACME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import pytest
 
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.lake.index.vector_index import VectorIndex
 
 Row = dict[str, Any]
 
@@ -121,3 +130,39 @@ def by_period(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def scoped(scope: Scope, rows: Iterable[Row], dimension: int = DIMENSION) -> dict[Scope, pa.Table]:
     return {scope: table(rows, dimension)}
+
+
+def put_rows(index: VectorIndex, grain: Grain, periods: Collection[Period], rows: Mapping[Scope, pa.Table]) -> set[str]:
+    """Replace the rows of `periods` in the index of each scope. Return the periods that were written."""
+    parts = [_of_scope(own, scope, grain) for scope, own in rows.items()]
+    return index.replace(grain, periods, pa.concat_tables(parts), list(rows))
+
+
+def _of_scope(rows: pa.Table, scope: Scope, grain: Grain) -> pa.Table:
+    columns = {
+        "scope": [scope.key] * rows.num_rows,
+        "workspace_id": [scope.workspace_id] * rows.num_rows,
+        "agent_id": [scope.agent_id] * rows.num_rows,
+        "grain": [str(grain)] * rows.num_rows,
+    }
+    if scope != ACME:  # an id belongs to one scope
+        columns["id"] = [f"{scope.key}:{identifier}" for identifier in rows["id"].to_pylist()]
+    for name, values in columns.items():
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(name), pa.array(values, pa.string()))
+    return rows
+
+
+def give_own_table(root: str | Path, scope: Scope, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Move the index rows of a scope to a table of its own, as if it had many rows."""
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
+    index = Lake(str(root)).index
+    rows = index.scan(scope, Grain.WORKING)
+    index.replace(Grain.WORKING, [Period(Grain.WORKING, key) for key in set(rows["period"].to_pylist())], rows, [scope])
+    assert index.is_large(scope)
+
+
+def index_folder(root: str | Path, scope: Scope, *, is_large: bool = False) -> Path:
+    """Return the folder of the index table that has a scope's rows."""
+    table = scope_table("index", scope.key, SHARDS) if is_large else shard_table("index", shard_of(scope.key, SHARDS))
+    return Path(root, PROJECTIONS, f"{table}.lance")

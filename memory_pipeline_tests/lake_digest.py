@@ -8,7 +8,6 @@ In a test::
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,12 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake.layout import index_tables
 from memory_pipeline.lake.schemas import LEDGER, TABLES
 from memory_pipeline.lake.tables.marts import Marts
+from memory_pipeline.steps.group import by_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from memory_pipeline.lake import Lake
 
@@ -34,19 +33,17 @@ _LEFT_OUT = {
     "expirations": {"at"},
     "tombstones": {"id", "salt", "mark", "forgotten_at"},
 }
-#: Index tables that are read at the same time.
-_AT_ONCE = 8
 _DIGITS = 16
 #: Like `json.dumps`, but reuses the encoder for a hundred thousand values.
 _as_json = json.JSONEncoder(sort_keys=True, default=str).encode
 
 
 def lake_digest(lake: Lake) -> dict[str, str]:
-    """Return a digest of each table, of each agent's index tables, and of the journal. Empty ones are omitted.
+    """Return a digest of each table, of each agent's index rows, and of the journal. Empty ones are omitted.
 
     ======================================== ========================================================================
     ``tables/messages`` and so on            all rows, without columns that depend on a clock or on chance
-    ``index/{workspace}/{agent}/{grain}``    all rows of an agent's index table
+    ``index/{workspace}/{agent}/{grain}``    all rows of an agent in the index
     ``journal/pending/{workspace}/{agent}``  the records of its files, however they are split into files
     ``journal/quarantine``                   the quarantined records
     ======================================== ========================================================================
@@ -54,10 +51,9 @@ def lake_digest(lake: Lake) -> dict[str, str]:
     Each digest starts with the number of rows. Collections are not included. For marts see :func:`marts_digest`.
     """
     found = {f"tables/{name}": digest_of_rows(_rows(lake, name), _LEFT_OUT.get(name, set())) for name in TABLES}
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        tables = list(_index_tables(lake))
-        scanned = threads.map(lambda table: digest_of_rows(lake.index.scan(*table)), tables)
-        found |= {f"index/{_named(scope)}/{grain}": text for (scope, grain), text in zip(tables, scanned, strict=True)}
+    for grain in Grain:
+        parts = by_scope(lake.index.scan_all(grain, None))
+        found |= {f"index/{_named(scope)}/{grain}": digest_of_rows(rows) for scope, rows in parts.items()}
     found |= _pending(lake)
     aside = [json.dumps(rejection.record, sort_keys=True, default=str) for rejection in lake.journal.quarantined()]
     found["journal/quarantine"] = _of_lines(aside)
@@ -98,12 +94,6 @@ def _rows(lake: Lake, name: str) -> pa.Table:
     # Backfills of a range also record empty periods. These entries say nothing about the contents.
     is_empty = pc.and_(pc.equal(rows["output_digest"], NOTHING), pc.equal(rows["input_digest"], NOTHING))
     return rows.filter(pc.invert(is_empty))
-
-
-def _index_tables(lake: Lake) -> Iterator[tuple[Scope, Grain]]:
-    for workspace_id in lake.storage.folders("vectordb"):
-        for scope, name in index_tables(lake.storage, workspace_id):
-            yield scope, Grain(name.rpartition("__")[2])
 
 
 def _pending(lake: Lake) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from memory_pipeline.checks.check import ROWS_OF_GRAIN, SAMPLE, Offences, Scan
-from memory_pipeline.domain.conversations import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memory_pipeline.checks.check import CheckContext, Place
     from memory_pipeline.domain.periods import Grain
@@ -127,10 +126,7 @@ def _partition(spec: TableSpec, keys: Mapping[str, object]) -> str:
     return " ".join([spec.name, *(str(keys[column]) for column in spec.partition_by)])
 
 
-#: Each agent's index is a separate table that takes some milliseconds to open. With more agents than this, a run checks
-#: every n-th agent, a different n-th each day, so that n days cover all.
-MOST_AGENTS = 500
-_MARKS = ["period", "id", "digest", "embed_model"]
+_MARKS = ["scope", "period", "id", "digest", "embed_model"]
 _AGENT = ["workspace_id", "agent_id"]
 
 
@@ -142,37 +138,15 @@ def index_differences(grain: Grain) -> Scan:
 
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
         rows = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, *_MARKS], pl.String)), *seen])
-        by_agent = rows.partition_by(_AGENT, as_dict=True, include_key=False)
-        scopes = sorted(_scopes(context, by_agent), key=lambda scope: (scope.workspace_id, scope.agent_id))
-        every = max(1, -(-len(scopes) // MOST_AGENTS))
-        checked = scopes[context.now.toordinal() % every :: every]
-        no_rows = rows.clear().select(_MARKS)
-
-        def differing(scope: Scope) -> list[str]:
-            expected = by_agent.get((scope.workspace_id, scope.agent_id), no_rows)
-            return _differing(expected, context.lake.index.scan(scope, grain, _MARKS), context.keys(grain))
-
-        with ThreadPoolExecutor(_THREADS) as pool:
-            differences = list(pool.map(differing, checked))
-        names = (
-            f"{scope.workspace_id}/{scope.agent_id} {period}"
-            for scope, periods in zip(checked, differences, strict=True)
-            for period in periods
+        indexed = context.lake.index.scan_all(grain, context.keys(grain), [*_AGENT, *_MARKS])
+        found = pl.DataFrame(pl.from_arrow(indexed)).select(rows.columns)
+        both = pl.concat([rows.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
+        # Duplicate rows count as a difference.
+        uneven = both.group_by(rows.columns).agg(pl.sum("n")).filter(pl.col("n") != 0)
+        names = uneven.select([*_AGENT, "period"]).unique().sort([*_AGENT, "period"]).iter_rows()
+        return Offences.of(
+            (f"{workspace}/{agent} {period}" for workspace, agent, period in names),
+            {"rows": len(rows), "agents": both.select(_AGENT).unique().height},
         )
-        return Offences.of(names, {"rows": len(rows), "agents": len(scopes), "agents_looked_at": len(checked)})
 
     return Scan(ROWS_OF_GRAIN[grain], (*_AGENT, *_MARKS), see, conclude)
-
-
-def _differing(expected: pl.DataFrame, indexed: pa.Table, keys: list[str] | None) -> list[str]:
-    """Return the periods in which rows differ. Duplicate rows count as a difference."""
-    found = pl.DataFrame(pl.from_arrow(indexed)).select(_MARKS)
-    if keys is not None:
-        found = found.filter(pl.col("period").is_in(keys))
-    both = pl.concat([expected.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
-    uneven = both.group_by(_MARKS).agg(pl.sum("n")).filter(pl.col("n") != 0)
-    return sorted(uneven["period"].unique().to_list())
-
-
-def _scopes(context: CheckContext, rows: Iterable[tuple[Any, ...]]) -> set[Scope]:
-    return {*context.lake.index.scopes(), *(Scope(*key) for key in rows)}

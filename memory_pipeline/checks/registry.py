@@ -270,8 +270,7 @@ def _of_index(grain: Grain) -> Check:
         index_asset(grain),
         _ERROR,
         False,
-        f"The index is in sync with {table_asset(grain)}. With more than {integrity.MOST_AGENTS} agents, each day "
-        "checks a different part of them.",
+        f"The index is in sync with {table_asset(grain)}.",
         "run `memory-pipeline run`; if the check still fails, run `memory-pipeline repair`",
         integrity.index_differences(grain),
     )

@@ -63,7 +63,7 @@ def run_all(
     errors: list[Exception] = []
     failed_periods: set[Period] = set()
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
-        mend_index(lake, models.embedder, now)
+        mend_index(lake, models.embedder)
         for grain in Grain:
             yield grain
             if between is None:

@@ -25,10 +25,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
-from memory_pipeline.domain.identity import MESSAGE, make_id
+from memory_pipeline.domain.identity import MESSAGE, digest, make_id
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
@@ -82,6 +83,16 @@ class Scope:
                     f"{name} {shown(value)} is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
                     "beginning with a letter or digit, without '..'"
                 )
+
+    @property
+    def key(self) -> str:
+        """The scope's key in rows: a digest of both ids, 32 hexadecimal digits. It decides the shard."""
+        return _scope_key(self.workspace_id, self.agent_id)
+
+
+@lru_cache(maxsize=65_536)
+def _scope_key(workspace_id: str, agent_id: str) -> str:
+    return digest("scope", workspace_id, agent_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,9 @@ from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
 from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
+from memory_pipeline.lake.collections.collection import drop_collections
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.layout import agent_of
+from memory_pipeline.lake.layout import PROJECTIONS, agent_of, collections_of
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 
@@ -245,7 +246,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
     for name in sorted(folders & known):
         log.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
     if subject.kind is not SubjectKind.AGENT:
-        before = _index_files(lake, log.scopes)
+        before = _index_files(lake, subject.workspace_id, log.scopes)
         lake.index.purge(log.scopes)
         _note_deleted(lake, before, log)
     elif subject.scope is not None:
@@ -259,7 +260,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
         sync_index(lake, [scope], since, dimension, ErasureLog())
         lake.journal.delete_stale_marks(scope)
         _remove_unfinished(lake, f"journal/pending/{scope.workspace_id}/{scope.agent_id}")
-        for folder in ("journal/pending", "vectordb", "tables"):
+        for folder in ("journal/pending", "vectordb", PROJECTIONS, "tables"):
             lake.storage.prune(folder)
 
 
@@ -275,24 +276,26 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
 
 
 def _remove_index(lake: Lake, scope: Scope, log: ErasureLog) -> None:
-    before = _index_files(lake, [scope])
-    lake.index.remove_agent(scope)
+    before = _index_files(lake, scope.workspace_id, [scope])
+    lake.index.remove_scope(scope)
+    lake.index.purge([scope])
+    drop_collections(lake.storage, scope)
     _note_deleted(lake, before, log)
 
 
-def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
-    agents = {(scope.workspace_id, scope.agent_id) for scope in scopes}
-    return {
-        entry.path: entry.size
-        for workspace_id in {scope.workspace_id for scope in scopes}
-        for entry in lake.storage.list(f"vectordb/{workspace_id}")
-        if (workspace_id, agent_of(entry.path)) in agents
-    }
+def _index_files(lake: Lake, workspace_id: str, scopes: Collection[Scope]) -> dict[str, int]:
+    """Return the files of the index and of agents' collections, with their sizes in bytes."""
+    agents = {scope.agent_id for scope in scopes}
+    files = {entry.path: entry.size for entry in lake.storage.list(PROJECTIONS)}
+    collections = lake.storage.list(f"vectordb/{workspace_id}")
+    return files | {entry.path: entry.size for entry in collections if agent_of(entry.path) in agents}
 
 
 def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
-    deleted = before.keys() - lake.storage.sizes(before, "vectordb").keys()
-    counts = Counter("/".join(path.split("/")[1:3]).removesuffix(".lance") for path in deleted)
+    """Add deleted files of the index to the log, by table."""
+    left = {entry.path for folder in (PROJECTIONS, "vectordb") for entry in lake.storage.list(folder)}
+    deleted = before.keys() - left
+    counts = Counter(path.partition(".lance/")[0] for path in deleted)
     log.take("index", "files", counts)
     log.files += len(deleted)
     log.bytes += sum(before[path] for path in deleted)
@@ -300,8 +303,10 @@ def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> Non
 
 def _agents(lake: Lake, subject: Subject) -> set[Scope]:
     """Return the subject's possible agents: those that have an index or durable memories."""
-    indexed = {scope for scope in lake.index.agents(subject.workspace_id) if subject.agent_id in (None, scope.agent_id)}
-    return indexed | agents_with_memories(lake, subject)
+    known = set(lake.index.scopes(subject.workspace_id))
+    known |= {scope for scope, _ in collections_of(lake.storage, subject.workspace_id)}
+    own = {scope for scope in known if subject.agent_id in (None, scope.agent_id)}
+    return own | agents_with_memories(lake, subject)
 
 
 def _configured(lake: Lake, subject: Subject) -> list[str]:

@@ -21,7 +21,7 @@ from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMM
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.fold import refold_graph
-from memory_pipeline.steps.group import agents_in, by_period, by_scope
+from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import content_digest
 
@@ -220,12 +220,10 @@ def sync_index(
 
 def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
-    agents = pc.field("agent_id").isin(sorted({scope.agent_id for scope in scopes}))
-    rows = lake.tables.read(spec, keys, where=agents, **fixed)
-    parts = by_scope(rows)
+    own = pc.field("scope").isin(sorted({scope.key for scope in scopes}))
     projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-    expected = {scope: projected(parts.get(scope, rows.slice(0, 0)), dimension) for scope in scopes}
-    lake.index.replace(grain, [Period.parse(grain, key) for key in keys], expected)
+    rows = projected(lake.tables.read(spec, keys, where=own, **fixed), dimension)
+    lake.index.replace(grain, [Period.parse(grain, key) for key in keys], rows, scopes)
 
 
 def enter_removal(lake: Lake, periods: Mapping[Grain, Collection[str]]) -> None:

@@ -202,27 +202,26 @@ def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
     loop, databases = EventLoop(), Databases(lake.storage)
     for scope, name in sorted(collections_of(lake.storage, subject.workspace_id), key=itemgetter(1)):
         if subject.agent_id in (None, scope.agent_id):
-            count = loop.run(_forget(lake, databases, scanner, subject.workspace_id, name))
+            count = loop.run(_forget(lake, databases, scanner, f"vectordb/{subject.workspace_id}", name))
             log.take("collections", "items", {f"{subject.workspace_id}/{name}": count} if count else 0)
 
 
-async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, workspace_id: str, name: str) -> int:
+async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, folder: str, name: str) -> int:
     async def read(table: Any) -> pa.Table:
         return await table.query().select(list(_COLUMNS)).to_arrow()
 
-    rows = await databases.read(workspace_id, name, read, None)
+    rows = await databases.read(folder, name, read, None)
     if rows is None:
         return 0
     matches = np.any([scanner.mentioned(rows[column]) for column in _COLUMNS], axis=0)
     ids = rows.filter(pa.array(matches))["id"].to_pylist()
 
     def rewritten(table: Any) -> Awaitable[None]:
-        return rewrite(table, lake.storage, f"vectordb/{workspace_id}/{name}.lance", _SAME, {})
+        return rewrite(table, lake.storage, f"{folder}/{name}.lance", _SAME, {})
 
     for start in range(0, len(ids), _ITEMS_PER_COMMIT):
-        # Ids contain no quotes.
         listed = ", ".join(f"'{identifier}'" for identifier in ids[start : start + _ITEMS_PER_COMMIT])
-        await databases.edit(workspace_id, name, methodcaller("delete", f"id IN ({listed})"), None)
+        await databases.edit(folder, name, methodcaller("delete", f"id IN ({listed})"), None)
     if ids:
-        await databases.edit(workspace_id, name, rewritten, None)
+        await databases.edit(folder, name, rewritten, None)
     return len(ids)

@@ -311,7 +311,7 @@ class SubjectMatcher:
         workspace, agent = re.escape(subject.workspace_id), re.escape(subject.agent_id or "")
         return re.compile(
             rf"/(owner=)?{workspace}(~|%7E){agent}/|/pending/{workspace}/{agent}/"
-            rf"|/vectordb/{workspace}/({agent}__[a-z]+|_{agent}\.[^/]*)\.lance/",
+            rf"|/vectordb/{workspace}/_{agent}\.[^/]*\.lance/",
             re.IGNORECASE,
         )
 

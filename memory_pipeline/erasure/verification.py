@@ -44,15 +44,16 @@ class LanceFolder:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        _, self.workspace_id, folder = path.split("/")
-        self.name = folder.removesuffix(".lance")
+        self.folder, _, name = path.rpartition("/")
+        self.name = name.removesuffix(".lance")
         self._files: list[str] = []
         self._manifests = b""
 
     @property
     def whose(self) -> Whose:
-        """The workspace and the agent in the table's name."""
-        return self.workspace_id, agent_of(self.path)
+        """The workspace and the agent of a collection; the rows of other tables say whose they are."""
+        _, _, workspace_id = self.folder.partition("/")
+        return workspace_id or None, agent_of(self.path)
 
     def add(self, path: str, data: bytes) -> bool:
         """Add a file of the table. Return whether it holds rows, which reading the versions covers."""
@@ -77,10 +78,13 @@ class LanceReader:
         self._databases = Databases(storage)
 
     def versions(self, folder: LanceFolder, problems: list[str]) -> Iterator[tuple[int, pa.Table]]:
-        """Yield number and rows, without vectors, of all versions of a table. Append unreadable ones to `problems`."""
-        self._databases.forget(folder.workspace_id, folder.name)
+        """Yield the version number and rows, without vectors, of every version of a table, in parts.
+
+        Append descriptions of unreadable versions to `problems`.
+        """
+        self._databases.forget(folder.folder, folder.name)
         try:
-            table = self._loop.run(self._databases.table(folder.workspace_id, folder.name))
+            table = self._loop.run(self._databases.table(folder.folder, folder.name))
             known = [] if table is None else self._loop.run(table.list_versions())
         except _FAILURES:
             problems.append("it cannot be opened")
@@ -189,7 +193,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
     reader = LanceReader(lake.storage)
     for lance in tables.values():
         if matcher.is_within_reach(lance.whose):
-            is_clean = f"{lance.workspace_id}/{lance.name}" in purged
+            is_clean = f"{lance.folder}/{lance.name}" in purged
             _search_table(lake, matcher, result, reader, lance, clean=is_clean)
     if not result.ok:
         result.remedies = _remedies(lake, result)

@@ -13,6 +13,7 @@ from memory_pipeline.errors import ConfigurationError, InputError, LakeError, sh
 from memory_pipeline.lake.files.storage import MANIFEST, Storage
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.journal import Journal
+from memory_pipeline.lake.layout import MOST_SHARDS, SHARDS
 from memory_pipeline.settings import DEFAULT_START
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
-_FORMAT = 1
+_FORMAT = 2
 #: A folder with an empty file per start date. The earliest date is the start of memory.
 _STARTS = "state/starts"
 
@@ -69,6 +70,11 @@ class Lake:
         return self._manifest is not None
 
     @property
+    def shards(self) -> int:
+        """The number of shards of projections, recorded when the lake is created."""
+        return SHARDS if self._manifest is None else int(str(self._manifest["shards"]))
+
+    @property
     def start(self) -> date:
         """The first day of memory: the configured day, or 2024-01-01, or earlier if there are older records."""
         if self._set_start is not None:
@@ -93,7 +99,7 @@ class Lake:
         """
         self.storage.require_creating()
         if not self.exists:
-            manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone}
+            manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone, "shards": SHARDS}
             self.storage.create(MANIFEST, json.dumps(manifest).encode())
             self._adopt(self._read_manifest())  # another process may have been faster
             if self.storage.is_open_to_all():
@@ -134,7 +140,13 @@ class Lake:
         if manifest.get("format") != _FORMAT:
             raise LakeError(
                 f"the lake at {self.storage.uri} has format {shown(manifest.get('format'))}; this version of "
-                f"memory-pipeline reads format {_FORMAT}"
+                f"memory-pipeline reads format {_FORMAT}: use another root, and ingest the conversations again"
+            )
+        shards = manifest.get("shards")
+        if not isinstance(shards, int) or not 1 <= shards <= MOST_SHARDS:
+            raise LakeError(
+                f"{self.storage.locate(MANIFEST)} has shards {shown(shards)}; accepted: 1 to {MOST_SHARDS}; "
+                "restore the file"
             )
         return manifest
 
@@ -196,7 +208,7 @@ class Lake:
         """The vector index."""
         from memory_pipeline.lake.index.vector_index import VectorIndex
 
-        return VectorIndex(self.storage)
+        return VectorIndex(self.storage, self.shards)
 
 
 def _parsed(data: bytes, source: str) -> Configuration:

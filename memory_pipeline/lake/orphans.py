@@ -46,7 +46,8 @@ _KINDS = ("replaced", "logs", "tables", "versions", "index", "partial", "claims"
 _NEVER, _EVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 #: Time of the last vacuum, and the time after which a Lance table must have changed to be searched again.
 _LOOKED = "state/vacuum.json"
-_CLAIMS = ("calls/claims", "state/turns", "vectordb/_claims")
+_CLAIMS = ("calls/claims", "state/turns", "state/lance")
+#: Duration of the claims taken here.
 _MOMENT = timedelta(minutes=1)
 #: Left by a probe that was killed: see :mod:`~memory_pipeline.lake.files.s3_probe`.
 _LOOKS = "state/created-twice-"

@@ -105,12 +105,13 @@ class TableSpec:
         return tuple(name for name, contents in self.texts.items() if contents in holds)
 
 
-SCOPE = (
+AGENT = (
     field("workspace_id", ID, "Workspace."),
     field("agent_id", ID, "Agent."),
 )
-#: Keeps rows of one agent together, so that a few agents of a large partition can be read alone.
-BY_AGENT = ("workspace_id", "agent_id", "id")
+SCOPE = (*AGENT, field("scope", ID, "Key of the scope: a digest of workspace and agent."))
+#: Keeps the rows of a scope together, and those of a shard, so that some of a large partition can be read alone.
+BY_SCOPE = ("scope", "id")
 EMBEDDING = (
     field("vector", VECTOR, "Embedding of the content, of unit length; null if the embedder failed.", nullable=True),
     field("embed_model", ID, "Embedder of the vector; null if there is no vector.", nullable=True),

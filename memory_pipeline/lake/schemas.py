@@ -9,7 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from memory_pipeline.lake.schema_types import (
-    BY_AGENT,
+    AGENT,
+    BY_SCOPE,
     COPY,
     EMBEDDING,
     ID,
@@ -63,7 +64,7 @@ MESSAGES = TableSpec(
         ]
     ),
     partition_by=("period",),
-    order_by=BY_AGENT,
+    order_by=BY_SCOPE,
 )
 
 FACTS = TableSpec(
@@ -101,7 +102,7 @@ FACTS = TableSpec(
         ]
     ),
     partition_by=("period",),
-    order_by=BY_AGENT,
+    order_by=BY_SCOPE,
     not_compared=("vector",),
 )
 
@@ -147,7 +148,7 @@ SUMMARIES = TableSpec(
         ]
     ),
     partition_by=("grain", "period"),
-    order_by=BY_AGENT,
+    order_by=BY_SCOPE,
     not_compared=("vector",),
 )
 
@@ -177,7 +178,7 @@ ANSWERS = TableSpec(
             field("grain", ID, "Grain of the partition that needed the answer."),
             field("period", ID, "Period of the partition that needed the answer."),
             field("key", ID, "Hash of everything that determines the answer: model, settings, prompt and input."),
-            *SCOPE,
+            *AGENT,
             field("purpose", ID, "extraction, summary or upkeep. Embeddings are stored with their rows instead."),
             field("model", ID, "Model that answered."),
             field("prompt_version", ID, "Version of the prompt.", nullable=True),
@@ -200,7 +201,7 @@ MODEL_CALLS = TableSpec(
             field("request_id", ID, "Request id. A request for several agents or periods has one row for each."),
             field("key", ID, "Hash of everything that determines the answer: model, settings, prompt and input."),
             field("called_at", TIME, "Time at which the request was sent (UTC)."),
-            *SCOPE,
+            *AGENT,
             field("purpose", ID, "extraction, summary, upkeep or embedding."),
             field("grain", ID, "Grain of the partition that needed the answer."),
             field("period", ID, "Period of the partition that needed the answer."),
@@ -226,7 +227,7 @@ GRAPH_OPERATIONS = TableSpec(
             _OWNER,
             field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
             field("id", ID, "Hash of the operation and its evidence."),
-            *SCOPE,
+            *AGENT,
             field("verb", ID, "INSERT, UPDATE or DELETE."),
             field("subject_id", COPY, "Normalized subject; aliases are not resolved."),
             field("subject", WORDS, "Subject, as stated."),
@@ -252,7 +253,7 @@ GRAPH_FACTS = TableSpec(
         [
             _OWNER,
             field("id", ID, "Hash of scope, source, label, target and valid_from."),
-            *SCOPE,
+            *AGENT,
             field("source_id", WORDS, "Normalized source: lower case, aliases resolved."),
             field("source", WORDS, "Source, as last stated."),
             field("label", WORDS, "Predicate, in snake_case."),
@@ -279,7 +280,7 @@ def _event(editor: Texts, reason: Texts) -> tuple[pa.Field, ...]:
     """Return the columns of an event of a durable memory, with the texts in `editor` and `reason` for erasure."""
     return (
         field("id", ID, "Hash of the event."),
-        *SCOPE,
+        *AGENT,
         field("verb", ID, "REMEMBER, UPDATE, FORGET, …; of the consolidation PROMOTE, MERGE, SUPERSEDE, …"),
         field("memory_id", ID, "Memory that the event creates or changes."),
         field("other_id", ID, "Memory that is merged into it, or replaces it; null if none.", nullable=True),
@@ -334,7 +335,7 @@ MEMORIES = TableSpec(
             field("memory_id", ID, "Id of the memory; the same for all of its versions."),
             field("version", pa.int32(), "Version number, from 1."),
             field("is_newest", pa.bool_(), "Whether this is the newest version; older ones are history."),
-            *SCOPE,
+            *AGENT,
             field("kind", ID, "fact, rule, instruction, observation, preference, procedure, reflection, …"),
             field("title", WORDS, "Topic, on one line."),
             field("hook", WORDS, "One line for the hot index, at most 120 characters."),
@@ -380,7 +381,7 @@ UPKEEP = TableSpec(
     "upkeep",
     pa.schema(
         [
-            *SCOPE,
+            *AGENT,
             field("id", ID, "Workspace and agent, such as acme~support."),
             field("through", ID, "Last consolidated day, such as 2024-01-15."),
             field("due", ID, "Next day on which only time causes a change; null if none.", nullable=True),
@@ -397,7 +398,7 @@ EXPIRATIONS = TableSpec(
     "expirations",
     pa.schema(
         [
-            *SCOPE,
+            *AGENT,
             field("kept", ID, "Retention class: conversations, facts, preferences, daily, weekly, …, or graph."),
             field("through", ID, "Last expired period."),
             field("at", TIME, "Time at which the last expired period was last advanced (UTC)."),

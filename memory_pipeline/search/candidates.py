@@ -1,9 +1,10 @@
 """Candidates of a search: index rows of one agent, cached in memory, and pending journal entries.
 
-Every search asks the index for its version, so that earlier writes are visible. If a large table has changed, a search
-reads only the new rows and lays them out beside the cached ones; deleted rows are masked. A thread then rebuilds the
-whole layout for later searches. A table with more rows than the cache may hold is searched on disk, and only the rows
-found there are ranked.
+Every search asks the index for its version, so that earlier writes are visible. If the table has changed, the ids of
+the agent's rows are read, and only new rows are loaded: many agents share a table. Of a large agent, new rows are laid
+out beside the cached ones, and deleted rows are masked. A search waits only for that. Meanwhile a thread rebuilds the
+whole layout for later searches. If an agent has more rows than the cache may hold, and a table of its own, that table
+is searched on disk, and only the rows found there are ranked.
 """
 
 from __future__ import annotations
@@ -101,8 +102,9 @@ _log = logging.getLogger(__name__)
 
 #: Default number of rows that a reader caches, all grains together: about 0.3 GB at 384 dimensions.
 DEFAULT_ROWS: Final = 250_000
-#: A smaller table is read whole after a change, which takes no longer than finding the difference.
+#: Fewer rows are read whole after a change, which takes no longer than laying out the difference.
 _PATCHED_FROM: Final = 1_000
+_NO_NUMBERS: Final = np.empty(0, np.uint64)
 #: Most rows that are laid out while a search waits.
 _MOST_PATCHED: Final = 1_000
 #: After a rebuild, the next one waits this many times as long as the last one took.
@@ -155,7 +157,16 @@ class _CachedTable:
 
 
 class IndexCache:
-    """Caches the index tables of one agent, at most `most` rows. Evicts the least recently used table. Thread-safe."""
+    """Caches the index rows of one agent. Safe to use from several threads.
+
+    Args:
+        index: the index to read.
+        scope: the workspace and agent.
+        dimension: length of the vectors.
+        most: rows to cache, all grains together; the least recently used grain is evicted. The rows of an agent without
+            a table of its own are cached even if they are more.
+        calendar: the lake's calendar.
+    """
 
     def __init__(self, index: VectorIndex, scope: Scope, dimension: int, most: int, calendar: Calendar) -> None:
         self._index = index
@@ -164,6 +175,8 @@ class IndexCache:
         self._most = most
         self._calendar = calendar
         self._held: dict[Grain, _CachedTable] = {}
+        # The row ids by grain, and the version at which they were read.
+        self._numbers: tuple[int | None, Mapping[Grain, NDArray[np.uint64]]] = None, {}
         self._lock = threading.Lock()
         # Earliest time of the next rebuild by grain; infinity during a rebuild.
         self._next_rebuild: dict[Grain, float] = {}
@@ -178,18 +191,18 @@ class IndexCache:
         return None if parts is None else parts[0].segment
 
     def _parts(self, grain: Grain, *, in_one: bool) -> list[CachedRows] | None:
-        version = self._index.version(self._scope, grain)
+        version = self._index.version(self._scope)
         with self._lock:
             held = self._held.pop(grain, None)
             if held is not None and held.version != version:
-                held = None if in_one else self._patched(grain, held, version)
+                held = self._patched(grain, held, version, in_one=in_one)
             if held is not None and not (in_one and held.is_patched):
                 self._held[grain] = held  # now the most recently used
                 if held.is_patched:
                     self._start_rebuild(grain)
                     self._make_room()
                 return held.parts
-            if self._index.count(self._scope, grain) > self._most:
+            if self._index.count(self._scope, grain) > self._most and self._index.is_large(self._scope):
                 return None
             # If the rows are newer than the version, the next search reads them once more.
             held = self._loaded(grain, version)
@@ -204,16 +217,25 @@ class IndexCache:
             _release_memory()
         return held
 
-    def _patched(self, grain: Grain, held: _CachedTable, version: int | None) -> _CachedTable | None:
-        """Return the cached table with the changes since; None if reading it whole is better."""
-        if version is None or len(held.base) < _PATCHED_FROM or not is_of_one_table(held.version, version):
+    def _patched(self, grain: Grain, held: _CachedTable, version: int | None, *, in_one: bool) -> _CachedTable | None:
+        """Return the cached rows with the changes since; None if reading all of them is better."""
+        if version is None or not is_of_one_table(held.version, version):
             return None
-        since = self._index.since(self._scope, grain, self._dimension, held.numbers, _MOST_PATCHED)
-        if since is None:
+        if self._numbers[0] != version:
+            self._numbers = version, self._index.numbers(self._scope)
+        present = self._numbers[1].get(grain, _NO_NUMBERS)
+        come = np.setdiff1d(present, held.numbers)
+        gone = np.isin(held.numbers, present, invert=True)
+        if not (len(come) or gone.any() or held.is_patched):
+            held.version = version  # another agent's rows have changed
+            return held
+        if in_one or len(held.base) < _PATCHED_FROM or len(come) > _MOST_PATCHED:
             return None
-        loaded, deleted = since
-        added = RowBlock(loaded.rows, loaded.vectors) if len(loaded.numbers) else None
-        patched = replace(held, version=version, added=added, deleted=deleted if deleted.any() else None, points=None)
+        loaded = self._index.take(self._scope, come, self._dimension)
+        if loaded is None:
+            return None
+        new = RowBlock(loaded.rows, loaded.vectors) if len(come) else None
+        patched = replace(held, version=version, added=new, deleted=gone if gone.any() else None, points=None)
         return patched if len(patched) <= self._most else None
 
     def _start_rebuild(self, grain: Grain) -> None:
@@ -225,7 +247,7 @@ class IndexCache:
     def _rebuild(self, grain: Grain) -> None:
         started = time.monotonic()
         try:
-            version = self._index.version(self._scope, grain)
+            version = self._index.version(self._scope)
             rebuilt = self._loaded(grain, version)
             with self._lock:
                 held = self._held.get(grain)

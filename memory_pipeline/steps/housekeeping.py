@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from memory_pipeline.lake.collections.collection import compact_collection
 from memory_pipeline.lake.index.lance_internals import lance_tables
 from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY
+from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, last_vacuum, vacuum
 from memory_pipeline.lake.tables.vacuum import Purged
 
@@ -60,9 +62,11 @@ def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: boo
     started = time.perf_counter()
     compacted = written = 0
     if not dry_run:
-        crowded = (table.path for table in lance_tables(lake.storage) if table.data_files >= COMPACT_EVERY)
-        names = [path.removeprefix("vectordb/").removesuffix(".lance").partition("/") for path in crowded]
-        compacted, written = lake.index.compact((workspace_id, name) for workspace_id, _, name in names)
+        compacted, written = lake.index.compact()
+        for table in lance_tables(lake.storage):
+            if not table.path.startswith(PROJECTIONS) and table.data_files >= COMPACT_EVERY:
+                merged = compact_collection(lake.storage, table.path)
+                compacted, written = compacted + bool(merged), written + merged
     found = vacuum(lake.storage, lake.tables, now, age=age, dry_run=dry_run)
     return Cleaned(
         compacted,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,67 +14,66 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
+from memory_pipeline.lake.layout import keys_of_shard, scope_in, shard_in
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
-from memory_pipeline.steps.group import agents_in, by_period, by_scope
-from memory_pipeline.steps.results import PartitionResult, content_digest, marks_of
-from memory_pipeline.steps.shares import EVERYBODY
+from memory_pipeline.steps.group import agents_in, by_period
+from memory_pipeline.steps.results import PartitionResult, content_digest, marks_of, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-    from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
-    from memory_pipeline.steps.shares import Share
+    from memory_pipeline.lake.schema_types import TableSpec
 
 
 _log = logging.getLogger(__name__)
 
-#: Number of index tables that a run opens, different ones each day. Opening one takes a millisecond.
-_OPENED = 500
-#: Number of agents that are restored at a time, to limit memory.
-_RESTORED = 100
+#: The columns that show whether a row has changed.
 _MARKS = ("digest", "embed_model")
 #: Maximum number of attempts if the table keeps changing.
 _ATTEMPTS = 5
+#: More rows than this are indexed shard by shard.
+_ROWS_AT_ONCE = 50_000
 
 
-def index_periods(
-    lake: Lake,
-    grain: Grain,
-    periods: list[Period],
-    dimension: int,
-    also: Iterable[Scope] = (),
-    share: Share = EVERYBODY,
-) -> list[PartitionResult]:
-    """Sync a grain's index with its table. Return one result per period.
+def index_periods(lake: Lake, grain: Grain, periods: list[Period], dimension: int) -> list[PartitionResult]:
+    """Sync the index of periods with their table, in a few commits for each shard. Return one result per period.
 
-    Only agents with changed rows are written, with one commit each. Agents in `also` had rows in these periods and may
-    have none now. The table is read again afterwards, because a concurrent run may have replaced rows.
+    Many rows are indexed shard by shard, to bound memory.
 
     Raises:
         CommitConflictError: the rows kept changing; the journal files are not acknowledged.
     """
+    counts = lake.tables.counts(_table(grain), **_fixed(grain))
+    if sum(counts.get(period.key, 0) for period in periods) <= _ROWS_AT_ONCE:
+        return _index_shard(lake, grain, periods, dimension, None)
+    return together([_index_shard(lake, grain, periods, dimension, shard) for shard in range(lake.shards)])
+
+
+def _index_shard(
+    lake: Lake, grain: Grain, periods: list[Period], dimension: int, shard: int | None
+) -> list[PartitionResult]:
+    """Sync the index of periods in one shard, or in all.
+
+    A concurrent run may replace rows while they are indexed, and its newer index might be overwritten, so the table is
+    read again afterwards.
+    """
     written: set[str] = set()
-    affected = set(also)
+    keys = [period.key for period in periods]
     for _ in range(_ATTEMPTS):
-        rows = _read(lake, grain, periods, share)
-        to_index = facts_to_index if grain is Grain.WORKING else summaries_to_index
-        of_agents = by_scope(rows)
-        # Include agents that lost their rows since the last attempt.
-        affected |= of_agents.keys()
-        parts = {scope: of_agents.get(scope, rows.slice(0, 0)) for scope in affected}
-        agents = {scope: to_index(part, dimension) for scope, part in parts.items()}
+        rows = _read(lake, grain, keys, shard)
+        wanted = _projected(grain, rows, dimension)
         try:
-            written |= lake.index.replace(grain, periods, agents)
+            written |= lake.index.replace(grain, periods, wanted, shard=shard)
         except DamagedError:
-            restore_tables(lake, [(scope, grain) for scope in agents if lake.index.is_damaged(scope, grain)], dimension)
-            written |= lake.index.replace(grain, periods, agents)
-        if content_digest(_read(lake, grain, periods, share, columns=_MARKS)) == content_digest(rows):
+            restore_tables(lake, [name for name in lake.index.tables() if lake.index.is_damaged(name)], dimension)
+            written |= lake.index.replace(grain, periods, wanted, shard=shard)
+        if content_digest(_read(lake, grain, keys, shard, columns=_MARKS)) == content_digest(rows):
             break
     else:
         raise CommitConflictError(f"{grain} rows of {periods[0]} to {periods[-1]} keep changing; run it again later")
@@ -96,52 +94,62 @@ def index_periods(
     ]
 
 
-def mend_index(lake: Lake, embedder: Embedder, now: datetime) -> list[tuple[Scope, Grain]]:
-    """Restore index tables that are missing or cannot be opened. Return them."""
-    tables = sorted(lake.index.tables(), key=str)
-    if not tables:
+def mend_index(lake: Lake, embedder: Embedder) -> list[str]:
+    """Restore tables of the index that are missing or cannot be opened. Return their names."""
+    names = sorted(lake.index.tables())
+    if not names:
         return []
     lake.index.adopt(embedder)
-    step = -(-len(tables) // _OPENED)
-    opened = set(tables[now.toordinal() % step :: step])
     present = lake.index.present()
-
-    def is_damaged(scope: Scope, grain: Grain) -> bool:
-        if (scope, grain) not in present:
-            return True
-        return (scope, grain) in opened and lake.index.is_damaged(scope, grain, thoroughly=False)
-
-    damaged = [each for each in tables if is_damaged(*each)]
+    damaged = [name for name in names if name not in present or lake.index.is_damaged(name, thoroughly=False)]
     restore_tables(lake, damaged, embedder.dimension)
     return damaged
 
 
-def restore_tables(lake: Lake, tables: Iterable[tuple[Scope, Grain]], dimension: int) -> None:
-    """Rebuild index tables from the rows. Rows with vectors by another embedder are omitted until recomputed."""
-    by_grain: dict[Grain, list[Scope]] = {}
-    for scope, grain in tables:
-        _log.warning("index: the %s table of %s/%s is missing or damaged; rebuilding it", grain, *astuple(scope))
-        by_grain.setdefault(grain, []).append(scope)
+def restore_tables(lake: Lake, names: Iterable[str], dimension: int) -> None:
+    """Rebuild tables of the index from the facts and summaries of their scopes.
+
+    Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
+    """
     comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
-    for grain, scopes in by_grain.items():
-        spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
-        to_index = facts_to_index if grain is Grain.WORKING else summaries_to_index
-        for start in range(0, len(scopes), _RESTORED):
-            batch = scopes[start : start + _RESTORED]
-            of_agents = pc.field("agent_id").isin(sorted({scope.agent_id for scope in batch}))
-            rows = lake.tables.read_sound(spec, where=of_agents & comparable, **fixed)
-            of_scope = by_scope(rows)
-            for scope in batch:
-                lake.index.restore(scope, grain, to_index(of_scope.get(scope, rows.slice(0, 0)), dimension))
+    large = {key for name in lake.index.tables() if (key := scope_in(name))}
+    for name in names:
+        _log.warning("index: %s is missing or damaged; rebuilding it", name)
+        scope = scope_in(name)
+        if scope is not None:
+            own = pc.field("scope") == scope
+        else:
+            own = _in_shard(lake, shard_in(name)) & ~pc.field("scope").isin(pa.array(sorted(large), pa.string()))
+        where = comparable & own
+        parts = [
+            _projected(grain, lake.tables.read_sound(_table(grain), where=where, **_fixed(grain)), dimension)
+            for grain in Grain
+        ]
+        lake.index.restore(name, pa.concat_tables(parts))
+
+
+def _table(grain: Grain) -> TableSpec:
+    return FACTS if grain is Grain.WORKING else SUMMARIES
+
+
+def _fixed(grain: Grain) -> dict[str, str]:
+    return {} if grain is Grain.WORKING else {"grain": grain.value}
+
+
+def _projected(grain: Grain, rows: pa.Table, dimension: int) -> pa.Table:
+    return facts_to_index(rows, dimension) if grain is Grain.WORKING else summaries_to_index(rows, dimension)
 
 
 def _read(
-    lake: Lake, grain: Grain, periods: list[Period], share: Share, columns: Collection[str] | None = None
+    lake: Lake, grain: Grain, keys: list[str], shard: int | None, columns: Collection[str] | None = None
 ) -> pa.Table:
-    keys = [period.key for period in periods]
-    if grain is Grain.WORKING:
-        return lake.tables.read(FACTS, keys, columns=columns, where=share.where)
-    return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=grain.value)
+    where = None if shard is None else _in_shard(lake, shard)
+    return lake.tables.read(_table(grain), keys, columns=columns, where=where, **_fixed(grain))
+
+
+def _in_shard(lake: Lake, shard: int) -> pc.Expression:
+    first, last = keys_of_shard(shard, lake.shards)
+    return (pc.field("scope") >= first) & (pc.field("scope") < last)
 
 
 def with_vectors(rows: pa.Table, old: pa.Table, periods: list[Period], embedder: Embedder) -> pa.Table:

@@ -152,12 +152,7 @@ def _materialize_batch(
         results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
         groups = groups_of(lake, grain, batch, also)
     usage = models.store.settle(batch) if models.store else {}
-    indexed = together(
-        [
-            index_periods(lake, grain, batch, models.embedder.dimension, group.of(also), group)
-            for group in _one_by_one(groups)
-        ]
-    )
+    indexed = index_periods(lake, grain, batch, models.embedder.dimension)
     results = [*_as_indexed(results, indexed), *indexed]
     # Empty hours are not entered: there are thousands, and pending journal files show which hours need work.
     entered = {part.period for part in results if part.asset == table_asset(grain) and _is_entered(part)}
@@ -191,7 +186,7 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
     working = (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS, MEMORY_EVENTS, MEMORIES)
     for spec in working if grain is Grain.WORKING else (SUMMARIES,):
         lake.tables.purge(spec)
-    lake.index.purge(agents, [grain])
+    lake.index.purge(agents)
 
 
 def _has_input(part: PartitionResult) -> bool:

@@ -28,6 +28,7 @@ from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows
+from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -80,7 +81,7 @@ class Damage:
     Attributes:
         kind: "file" or "log" of a table, "partition" missing from the log, "index" or "mart".
         path: relative to the root.
-        key: the partition, or the grain of an index table.
+        key: the partition.
         rows: number of rows it held, 0 if unknown.
         loss: the data that cannot be recovered; empty if everything can.
     """
@@ -103,15 +104,9 @@ def find_damage(lake: Lake) -> list[Damage]:
     if not any(damage.name in (EXPIRATIONS.name, TOMBSTONES.name) for damage in found):
         found = [_with_loss(lake, damage) for damage in found]
     found += [
-        Damage(
-            "index",
-            f"{scope.workspace_id}~{scope.agent_id}",
-            f"vectordb/{scope.workspace_id}/{scope.agent_id}__{grain}.lance",
-            "the index table is missing or cannot be read",
-            grain.value,
-        )
-        for scope, grain in sorted(lake.index.tables(), key=str)
-        if lake.index.is_damaged(scope, grain)
+        Damage("index", name, f"{PROJECTIONS}/{name}.lance", "the table is missing or cannot be read")
+        for name in sorted(lake.index.tables())
+        if lake.index.is_damaged(name)
     ]
     damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
     found += [Damage("mart", name, f"marts/{name}", "the mart cannot be read") for name in sorted(damaged)]
@@ -146,7 +141,7 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
         if damage.kind == "mart":
             Marts(lake.storage).remove(damage.name)
     lake.index.adopt(models.embedder)
-    tables = [(_scope(damage.name), Grain(damage.key)) for damage in found if damage.kind == "index"]
+    tables = [damage.name for damage in found if damage.kind == "index"]
     restore_tables(lake, tables, models.embedder.dimension)
     for grain in Grain:
         periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))

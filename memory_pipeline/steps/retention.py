@@ -108,15 +108,12 @@ class Inventory:
             (workspace, agent, RetentionClass(name)): through for workspace, agent, name, through in expired.iter_rows()
         }
 
-    def cuts(self, grain: Grain) -> dict[Scope, list[DeleteFilter]]:
-        """Return the filters of the rows to delete from each agent's index table of a grain."""
+    def cuts(self, grain: Grain) -> dict[str, list[DeleteFilter]]:
+        """Return the filters to delete from the index rows of a grain, by workspace."""
         expired = self._expired["facts" if grain is Grain.WORKING else grain]
-        cuts: dict[Scope, list[DeleteFilter]] = defaultdict(list)
-        for workspace, agent, name, through in (
-            expired.select("workspace_id", "agent_id", "kept", "through").unique().iter_rows()
-        ):
-            kinds = _KINDS.get(RetentionClass(name))
-            cuts[Scope(workspace, agent)].append(DeleteFilter(through, kinds))
+        cuts: dict[str, list[DeleteFilter]] = defaultdict(list)
+        for workspace, name, through in expired.select("workspace_id", "kept", "through").unique().iter_rows():
+            cuts[workspace].append(DeleteFilter(through, _KINDS.get(RetentionClass(name))))
         return cuts
 
     def periods(self) -> dict[str, dict[Period, int]]:

@@ -1,6 +1,6 @@
-"""Shares: ranges of agents that are worked on one after the other, so that what is in memory at a time is bounded.
+"""Shares: ranges of scopes that are processed one after the other, so that memory is bounded.
 
-Ranges are open to both sides and touch each other: whoever comes while they are worked on lies in one of them.
+A range has an open lower end and touches the next one, so that a scope added meanwhile is in one of them.
 """
 
 from __future__ import annotations
@@ -22,57 +22,50 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
 
-_Key = tuple[str, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The agents above one and up to another, in the order of workspaces and agents; a bound that is None is none."""
+    """The scopes with keys after `above` and up to `through`; None leaves an end open."""
 
-    above: Scope | None = None
-    through: Scope | None = None
+    above: str | None = None
+    through: str | None = None
 
     def __contains__(self, scope: Scope) -> bool:
-        """Tell whether an agent is one of these."""
-        after_first = self.above is None or _key(scope) > _key(self.above)
-        return after_first and (self.through is None or _key(scope) <= _key(self.through))
+        """Return whether a scope is in the range."""
+        after_first = self.above is None or scope.key > self.above
+        return after_first and (self.through is None or scope.key <= self.through)
 
     @property
     def where(self) -> pc.Expression | None:
-        """The condition on rows; None where all of them meet it."""
+        """The condition on rows, or None if all rows meet it."""
         conditions = []
         if self.above is not None:
-            conditions.append(~_up_to(self.above))
+            conditions.append(pc.field("scope") > self.above)
         if self.through is not None:
-            conditions.append(_up_to(self.through))
+            conditions.append(pc.field("scope") <= self.through)
         return None if not conditions else conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1]
 
     def of(self, scopes: Iterable[Scope]) -> set[Scope]:
-        """Return those of the agents that are among these."""
+        """Return the given scopes that are in the range."""
         return {scope for scope in scopes if scope in self}
 
 
-#: All agents.
+#: All scopes.
 EVERYBODY = Share()
 WHOLE: Sequence[Share] = (EVERYBODY,)
 
 
 def cut(weights: Mapping[Scope, int], most: int) -> list[Share]:
-    """Cut agents into shares that weigh no more than `most`, unless one agent alone does.
-
-    Args:
-        weights: of each agent.
-        most: of a share.
-    """
-    bounds: list[Scope] = []
+    """Cut scopes into shares of at most the weight `most`, unless one scope alone weighs more."""
+    bounds: list[str] = []
     weight = 0
-    before: Scope | None = None
-    for scope in sorted(weights, key=_key):
-        if before is not None and weight + weights[scope] > most:
+    before: str | None = None
+    for key, own in sorted((scope.key, own) for scope, own in weights.items()):
+        if before is not None and weight + own > most:
             bounds.append(before)
             weight = 0
-        weight += weights[scope]
-        before = scope
+        weight += own
+        before = key
     return [Share(above, through) for above, through in zip([None, *bounds], [*bounds, None], strict=True)]
 
 
@@ -105,13 +98,3 @@ def replace_in_shares(
 
     parts = PartialUpdate([each for share in shares if (each := share.where) is not None], changed)
     return lake.tables.transform_parts(spec, keys, parts, remade=remade, **fixed)
-
-
-def _key(scope: Scope) -> _Key:
-    return scope.workspace_id, scope.agent_id
-
-
-def _up_to(scope: Scope) -> pc.Expression:
-    workspace_id, agent_id = pc.field("workspace_id"), pc.field("agent_id")
-    same = (workspace_id == scope.workspace_id) & (agent_id <= scope.agent_id)
-    return (workspace_id < scope.workspace_id) | same

@@ -107,7 +107,7 @@ class KnownMessages:
     def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:
         """Return the hours with loaded messages of conversations. Cached per version of the index."""
         try:
-            version = self._lake.index.version(scope, Grain.WORKING)
+            version = self._lake.index.version(scope)
             if version is None:
                 return set()
             known = self._hours.get(scope)

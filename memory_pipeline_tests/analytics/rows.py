@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schemas import (
     EXPIRATIONS,
@@ -33,6 +34,7 @@ def message(hour: str, agent: str = "a", text: str = "Hello, Bruno.", workspace:
     at = datetime.fromisoformat(f"{hour}:30:00+00:00")
     return {
         "period": hour, "id": f"message:{hour}:{workspace}-{agent}", "workspace_id": workspace, "agent_id": agent,
+        "scope": Scope(workspace, agent).key,
         "conversation_id": "c", "tags": [], "turn": 0, "role": "user", "name": "Anna", "content": text, "sent_at": at,
         "received_at": at,
     }  # fmt: skip
@@ -51,7 +53,8 @@ def fact(
     said = message(hour, agent, text, workspace)
     return {
         "period": hour, "id": f"working:{hour}:{workspace}-{agent}-{kind}", "workspace_id": workspace,
-        "agent_id": agent, "kind": kind, "content": text, "speaker": "Anna", "role": "user", "entities": list(entities),
+        "agent_id": agent, "scope": Scope(workspace, agent).key,
+        "kind": kind, "content": text, "speaker": "Anna", "role": "user", "entities": list(entities),
         "importance": 0.5, "confidence": 1.0, "conversation_id": "c", "message_ids": [said["id"]], "turn": 0,
         "position": 0, "event_at": said["sent_at"], "tags": [], "extraction_method": "test", "operations": [],
         "digest": text, "embed_model": "test",
@@ -76,7 +79,8 @@ def summary(
     ]
     return {
         "grain": period.grain.value, "period": period.key, "id": f"{period.grain}:{period.key}:{workspace}-{agent}",
-        "workspace_id": workspace, "agent_id": agent, "period_start": start, "period_end": end, "content": text,
+        "workspace_id": workspace, "agent_id": agent, "scope": Scope(workspace, agent).key,
+        "period_start": start, "period_end": end, "content": text,
         "key_points": points, "entities": [], "importance": 0.5, "source_ids": sorted(sources), "source_digest": "",
         "tokens_in": 7, "tokens_out": 3, "summary_method": "test", "digest": text, "embed_model": "test",
     }  # fmt: skip

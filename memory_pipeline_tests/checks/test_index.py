@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.checks import integrity
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline_tests.building import ACME, hours
 from memory_pipeline_tests.checks.planting import context, plant
-from memory_pipeline_tests.index_rows import fact, scoped
+from memory_pipeline_tests.index_rows import fact, put_rows, scoped
 
 if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
@@ -48,22 +47,7 @@ def test_an_extra_row_in_the_index_is_found(indexed: Lake) -> None:
 def test_an_index_of_an_agent_without_rows_is_found(indexed: Lake) -> None:
     gone = Scope("elsewhere", "gone")
     dimension = indexed.index.scan(ACME, Grain.WORKING, ["vector"])["vector"].type.list_size
-    indexed.index.replace(Grain.WORKING, hours("2024-01-15T12"), scoped(gone, [fact("Hello.")], dimension))
+    put_rows(indexed.index, Grain.WORKING, hours("2024-01-15T12"), scoped(gone, [fact("Hello.")], dimension))
     finding = context(indexed, "working_index", "index_level")
     assert finding.sample == ("elsewhere/gone 2024-01-15T12",)
     assert finding.numbers["agents"] == 3
-
-
-def test_with_many_agents_each_day_checks_a_different_part(indexed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    from datetime import timedelta
-
-    from memory_pipeline_tests.building import NOW
-
-    monkeypatch.setattr(integrity, "MOST_AGENTS", 1)
-    plant(indexed, FACTS, "2024-02-20T09", lambda rows: [row.update(digest="d") for row in rows])
-    found = [context(indexed, "working_index", "index_level", now=NOW + timedelta(days=day)) for day in range(2)]
-    assert [finding.numbers["agents_looked_at"] for finding in found] == [1, 1]
-    assert {name for finding in found for name in finding.sample} == {
-        "acme/support 2024-02-20T09",
-        "acme/sales 2024-02-20T09",
-    }

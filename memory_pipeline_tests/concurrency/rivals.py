@@ -33,6 +33,7 @@ from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.fold import fold_graph, fold_memories
 from memory_pipeline_tests.building import ACME, PROCESSES
+from memory_pipeline_tests.index_rows import put_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -213,13 +214,13 @@ def index_rows_of(key: str, texts: Sequence[str]) -> pa.Table:
 
 
 def merge_index(root: str, number: int, rounds: int) -> None:
-    """Replace a separate and a shared hour of one index table."""
+    """Replace an hour of one's own and one that all replace, of one agent."""
     index = Lake(root).index
     for each in range(rounds):
         for own in (number, 9):
             key = f"{FIRST + timedelta(hours=60 * own + each):%Y-%m-%dT%H}"
             texts = (f"{own}-{each} one", f"{own}-{each} two")
-            index.replace(Grain.WORKING, [Period.parse("working", key)], {ACME: index_rows_of(key, texts)})
+            put_rows(index, Grain.WORKING, [Period.parse("working", key)], {ACME: index_rows_of(key, texts)})
 
 
 # --- calls and leases ------------------------------------------------------------------------------------------------

@@ -19,8 +19,9 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.orphans import vacuum
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline_tests.building import NOW, conversation, run, write
-from memory_pipeline_tests.erasure.lakes import ANNA, EARLY
+from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
+from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES
+from memory_pipeline_tests.index_rows import index_folder
 from memory_pipeline_tests.invoking import call, read
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def parquet(folder: Path, path: str, **columns: list[Any]) -> None:
 
 def old_version(folder: Path, original: Path) -> None:
     """Put back all versions of an index table that there were."""
-    table = "vectordb/acme/support__working.lance"
+    table = index_folder("", ACME)
     for path in (original / table).rglob("*"):
         target = folder / table / path.relative_to(original / table)
         if path.is_file() and not target.exists():
@@ -55,9 +56,7 @@ def old_version(folder: Path, original: Path) -> None:
 
 def old_data(folder: Path, original: Path) -> None:
     """Put back the data of an index table, without the version that read it."""
-    name = "vectordb/acme/support__daily.lance/data"
-    for path in (original / name).iterdir():
-        shutil.copy(path, folder / name)
+    shutil.copytree(index_folder(original, ACME) / "data", folder / "projections/index-099.lance/data")
 
 
 def old_table_file(folder: Path, original: Path) -> None:
@@ -122,7 +121,7 @@ def test_remnants_of_a_person_are_found(erased: Erased, original: Path) -> None:
 AGENT: dict[str, Callable[[Path, Path], object]] = {
     "folder": lambda at, _: (at / "tables/graph_facts/owner=acme~sales").mkdir(),
     "index": lambda at, original: shutil.copytree(
-        original / "vectordb/acme/sales__daily.lance", at / "vectordb/acme/sales__daily.lance"
+        index_folder(original, SALES), index_folder(at, SALES), dirs_exist_ok=True
     ),
     "collection": lambda at, _: put(at, "vectordb/acme/_sales.default.lance/data/1.lance", b"x"),
     "table file": old_table_file,
@@ -259,7 +258,7 @@ def test_the_command_line(lake: Lake, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_receipt_and_verification_report_files_of_killed_processes(lake: Lake, original: Path, models: Models) -> None:
     root = Path(lake.storage.uri)
     old_table_file(root, original)
-    (index,) = list((root / "vectordb/acme/support__daily.lance/data").iterdir())[:1]
+    (index,) = list((root / index_folder("", ACME) / "data").iterdir())[:1]
     shutil.copy(index, index.with_name("left.lance"))
     receipt = forget(lake, models, ANNA, NOW)
     [note] = [part for part in receipt.not_covered if "killed" in part]

@@ -23,18 +23,21 @@ from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.orphans import AGE, LEFT_BEHIND, vacuum
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline_tests.faults.rows import indexed, ledger
+from memory_pipeline_tests.index_rows import index_folder, put_rows
 
 if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
-#: Files that killed writers leave behind, with their kinds.
+ANNA = Scope("acme", "anna")
+TABLE = index_folder("", ANNA).as_posix()
+#: Files as killed writers leave them, and their kinds.
 ORPHANS = {
     "tables/ledger/bucket=a/part-00000-dead-c000.zstd.parquet": "tables",
-    "vectordb/acme/anna__daily.lance/data/dead.lance": "index",
-    "vectordb/acme/anna__daily.lance/_transactions/9-dead.txn": "index",
-    "vectordb/acme/anna__daily.lance/_deletions/0-7-12345678901234567890.arrow": "index",
-    "vectordb/acme/anna__daily.lance/_indices/0d6d1c58-3bb5-4d35-9a1c-6f2c2b9a5c11/part_0_docs.lance": "index",
-    "vectordb/acme/half__daily.lance/data/dead.lance": "index",
+    f"{TABLE}/data/dead.lance": "index",
+    f"{TABLE}/_transactions/9-dead.txn": "index",
+    f"{TABLE}/_deletions/0-7-12345678901234567890.arrow": "index",
+    f"{TABLE}/_indices/0d6d1c58-3bb5-4d35-9a1c-6f2c2b9a5c11/part_0_docs.lance": "index",
+    "projections/index-999.lance/data/dead.lance": "index",
     "state/created-twice-01H00000000000000000000000": "partial",
 }
 #: Files that only a local disk shows.
@@ -42,7 +45,6 @@ PARTIAL = {
     "journal/pending/acme/anna/.2024-01-15T08__01H.jsonl.01HQ0000000000000000000000": "partial",
     "tables/ledger/bucket=a/part-00000-half.parquet#1": "partial",
 }
-ANNA = Scope("acme", "anna")
 
 
 @pytest.fixture
@@ -53,9 +55,9 @@ def whole(root: str) -> Lake:
     lake.tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1", "2"), ledger("b", "3")]))
     lake.tables.replace(LEDGER, ["b"], ledger("b", "4"))
     days = [Period.parse("daily", f"2024-01-{day}") for day in range(15, 20)]
-    lake.index.replace(Grain.DAILY, days, {ANNA: pa.concat_tables([indexed(day.key, "one", "two") for day in days])})
-    lake.index.remove(Grain.DAILY, {ANNA: [DeleteFilter("2024-01-15")]})
-    lake.index.replace(Grain.DAILY, days[1:2], {ANNA: indexed("2024-01-16", "three")})
+    put_rows(lake.index, Grain.DAILY, days, {ANNA: pa.concat_tables([indexed(day.key, "one", "two") for day in days])})
+    lake.index.remove(Grain.DAILY, {"acme": [DeleteFilter("2024-01-15")]})
+    put_rows(lake.index, Grain.DAILY, days[1:2], {ANNA: indexed("2024-01-16", "three")})
     return lake
 
 
@@ -125,12 +127,12 @@ def test_an_unchanged_index_table_is_not_scanned_again(whole: Lake, root: str) -
     make_older(root)
     make_older(root)
     vacuum(whole.storage, whole.tables, datetime.now(UTC))
-    old = Path(root, "vectordb/acme/anna__daily.lance/data/dead.lance")
+    old = Path(root, f"{TABLE}/data/dead.lance")
     old.write_bytes(b"dead")
     then = time.time() - 4 * 3600
     os.utime(old, (then, then))
     assert vacuum(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 0
-    fresh = Path(root, "vectordb/acme/anna__daily.lance/data/fresh.lance")
+    fresh = Path(root, f"{TABLE}/data/fresh.lance")
     fresh.write_bytes(b"dead")
     assert vacuum(whole.storage, whole.tables, datetime.now(UTC))["index"].files == 1
     assert fresh.exists()
@@ -167,7 +169,7 @@ def test_on_s3_orphans_and_unfinished_uploads_are_deleted(s3_root: str) -> None:
     lake.tables.replace(LEDGER, ["a", "b"], pa.concat_tables([ledger("a", "1"), ledger("b", "3")]))
     lake.tables.drop_rows(LEDGER, None, lambda rows: pc.equal(rows["period"], "1"), ["period"])
     day = Period.parse("daily", "2024-01-15")
-    lake.index.replace(Grain.DAILY, [day], {ANNA: indexed(day.key, "one", "two")})
+    put_rows(lake.index, Grain.DAILY, [day], {ANNA: indexed(day.key, "one", "two")})
     rows = held(without_old_versions(lake))
     for path in ORPHANS:
         lake.storage.write(path, b"dead")

@@ -17,13 +17,16 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.lance_internals import lance_table, lance_tables
+from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.orphans import AGE, last_vacuum, unnamed_files, vacuum
 from memory_pipeline.lake.schemas import LEDGER
 from memory_pipeline.lake.tables.vacuum import Purged
 from memory_pipeline.steps.housekeeping import clean_files, is_due
 from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.faults.rows import indexed, ledger
+from memory_pipeline_tests.index_rows import index_folder, put_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 ANNA = Scope("acme", "anna")
-TABLE = "vectordb/acme/anna__daily.lance"
+TABLE = index_folder("", ANNA).as_posix()
 DAY = Period.parse("daily", "2024-01-15")
 #: Changes of a lake, each of which replaces a file of a table and a version of the index.
 CHANGES = 17
@@ -45,7 +48,7 @@ def later(hours: float = 2) -> datetime:
 def change(lake: Lake, *texts: str) -> None:
     for text in texts:
         lake.tables.replace(LEDGER, ["a"], ledger("a", text))
-        lake.index.replace(Grain.DAILY, [DAY], {ANNA: indexed(DAY.key, text)})
+        put_rows(lake.index, Grain.DAILY, [DAY], {ANNA: indexed(DAY.key, text)})
 
 
 def made(root: str, changes: int = CHANGES) -> Lake:
@@ -103,7 +106,7 @@ def test_a_vacuum_keeps_the_files_of_open_readers(root: str) -> None:
     lake = made(root, 3)
     table = DeltaTable(str(Path(root, "tables", "ledger")))
     scan = lake.tables.dataset(LEDGER)
-    opened: Any = lancedb.connect(Path(root, "vectordb", "acme")).open_table("anna__daily")
+    opened: Any = lancedb.connect(Path(root, PROJECTIONS)).open_table(Path(TABLE).stem)
     opened.checkout(opened.version)
     for path in Path(root).rglob("*"):  # old files that are replaced only now
         os.utime(path, (0, 0))
@@ -227,16 +230,12 @@ def test_a_table_with_a_damaged_manifest_is_skipped_and_others_are_vacuumed(root
 
 def test_many_small_files_are_merged(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root, 1)
-    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 1_000)  # so that writers never compact
+    monkeypatch.setattr(shard_tables, "_MOST_FILES", 1_000)  # as if others had left writers no gap
     for number in range(40):
-        lake.index.replace(
-            Grain.DAILY,
-            [Period.parse("daily", f"2024-02-{number % 28 + 1:02}")],
-            {ANNA: indexed(f"2024-02-{number % 28 + 1:02}", f"{number}")},
-        )
+        day = f"2024-02-{number % 28 + 1:02}"
+        put_rows(lake.index, Grain.DAILY, [Period.parse("daily", day)], {ANNA: indexed(day, f"{number}")})
     rows = sorted(held(root)[1])
     monkeypatch.undo()
-    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 8)
     cleaned = clean_files(lake, later())
     assert (cleaned.compacted, cleaned.bytes_written > 0) == (1, True)
     assert sorted(held(root)[1]) == rows

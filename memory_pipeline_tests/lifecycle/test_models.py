@@ -518,13 +518,13 @@ def test_another_embedder_is_refused_until_the_vectors_are_recomputed(made: Lake
     before = lake.tables.read(FACTS, columns=["id", "content"]).to_pylist()
     configure(lake, server, EMBEDDING)
     write(lake, conversation("I bought a canoe.", conversation_id="new"))
-    with pytest.raises(ConfigurationError, match="delete the lake's vectordb folder"):
+    with pytest.raises(ConfigurationError, match="delete the lake's projections folder"):
         run(lake, models_at(lake))
-    with pytest.raises(ConfigurationError, match="delete the lake's vectordb folder"):
+    with pytest.raises(ConfigurationError, match="delete the lake's projections folder"):
         MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support").search_memory(query_text="canoe")
     assert len(lake.journal.pending()) == 1
 
-    shutil.rmtree(lake.storage.locate("vectordb"))
+    shutil.rmtree(lake.storage.locate("projections"))
     fresh = Lake(lake.storage.uri)
     for grain in Grain:
         status = grain_status(fresh, grain, START, NOW)

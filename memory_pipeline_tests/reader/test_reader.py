@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -23,6 +24,7 @@ from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, conversation, hours, run, write
 from memory_pipeline_tests.effort import IS_THOROUGH
+from memory_pipeline_tests.index_rows import give_own_table
 from memory_pipeline_tests.reader.ways import WAYS, Said, keep, make_hours, readers, talk, write_talks
 
 if TYPE_CHECKING:
@@ -325,18 +327,26 @@ def held_rows(reader: MemoryReader) -> int:
     return sum("#" not in id for part in segments.values() for id in part.rows["id"].to_pylist())
 
 
-def test_searches_never_exceed_resident_rows(walked: Path, models: Models) -> None:
+@pytest.fixture
+def large(walked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the lake in which the agent has an index table of its own."""
+    folder = shutil.copytree(walked, tmp_path / "large")
+    give_own_table(folder, ACME, monkeypatch)
+    return folder
+
+
+def test_searches_never_exceed_resident_rows(large: Path, models: Models) -> None:
     for most in (0, 1, 3, 5, 100):
-        reader = MemoryReader(Lake(str(walked)), ACME, models.embedder, resident_rows=most)
+        reader = MemoryReader(Lake(str(large)), ACME, models.embedder, resident_rows=most)
         for grain in [*Grain, Grain.WORKING, Grain.DAILY]:
             assert contents(reader, "Porto", now=NOW, grain=grain, maximum_days_ago=1_000)
             assert held_rows(reader) <= most
         assert (held_rows(reader) > 0) == (most > 0)
 
 
-def test_recall_never_exceeds_resident_rows(walked: Path, models: Models) -> None:
+def test_recall_never_exceeds_resident_rows(large: Path, models: Models) -> None:
     for most in (0, 1, 2, 4, 100):
-        reader = MemoryReader(Lake(str(walked)), ACME, models.embedder, resident_rows=most)
+        reader = MemoryReader(Lake(str(large)), ACME, models.embedder, resident_rows=most)
         assert reader.recall("Porto", now=NOW)
         assert held_rows(reader) <= most
 

@@ -22,7 +22,7 @@ from memory_pipeline.reader import MemoryReader, Recalled, Recollection
 from memory_pipeline.reader.recall import choose, considered
 from memory_pipeline.search.row_block import points_of
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
-from memory_pipeline_tests.index_rows import segment, summary
+from memory_pipeline_tests.index_rows import put_rows, segment, summary
 
 if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
@@ -70,7 +70,7 @@ def without_facts(filled: Path, root: str, models: Models) -> MemoryReader:
     lake = Lake(root)
     keys = sorted(set(lake.tables.read(FACTS, columns=["period"])["period"].to_pylist()))
     empty = lake.index.scan(ACME, Grain.WORKING).slice(0, 0)
-    lake.index.replace(Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
+    put_rows(lake.index, Grain.WORKING, [Period.parse("working", key) for key in keys], {ACME: empty})
     return MemoryReader(lake, ACME, models.embedder)
 
 

@@ -9,20 +9,27 @@ import pytest
 
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.search.candidates import IndexCache
 from memory_pipeline_tests.building import ACME, PROCESSES
-from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, scoped, summary
+from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, put_rows, scoped, summary
 
 if TYPE_CHECKING:
     from memory_pipeline.search.row_block import RowBlock
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the rows of an agent to a table of its own, as if they were many."""
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
 
 
 def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
     """Replace the periods of the rows, like another process."""
     index = VectorIndex(Storage(root))
     periods = [Period.parse(grain, period) for period in by_period(rows)]
-    index.replace(grain, periods, scoped(ACME, rows))
+    put_rows(index, grain, periods, scoped(ACME, rows))
 
 
 def resident(root: str, most: int = 100) -> IndexCache:
@@ -70,6 +77,7 @@ def test_writes_of_another_process_are_visible_at_once(root: str) -> None:
     assert contents(held.segment(Grain.WORKING)) == ["milk", "tea"]
 
 
+@pytest.mark.usefixtures("large")
 def test_a_table_that_is_too_large_is_not_cached(root: str) -> None:
     put(root, *(fact(f"row {n}", n) for n in range(3)))
     assert resident(root, 2).segment(Grain.WORKING) is None
@@ -77,6 +85,7 @@ def test_a_table_that_is_too_large_is_not_cached(root: str) -> None:
     assert len(contents(resident(root, 3).segment(Grain.WORKING))) == 3
 
 
+@pytest.mark.usefixtures("large")
 def test_a_table_is_evicted_when_it_outgrows_the_cache_and_cached_when_it_shrinks(root: str) -> None:
     put(root, fact("tea"), fact("milk", 1))
     held = resident(root, 2)
@@ -111,6 +120,7 @@ def test_the_cache_never_exceeds_its_limit(root: str, most: int) -> None:
         assert sum(map(len, held._held.values())) <= most
 
 
+@pytest.mark.usefixtures("large")
 def test_points_belong_to_the_newest_summaries(root: str) -> None:
     put(root, summary("tea\nmilk"), grain=Grain.DAILY)
     held = resident(root)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.search import candidates
 from memory_pipeline.search.candidates import IndexCache
 from memory_pipeline_tests.building import ACME
-from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, scoped
+from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, put_rows, scoped
 
 if TYPE_CHECKING:
     from memory_pipeline.search.candidates import CachedRows
@@ -31,7 +33,7 @@ def patched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def put(index: VectorIndex, *rows: Row) -> None:
     """Replace the hours of the rows, like another process."""
     periods = [Period.parse(Grain.WORKING, period) for period in by_period(rows)]
-    index.replace(Grain.WORKING, periods, scoped(ACME, rows))
+    put_rows(index, Grain.WORKING, periods, scoped(ACME, rows))
 
 
 def said(parts: list[CachedRows] | None) -> list[str]:
@@ -85,12 +87,12 @@ def test_rows_keep_their_vectors(held: IndexCache, index: VectorIndex) -> None:
 
 def test_a_compaction_changes_nothing(held: IndexCache, index: VectorIndex) -> None:
     put(index, fact("oats", 240, vector=axis(4)))
-    index.purge([ACME], [Grain.WORKING])  # rewrites every row
+    index.purge([ACME])  # rewrites every row
     assert said(held.parts(Grain.WORKING)) == ["milk", "oats", "rye", "tea"]
 
 
 def test_a_recreated_table_is_read_whole(held: IndexCache, index: VectorIndex) -> None:
-    index.remove_agent(ACME)
+    index.remove_scope(ACME)
     assert said(held.parts(Grain.WORKING)) == []
     put(index, fact("oats", 2))
     assert said(held.parts(Grain.WORKING)) == ["oats"]
@@ -105,7 +107,10 @@ def test_large_changes_are_read_whole(held: IndexCache, index: VectorIndex, monk
     assert said(parts) == ["milk", "row 0", "row 1", "row 2", "rye", "tea"]
 
 
-def test_a_table_that_outgrows_the_cache_is_evicted(root: str, index: VectorIndex) -> None:
+def test_rows_that_outgrow_the_cache_are_evicted(
+    root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     put(index, fact("tea"), fact("milk", 1))
     held = IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, 2, Calendar())
     assert said(held.parts(Grain.WORKING)) == ["milk", "tea"]
@@ -127,3 +132,12 @@ def test_the_layout_is_rebuilt_in_a_thread(
     assert parts is not None
     assert [part.live for part in parts] == [None]
     assert said(parts) == ["milk", "oats", "rye", "tea"]
+
+
+def test_writes_of_other_agents_in_the_shard_load_nothing(held: IndexCache, index: VectorIndex) -> None:
+    [before] = held.parts(Grain.WORKING) or []
+    rows = [fact("theirs", 240)]
+    for scope in (Scope("acme", f"agent-{number}") for number in range(32)):
+        put_rows(index, Grain.WORKING, [Period.parse(Grain.WORKING, rows[0]["period"])], scoped(scope, rows))
+    [after] = held.parts(Grain.WORKING) or []
+    assert after.segment is before.segment

@@ -16,6 +16,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.index import mend_index
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
+from memory_pipeline_tests.index_rows import index_folder
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ def sound(shared_folder: SharedFolder, models: Models) -> Lake:
 
 @pytest.fixture
 def folder(sound: Lake, tmp_path: Path) -> Path:
-    """The folder of an agent's working index table, in a copy of the lake."""
+    """The folder of an agent's index table, in a copy of the lake."""
     root = shutil.copytree(sound.storage.uri, tmp_path / "lake")
-    return root / "vectordb" / ACME.workspace_id / f"{ACME.agent_id}__working.lance"
+    return index_folder(root, ACME)
 
 
 def found(lake: Lake, scope: Scope, models: Models) -> Any:
@@ -50,9 +51,7 @@ def found(lake: Lake, scope: Scope, models: Models) -> Any:
 def test_a_damaged_index_table_does_not_stop_housekeeping(folder: Path) -> None:
     for manifest in folder.glob("_versions/*.manifest"):
         manifest.write_bytes(b"")
-    workspace_id = ACME.workspace_id
-    names = [f"{ACME.agent_id}__{grain}" for grain in (Grain.WORKING, Grain.DAILY)]
-    assert Lake(str(folder.parents[2])).index.compact((workspace_id, name) for name in names) == (0, 0)
+    assert Lake(str(folder.parents[1])).index.compact() == (0, 0)
 
 
 def empty(files: str) -> Callable[[Path], None]:
@@ -68,13 +67,13 @@ def test_a_search_reports_a_lost_index_and_a_run_rebuilds_it(
     folder: Path, sound: Lake, models: Models, spoil: Callable[[Path], None]
 ) -> None:
     spoil(folder)
-    lake = Lake(str(folder.parents[2]))
+    lake = Lake(str(folder.parents[1]))
     with pytest.raises(DamagedError, match=folder.name):
         found(lake, ACME, models)
-    assert mend_index(lake, models.embedder, NOW) == [(ACME, Grain.WORKING)]
+    assert mend_index(lake, models.embedder) == [folder.stem]
     assert differing(lake_digest(sound), lake_digest(lake)) == []
     assert found(lake, ACME, models)
-    assert mend_index(lake, models.embedder, NOW) == []
+    assert mend_index(lake, models.embedder) == []
 
 
 @pytest.mark.parametrize(
@@ -86,18 +85,18 @@ def test_recomputing_one_hour_restores_the_rows_of_all(
     folder: Path, sound: Lake, models: Models, spoil: Callable[[Path], None]
 ) -> None:
     spoil(folder)
-    lake = Lake(str(folder.parents[2]))
+    lake = Lake(str(folder.parents[1]))
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
 def test_an_agent_without_memory_has_no_lost_index(folder: Path, models: Models) -> None:
-    lake = Lake(str(folder.parents[2]))
+    lake = Lake(str(folder.parents[1]))
     assert not found(lake, Scope("acme", "nobody"), models)
 
 
 def test_a_removed_agent_has_no_lost_index(folder: Path, models: Models) -> None:
-    lake = Lake(str(folder.parents[2]))
-    lake.index.remove_agent(ACME)
-    assert lake.index.version(ACME, Grain.WORKING) is None
-    assert mend_index(lake, models.embedder, NOW) == []
+    lake = Lake(str(folder.parents[1]))
+    lake.index.remove_scope(ACME)
+    assert lake.index.count(ACME, Grain.WORKING) == 0
+    assert mend_index(lake, models.embedder) == []

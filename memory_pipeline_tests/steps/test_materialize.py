@@ -367,9 +367,9 @@ def test_concurrent_runs_of_one_hour_lose_nothing(
     mine = replace(models, extractor=Slow()) if moment == "while it extracts" else models
     replace_index = lake.index.replace
 
-    def slow_index(*args: Any) -> set[str]:
+    def slow_index(*args: Any, **kwargs: Any) -> set[str]:
         overtake()
-        return replace_index(*args)
+        return replace_index(*args, **kwargs)
 
     monkeypatch.setattr(lake.index, "replace", slow_index)
     list(materialize(lake, mine, Grain.WORKING, hours("2024-01-15T08")))
@@ -426,7 +426,7 @@ def test_a_step_that_fails_loses_nothing(
 def test_a_deleted_index_is_rebuilt(filled: Lake, models: Models) -> None:
     lake = filled
     before = index_rows(lake, [ACME])
-    shutil.rmtree(lake.storage.locate("vectordb"))
+    shutil.rmtree(lake.storage.locate("projections"))
     again = Lake(lake.storage.uri)
     for grain in Grain:
         keys = again.ledger.entries("working_facts" if grain is Grain.WORKING else f"{grain}_summaries")

@@ -148,7 +148,7 @@ def test_damage_of_all_tables_is_repaired_together(lake: Lake, expected: dict[st
     for spec in DERIVED:
         for path in Path(lake.storage.uri, "tables", spec.name).rglob("*.parquet"):
             damage(path, "cut")
-    shutil.rmtree(Path(lake.storage.uri, "vectordb", "acme"))
+    shutil.rmtree(Path(lake.storage.uri, "projections"))
     for grain in ("daily", "monthly"):
         damage(file_of(lake, SUMMARIES, grain=grain), "empty")
     again = mended(Lake(lake.storage.uri), models)

@@ -336,7 +336,7 @@ class TestReusedIds:
 def test_a_damaged_index_does_not_block_writes(writer: MemoryWriter, root: str) -> None:
     write(writer, message(id="m1"))
     run(root)
-    for file in Path(root, "vectordb").rglob("*.manifest"):
+    for file in Path(root, "projections").rglob("*.manifest"):
         file.write_bytes(b"")
     assert write(open_writer(root), message("Hello.", id="m2")).files
 

@@ -58,7 +58,11 @@ class Attribute:
 
 #: Cached: many rows share an agent, and creating a scope validates it.
 SCOPE = Attribute(("workspace_id", "agent_id"), lru_cache(maxsize=4_096)(Scope))
-_SCOPE_COLUMNS = {"workspace_id": attrgetter("scope.workspace_id"), "agent_id": attrgetter("scope.agent_id")}
+_SCOPE_COLUMNS = {
+    "workspace_id": attrgetter("scope.workspace_id"),
+    "agent_id": attrgetter("scope.agent_id"),
+    "scope": attrgetter("scope.key"),
+}
 
 
 class Codec(Generic[R]):
@@ -89,7 +93,7 @@ class Codec(Generic[R]):
         known: dict[str, Any] = {**_SCOPE_COLUMNS} if "scope" in names else {}
         if "scope" in names and "owner" in spec.schema.names:
             known["owner"] = lambda one: owner_of(one.scope)
-        known |= {name: attrgetter(name) for name in names if name in spec.schema.names} | dict(columns or {})
+        known = {name: attrgetter(name) for name in names if name in spec.schema.names} | known | dict(columns or {})
         self._columns = {name: known[name] for name in spec.schema.names if name in known and name not in self._given}
         forms = {"scope": SCOPE, **(attributes or {})}
         self._attributes = {

@@ -7,12 +7,13 @@
     for match in vectors.search(query_vector, top_k=10, threshold=0.3):
         print(match.similarity, match.id, match.content)
 
-A collection is a table of its own in the workspace's database, next to the agents' index tables.
+A collection is a table of its own in the workspace's database.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.errors import ConfigurationError, InputError, shown
+from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
-from memory_pipeline.lake.index.maintenance import SAME_ITEM
+from memory_pipeline.lake.index.maintenance import SAME_ITEM, compact
 from memory_pipeline.lake.lake import Lake
-from memory_pipeline.lake.layout import COLLECTION_NAME
+from memory_pipeline.lake.layout import COLLECTION_NAME, collections_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.lake.collections.item import Row, Value, Vector, VectorItem
+    from memory_pipeline.lake.files.storage import Storage
 
 
+_log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 #: Number of items per commit, when writing and when deleting.
@@ -92,9 +95,8 @@ class VectorCollection:
                 "with a letter or digit"
             )
         self._dimension = _count("dimension", dimension, MAX_DIMENSION)
-        # An agent's id cannot begin with "_", so this is not an index table. A collection's name cannot contain ".", so
-        # it is not another agent's.
-        self._where = (scope.workspace_id, f"_{scope.agent_id}.{name}")
+        # A collection's name cannot contain ".", so this is not another agent's.
+        self._where = (f"vectordb/{scope.workspace_id}", f"_{scope.agent_id}.{name}")
         self._called = f"{shown(name)} of agent {shown(scope.agent_id)}"
         self._loop = EventLoop()
         self._databases = Databases(lake.storage)
@@ -288,3 +290,29 @@ def _similarity(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
         raise InputError(f"{name} {shown(value)} is not accepted; expected a similarity of -1 to 1")
     return float(value)
+
+
+def drop_collections(storage: Storage, scope: Scope) -> list[str]:
+    """Drop all collections of an agent. Return the names of their tables.
+
+    Raises:
+        CommitConflictError: others kept writing to a table. Safe to retry.
+    """
+    from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+
+    loop, databases, folder = EventLoop(), Databases(storage), f"vectordb/{scope.workspace_id}"
+    names = [name for owner, name in collections_of(storage, scope.workspace_id) if owner == scope]
+    return [name for name in names if loop.run(databases.drop(folder, name))]
+
+
+def compact_collection(storage: Storage, path: str) -> int:
+    """Merge the small files of the collection in the folder `path`. Return the bytes of the merged rows."""
+    from memory_pipeline.lake.index.lance_tables import FAILURES, Databases, EventLoop
+
+    folder, _, name = path.removesuffix(".lance").rpartition("/")
+    try:
+        edit = Databases(storage).edit(folder, name, lambda table: compact(table, SAME_ITEM), 0)
+        return EventLoop().run(edit)
+    except (LakeError, *FAILURES) as error:  # others keep writing, or it is damaged: continue with the other tables
+        _log.warning("%s is not compacted: %s", path, error)
+        return 0

@@ -111,16 +111,16 @@ class Filter:
         if self.ends_until is not None:
             terms.append(f"ends_at <= {_timestamp(self.ends_until)}")
         if self.kind is not None:
-            terms.append(f"kind = {_quoted(self.kind.value)}")
+            terms.append(f"kind = {quoted(self.kind.value)}")
         if self.conversation_id is not None:
-            terms.append(f"conversation_id = {_quoted(self.conversation_id)}")
+            terms.append(f"conversation_id = {quoted(self.conversation_id)}")
         if self.minimum_importance is not None:
             terms.append(f"importance >= {float(self.minimum_importance)!r}")
         if self.tag is not None:
-            terms.append(f"array_has(tags, {_quoted(self.tag)})")
+            terms.append(f"array_has(tags, {quoted(self.tag)})")
         if self.person is not None:
             name = folded(self.person)
-            called = ", ".join(sorted(_quoted(full) for full in set(names) if _is_called(full, name)))
+            called = ", ".join(sorted(quoted(full) for full in set(names) if _is_called(full, name)))
             terms.append(f"(speaker IN ({called}) OR array_has_any(entities, [{called}]))" if called else "FALSE")
         return " AND ".join(terms) or None
 
@@ -162,7 +162,7 @@ def _timestamp(instant: datetime) -> str:
     return f"timestamp '{utc.isoformat(sep=' ', timespec='microseconds')}'"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a text as an SQL literal. Only quotes need escaping; they are doubled."""
     doubled = text.replace("'", "''")
     return f"'{doubled}'"
@@ -170,7 +170,7 @@ def _quoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFilter:
-    """Rows of an agent's table to delete.
+    """Rows to delete.
 
     Attributes:
         through: key of the last period to delete.
@@ -187,7 +187,7 @@ def condition(cuts: Sequence[DeleteFilter]) -> str:
 
 
 def _sql(cut: DeleteFilter) -> str:
-    period = f"period <= {_quoted(cut.through)}"
+    period = f"period <= {quoted(cut.through)}"
     if cut.kinds is None:
         return f"({period})"
-    return f"({period} AND kind IN ({', '.join(map(_quoted, sorted(cut.kinds)))}))" if cut.kinds else "false"
+    return f"({period} AND kind IN ({', '.join(map(quoted, sorted(cut.kinds)))}))" if cut.kinds else "false"

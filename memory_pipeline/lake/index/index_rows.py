@@ -1,4 +1,4 @@
-"""Rows of the search index: their schema, conversion of facts and summaries, and the roster of tables."""
+"""Rows of the search index: their schema, and conversion of facts and summaries."""
 
 from __future__ import annotations
 
@@ -7,48 +7,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import date_terms, terms
-from memory_pipeline.lake.index.lance_tables import FTS, BTree
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.lake.files.storage import Storage
-
-
-#: The indices that every table has. The content's is created last: if it exists, so do the others.
-INDICES = {"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)}
-#: A folder with an empty file for each index table.
-_ROSTER = "state/index"
-
-
-def roster_path(workspace_id: str, name: str) -> str:
-    """Return the path of a table's roster entry. It is stored apart from the table, so that a lost table is noticed."""
-    return f"{_ROSTER}/{workspace_id}/{name}"
-
-
-def noted_tables(storage: Storage) -> set[tuple[Scope, Grain]]:
-    """Return the index tables in the roster: created, not dropped, and possibly lost."""
-    found = set()
-    for entry in storage.list(_ROSTER):
-        _, workspace_id, name = entry.path.rsplit("/", 2)
-        agent_id, _, grain = name.rpartition("__")
-        found.add((Scope(workspace_id, agent_id), Grain(grain)))
-    return found
+#: The columns that say whose a row is. Each read checks them.
+OWNERS = ("scope", "workspace_id", "agent_id")
 
 
 def index_schema(dimension: int) -> pa.Schema:
-    """Return the columns of an index table, for facts and for summaries of any grain."""
+    """Return the columns of the index, for facts and for summaries of any grain."""
     return pa.schema(
         [
             # Without a declared key, concurrent merges duplicate rows. It is declared in the schema, so that no table
             # is ever without it.
             pa.field("id", pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "1"}),
-            pa.field("period", pa.string()),
+            *(pa.field(name, pa.string(), nullable=False) for name in (*OWNERS, "grain", "period")),
             pa.field("kind", pa.string()),  # a fact's kind, or "summary"
             pa.field("content", pa.string()),
             pa.field("terms", pa.list_(pa.string())),  # the words that it is compared by, with its speaker and date
@@ -74,6 +52,7 @@ def index_schema(dimension: int) -> pa.Schema:
 def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
     """Return rows of the ``facts`` table as index rows with vectors of `dimension` numbers."""
     columns = {
+        "grain": pa.repeat(Grain.WORKING.value, rows.num_rows),
         "starts_at": rows["event_at"],
         "ends_at": rows["event_at"],
         "source_ids": rows["message_ids"],

@@ -31,7 +31,7 @@ LANCEDB = ("0.40.0",)
 LONGEST_WRITE = timedelta(hours=1)
 #: Number of manifests read concurrently.
 _THREADS = 8
-_TABLE = re.compile(r"(vectordb/[^/]+/[^/]+\.lance)/(.+)")
+_TABLE = re.compile(r"((?:vectordb/[^/]+|projections)/[^/]+\.lance)/(.+)")
 _MANIFEST = re.compile(r"_versions/(\d+)\.manifest")
 _NAMED = re.compile(r"data/(?P<data>[^/]+)|_transactions/(?P<transaction>[^/]+)|_indices/(?P<index>[^/]+)/.+")
 _DELETIONS = re.compile(r"_deletions/\d+-(\d+)-(\d+)\.\w+")
@@ -105,7 +105,8 @@ class LanceFiles:
 
 
 def lance_tables(storage: Storage, workspace_id: str | None = None) -> Iterator[LanceFiles]:
-    """Yield the files of each Lance table of the lake, or of one workspace."""
+    """Yield the files of each Lance table of the lake, or of one workspace and the tables that workspaces share."""
+    yield from _tables_in(storage, "projections")
     for name in storage.folders("vectordb"):
         if not name.startswith("_") and workspace_id in (None, name):
             yield from _tables_in(storage, f"vectordb/{name}")

@@ -1,7 +1,8 @@
 """The only module that imports lancedb: opens, creates, drops, reads and commits to tables beside other processes.
 
-Each workspace has a database, ``vectordb/{workspace}`` under the lake's root. The contents of its tables belong to
-:mod:`~memory_pipeline.lake.index.vector_index` and :mod:`~memory_pipeline.lake.collections.collection`.
+A database is a folder under the lake's root: ``projections``, whose tables belong to
+:mod:`~memory_pipeline.lake.index.vector_index`, and ``vectordb/{workspace}`` for
+:mod:`~memory_pipeline.lake.collections.collection`.
 
 Tables are purged and dropped while others use them. A reader that finds files missing reads again; a writer checks that
 its version still exists. A recreated table counts its versions from 1 again, so each table records when it was created.
@@ -59,7 +60,7 @@ _Result = TypeVar("_Result")
 #: A writer looks for small files to merge when a table's version is a multiple of this.
 COMPACT_EVERY = 32
 #: Claims for creating tables: LanceDB lets two processes create the same table, and the later may empty it.
-_CLAIMS = "vectordb/_claims"
+_CLAIMS = "state/lance"
 #: Time to create an empty table, and the longest pause in seconds before others look again.
 _LEASE, _PAUSE = timedelta(minutes=1), 0.02
 #: Attempts of a write that lost against another process, and of a read that found files missing.
@@ -116,25 +117,25 @@ class Databases:
         self._known: dict[tuple[str, str], tuple[int, int, float]] = {}
         self._claims = Leases(storage, _CLAIMS, lambda: datetime.now(UTC))
 
-    async def table(self, workspace_id: str, name: str) -> Any | None:
-        """Return a table of a workspace, or None."""
+    async def table(self, folder: str, name: str) -> Any | None:
+        """Return a table, or None."""
         options = self._storage.options
         if options != self._options:  # credentials were renewed, and open tables have the old ones
             self._options = options
             for opened in (self._connections, self._tables, self._known):
                 opened.clear()
-        if (workspace_id, name) not in self._tables:
-            connection = await self._connection(workspace_id)
+        if (folder, name) not in self._tables:
+            connection = await self._connection(folder)
             try:
-                self._tables[workspace_id, name] = await connection.open_table(name)
+                self._tables[folder, name] = await connection.open_table(name)
             except FAILURES as error:
                 raise_of_disk(error, self._storage.uri)
                 if is_of_store(error):
                     raise in_words(error, _FAILED) from error
                 if not has_vanished(error):
-                    raise _in_words(error, workspace_id, name) from error
+                    raise _in_words(error, folder, name) from error
                 return None
-        return self._tables[workspace_id, name]
+        return self._tables[folder, name]
 
     def let_go(self, most: int) -> None:
         """Close all tables if more than `most` are open: lancedb frees its memory when the last reference is closed.
@@ -146,94 +147,94 @@ class Databases:
             self._known.clear()
             self._connections.clear()
 
-    def forget(self, workspace_id: str, name: str) -> None:
+    def forget(self, folder: str, name: str) -> None:
         """Reopen a table on next use."""
-        self._tables.pop((workspace_id, name), None)
-        self._known.pop((workspace_id, name), None)
+        self._tables.pop((folder, name), None)
+        self._known.pop((folder, name), None)
 
     async def read(
-        self, workspace_id: str, name: str, read: Callable[[Any], Awaitable[_Result]], nothing: _Result
+        self, folder: str, name: str, read: Callable[[Any], Awaitable[_Result]], nothing: _Result
     ) -> _Result:
         """Return the result of `read`, repeated if files vanish; `nothing` if there is no table."""
 
         async def attempt() -> _Result:
-            table = await self.table(workspace_id, name)
+            table = await self.table(folder, name)
             try:
                 return nothing if table is None else await read(table)
             except FAILURES:
-                self.forget(workspace_id, name)
+                self.forget(folder, name)
                 raise
 
-        explain = partial(_in_words, workspace_id=workspace_id, name=name)
+        explain = partial(_in_words, folder=folder, name=name)
         policy = store_policy(_FAILED, _LOOKS, FAILURES, explain, is_lost=has_vanished, place=self._storage.uri)
         return await retry_async(attempt, policy)
 
     async def edit(
-        self, workspace_id: str, name: str, write: Callable[[Any], Awaitable[_Result]], nothing: _Result
+        self, folder: str, name: str, write: Callable[[Any], Awaitable[_Result]], nothing: _Result
     ) -> _Result:
         """Return the result of a write, retried as by :func:`retry_lance_commit`; `nothing` if there is no table."""
 
         async def attempt() -> _Result:
-            table = await self.table(workspace_id, name)
+            table = await self.table(folder, name)
             return nothing if table is None else await write(table)
 
-        return await retry_lance_commit(attempt, lambda: self.forget(workspace_id, name))
+        return await retry_lance_commit(attempt, lambda: self.forget(folder, name))
 
-    async def create(self, workspace_id: str, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
-        """Return a table of a workspace. Create it if necessary, empty or with `rows`; safe under concurrency."""
-        connection = await self._connection(workspace_id)
-        while (table := await self.table(workspace_id, name)) is None:
-            async with self._claimed(workspace_id, name):
-                if await self.table(workspace_id, name) is None:  # it may have been created in the meantime
+    async def create(self, folder: str, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
+        """Return a table. Create it if necessary, empty or with `rows`; safe under concurrency."""
+        connection = await self._connection(folder)
+        while (table := await self.table(folder, name)) is None:
+            async with self.claimed(folder, name):
+                if await self.table(folder, name) is None:  # it may have been created in the meantime
                     made = str(int(datetime.now(UTC).timestamp() * 1000)).encode()
                     schema = schema.with_metadata({_MADE: made})
                     data = None if rows is None else rows.replace_schema_metadata(schema.metadata)
                     created = await connection.create_table(name, data, schema=schema, on_bad_vectors="null")
-                    self._tables[workspace_id, name] = created
+                    self._tables[folder, name] = created
         return table
 
-    async def drop(self, workspace_id: str, name: str, *, only_if_empty: bool = False) -> bool:
+    async def drop(self, folder: str, name: str, *, only_if_empty: bool = False) -> bool:
         """Delete a table with all its versions. Return whether it existed.
 
         Args:
-            workspace_id: of the database.
+            folder: of the database, below the root.
             name: of the table.
             only_if_empty: keep a table with rows. A write confirmed by :meth:`version_exists` is never lost.
 
         Raises:
             CommitConflictError: others kept writing to it.
         """
-        folder = f"vectordb/{workspace_id}/{name}.lance"
-        connection = await self._connection(workspace_id)
-        async with self._claimed(workspace_id, name):
+        path = f"{folder}/{name}.lance"
+        connection = await self._connection(folder)
+        async with self.claimed(folder, name):
             if only_if_empty:
-                rows: int = await self.read(workspace_id, name, lambda table: table.count_rows(), 0)
+                rows: int = await self.read(folder, name, lambda table: table.count_rows(), 0)
                 if rows:
                     return False
-            self.forget(workspace_id, name)
-            there = await asyncio.to_thread(self._storage.has, folder)
+            self.forget(folder, name)
+            there = await asyncio.to_thread(self._storage.has, path)
 
             async def attempt() -> None:
                 with suppress(*FAILURES):
                     await connection.drop_table(name, ignore_missing=True)
-                await asyncio.to_thread(self._storage.remove, folder)
-                if await asyncio.to_thread(self._storage.has, folder):  # concurrent writers put files back
+                await asyncio.to_thread(self._storage.remove, path)
+                if await asyncio.to_thread(self._storage.has, path):  # concurrent writers put files back
                     raise CommitLostError
 
-            lost = f"{folder} cannot be deleted while others keep writing into it; try again"
-            policy = store_policy(folder, _DROPS, (CommitLostError,), lambda _: CommitConflictError(lost))
+            lost = f"{path} cannot be deleted while others keep writing into it; try again"
+            policy = store_policy(path, _DROPS, (CommitLostError,), lambda _: CommitConflictError(lost))
             if there:
                 await retry_async(attempt, policy)
             return there
 
-    async def version_exists(self, workspace_id: str, name: str, version: int) -> bool:
+    async def version_exists(self, folder: str, name: str, version: int) -> bool:
         """Return whether a committed version still exists: the table may have been dropped as empty."""
-        if await asyncio.to_thread(self._storage.read, f"{_CLAIMS}/{digest(workspace_id, name)}.json") is not None:
-            async with self._claimed(workspace_id, name):  # under the claim, a drop is either done or will not happen
+        if await asyncio.to_thread(self._storage.read, f"{_CLAIMS}/{digest(folder, name)}.json") is not None:
+            async with self.claimed(folder, name):  # under the claim, a drop is either done or will not happen
                 pass
-        return await self.read(workspace_id, name, lambda table: table.version(), 0) >= version
+        return await self.read(folder, name, lambda table: table.version(), 0) >= version
 
-    async def version(self, workspace_id: str, name: str) -> int | None:
+    async def version(self, folder: str, name: str) -> int | None:
         """Return a number that grows with each commit to a table, and when it is recreated; None if there is no table.
 
         A table dropped and recreated within a second may have the same number for the rest of that second. LanceDB does
@@ -242,19 +243,19 @@ class Databases:
 
         async def read(table: Any) -> int:
             version = int(await table.version())
-            known = self._known.get((workspace_id, name))
+            known = self._known.get((folder, name))
             if known is None or known[0] != version or monotonic() >= known[2]:
                 # Asking for both costs three times as much, and a recreated table seldom has the same version.
                 made = int(((await table.schema()).metadata or {}).get(_MADE, 0))
-                known = self._known[workspace_id, name] = version, made, monotonic() + _TRUSTED
+                known = self._known[folder, name] = version, made, monotonic() + _TRUSTED
             return known[1] * _VERSIONS + version
 
-        return await self.read(workspace_id, name, read, None)
+        return await self.read(folder, name, read, None)
 
     @asynccontextmanager
-    async def _claimed(self, workspace_id: str, name: str) -> AsyncIterator[None]:
+    async def claimed(self, folder: str, name: str) -> AsyncIterator[None]:
         """Hold the exclusive right to create or drop a table."""
-        key = digest(workspace_id, name)
+        key = digest(folder, name)
         for pause in pauses(_PAUSE):
             if await asyncio.to_thread(self._claims.claim, key, _LEASE):
                 break
@@ -266,7 +267,7 @@ class Databases:
 
     async def commit(
         self,
-        workspace_id: str,
+        folder: str,
         name: str,
         find: Callable[[], Awaitable[Any]],
         write: Callable[[Any], Awaitable[Any]],
@@ -275,7 +276,7 @@ class Databases:
         """Write to a table with retries, and occasionally compact it. Return the write's result.
 
         Args:
-            workspace_id: of the database.
+            folder: of the database, below the root.
             name: of the table.
             find: returns the table.
             write: writes to it.
@@ -288,23 +289,23 @@ class Databases:
         async def attempt() -> Any:
             return await write(await find())
 
-        result = await retry_lance_commit(attempt, lambda: self.forget(workspace_id, name))
+        result = await retry_lance_commit(attempt, lambda: self.forget(folder, name))
         if result.version % COMPACT_EVERY == 0:
             # The write is done. If others leave no gap for the compaction, a later round compacts.
             with suppress(CommitConflictError):
                 table = await find()
                 await retry_lance_commit(lambda: compact(table, same))
-                await drop_old_versions(self._storage, f"vectordb/{workspace_id}/{name}.lance")
+                await drop_old_versions(self._storage, f"{folder}/{name}.lance")
         return result
 
-    async def _connection(self, workspace_id: str) -> Any:
-        if workspace_id not in self._connections:
-            uri = self._storage.locate(f"vectordb/{workspace_id}")
+    async def _connection(self, folder: str) -> Any:
+        if folder not in self._connections:
+            uri = self._storage.locate(folder)
             # An interval of zero asks for the newest version at every read: no write is missed.
-            self._connections[workspace_id] = await lancedb.connect_async(
+            self._connections[folder] = await lancedb.connect_async(
                 uri, read_consistency_interval=timedelta(0), storage_options=self._options
             )
-        return self._connections[workspace_id]
+        return self._connections[folder]
 
 
 async def retry_lance_commit(
@@ -345,13 +346,13 @@ def is_of_one_table(one: int, other: int) -> bool:
     return one // _VERSIONS == other // _VERSIONS
 
 
-def _in_words(error: Exception, workspace_id: str, name: str) -> Exception:
+def _in_words(error: Exception, folder: str, name: str) -> Exception:
     """Return a DamagedError if lancedb reports damage; otherwise the error itself."""
     if not is_damage(error):
         return error
     text = str(error)
     why = shown(text.partition("\n")[0].rpartition(", /")[0] or text, 160)
-    return DamagedError(f"index table vectordb/{workspace_id}/{name}.lance cannot be read: {why}; {REMEDY}")
+    return DamagedError(f"table {folder}/{name}.lance cannot be read: {why}; {REMEDY}")
 
 
 async def drop_old_versions(storage: Storage, path: str) -> None:

@@ -1,47 +1,32 @@
-"""The vector index of memory. It is derived from the tables and can be rebuilt at any time.
-
-Each workspace has a database, with one table per agent and grain, over all periods
-(docs/decisions/0003-one-index-per-agent-and-grain.md).
-"""
+"""The search index of memory, a projection of facts and summaries (docs/decisions/0020-shards.md)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
-from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition
-from memory_pipeline.lake.index.index_rows import INDICES, index_schema, noted_tables, roster_path, vectors_of
-from memory_pipeline.lake.index.lance_tables import (
-    COMPACT_EVERY,
-    FAILURES,
-    ColumnOrdering,
-    Databases,
-    EventLoop,
-    IvfRq,
-    VanishedError,
-    drop_old_versions,
-    retry_lance_commit,
-)
-from memory_pipeline.lake.index.maintenance import SAME, SAME_ITEM, compact, compact_deletes, rewrite
-from memory_pipeline.lake.layout import index_tables, table_name
+from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, quoted
+from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
+from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, Databases, EventLoop, IvfRq
+from memory_pipeline.lake.index.maintenance import SAME
+from memory_pipeline.lake.index.shard_tables import Projection, ShardTables, of_scope, owned
+from memory_pipeline.lake.layout import PROJECTIONS, SHARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake.files.storage import Storage
@@ -52,42 +37,36 @@ __all__ = ["HALVED_FROM", "DeleteFilter", "Loaded", "VectorIndex"]
 
 _Result = TypeVar("_Result")
 
-_log = logging.getLogger(__name__)
-
 #: Names the embedder of the vectors. Stored with them, so that deleting the folder forgets both.
-_EMBEDDER = "vectordb/_embedder.json"  # not a valid workspace id
+_EMBEDDER = f"{PROJECTIONS}/_embedder.json"
 #: Version of the columns and of the tokenizer. An index of another format must be rebuilt.
-_FORMAT = 3
-#: How to rebuild the index. Agents' collections are stored beside it and cannot be rebuilt.
+_FORMAT = 4
 _AFRESH = (
-    "delete the lake's vectordb folder except agents' collections (vectordb/*/_*.lance), and recompute the whole range "
-    "with `memory-pipeline run --from … --to …`"
+    "delete the lake's projections folder, and recompute the whole range with `memory-pipeline run --from … --to …`"
 )
-#: Number of tables that stay open after a write; each takes some 200 kB of memory.
-_OPEN = 200
-#: Number of agents' tables written concurrently.
-_CONCURRENCY = 16
-#: Rebuild indices when this many rows, and this share (1/n), are unindexed: every word search reads all of these.
-_UNINDEXED, _UNINDEXED_SHARE = 1_000, 20
 #: From this many rows on, vectors are loaded in half precision.
-HALVED_FROM = 20_000
-_MARKS = ("period", "id", "digest", "embed_model")
+HALVED_FROM: Final = 20_000
 #: The columns that a search returns.
-_FOUND = [name for name in index_schema(0).names if name != "digest"]
-_NOTHING = index_schema(0).empty_table()
+_FOUND = [name for name in index_schema(0).names if name not in {*OWNERS, "grain", "digest"}]
 #: LanceDB's column that identifies a row by file and position.
 _NUMBER = "_rowid"
-_NUMBERED = _NOTHING.select(_FOUND).append_column(_NUMBER, pa.array([], pa.uint64()))
+_NOTHING = index_schema(0).empty_table()
+_NUMBERED = _NOTHING.append_column(_NUMBER, pa.array([], pa.uint64()))
 _NEWEST = ColumnOrdering(column_name="ends_at", ascending=False, nulls_first=False)
 _OLDEST = ColumnOrdering(column_name="ends_at", ascending=True, nulls_first=False)
 _BY_ID = ColumnOrdering(column_name="id", ascending=True, nulls_first=False)
-#: From this many rows on, a table has an approximate index. Below, comparing all vectors is faster and exact.
-_APPROXIMATE_FROM = 50_000
-_APPROXIMATE = IvfRq(distance_type="cosine")
+_INDEX = Projection(
+    "index",
+    compared=("period", "digest", "embed_model"),  # a vector that arrives later makes a row different
+    same=SAME,
+    shard_indices={"scope": BTree(), "period": BTree()},
+    scope_indices={"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)},
+    vector_index=("vector", IvfRq(distance_type="cosine")),
+)
 
 
 class Loaded(NamedTuple):
-    """Rows of an agent's table.
+    """Rows of a scope.
 
     Attributes:
         rows: without vectors.
@@ -101,15 +80,20 @@ class Loaded(NamedTuple):
 
 
 class VectorIndex:
-    """Writes and searches the index tables of a lake. Safe to use from several threads and processes.
+    """Writes and searches the index of a lake. Safe to use from several threads and processes.
 
     A search sees every write that finished before it began.
+
+    Args:
+        storage: the lake's files.
+        shards: the lake's number of shards.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, shards: int = SHARDS) -> None:
         self._storage = storage
         self._loop = EventLoop()
         self._databases = Databases(storage)
+        self._tables = ShardTables(storage, self._databases, _INDEX, shards)
         self._embedder: dict[str, object] | None = None
         self._named: dict[tuple[Scope, Grain], tuple[int, frozenset[str]]] = {}
         self._first_turns: dict[Scope, tuple[int, datetime | None]] = {}
@@ -147,25 +131,46 @@ class VectorIndex:
             self._storage.create(_EMBEDDER, json.dumps(_described(embedder)).encode())
             self.check(embedder)  # another process may have been faster
 
-    def replace(self, grain: Grain, periods: Collection[Period], rows: Mapping[Scope, pa.Table]) -> set[str]:
-        """Replace all rows of `periods` in the given agents' tables by `rows` (schema: :func:`index_schema`).
+    def replace(
+        self,
+        grain: Grain,
+        periods: Collection[Period],
+        rows: pa.Table,
+        scopes: Collection[Scope] | None = None,
+        *,
+        shard: int | None = None,
+    ) -> set[str]:
+        """Make the rows of `periods` equal to `rows`, in one or two commits for each shard that differs.
 
-        An agent with equal digests is not written.
+        Args:
+            grain: of the periods.
+            periods: those to compare.
+            rows: of these periods, in the columns of :func:`index_schema`.
+            scopes: those to compare; all if not given.
+            shard: the shard to compare; all if not given.
 
         Returns:
-            The periods in which something was written.
+            The keys of the periods in which something was written.
 
         Raises:
-            DamagedError: a table is damaged or lost. Restoring it takes all rows of its agent, of all periods.
+            DamagedError: a table is damaged or lost.
         """
-        return self._loop.run(self._replace_all(grain, sorted(period.key for period in periods), rows))
+        listed = ", ".join(f"'{key}'" for key in sorted(period.key for period in periods))  # keys contain no quotes
+        within = f"grain = '{grain}' AND period IN ({listed})"
+        written = self._loop.run(self._tables.replace(within, rows, scopes, shard))
+        return {str(mark[_INDEX.marks.index("period")]) for mark in written}
+
+    def is_large(self, scope: Scope) -> bool:
+        """Return whether a scope has a table of its own, with indices for :meth:`search`."""
+        self._loop.run(self._tables.version(scope))
+        return self._tables.is_large(scope)
 
     def search(
         self, scope: Scope, grain: Grain, where: Filter, limit: int, vector: _Vector | None, text: str
     ) -> pa.Table:
         """Return the rows nearest to `vector` and the best matches of `text` (BM25), up to `limit` of each.
 
-        Without a vector, only words count.
+        Only for scopes with a table of their own. Without a vector, only words count.
         """
         return self._loop.run(self._search(scope, grain, where, limit, vector, text))
 
@@ -174,81 +179,78 @@ class VectorIndex:
         return self._loop.run(self._newest(scope, grain, where, limit))
 
     def first_turn(self, scope: Scope) -> datetime | None:
-        """Return the time of the earliest turn in an agent's table, or None without turns."""
+        """Return the time of the earliest turn of a scope, or None without turns."""
         return self._loop.run(self._first_turn(scope))
 
     def scan(self, scope: Scope, grain: Grain, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows of an agent's table, unordered; all columns if none are given."""
-        return self._loop.run(self._select(scope, grain, None, columns))
+        """Return all rows of a scope, unordered; all columns if none are given."""
+        return self._loop.run(self._select(scope, grain, None, columns or _NOTHING.schema.names))
+
+    def scan_all(self, grain: Grain, periods: Collection[str] | None, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of all scopes, unordered; of all periods and all columns if none are given."""
+        where = f"grain = '{grain}'"
+        if periods is not None:
+            where += f" AND period IN ({', '.join(map(quoted, periods)) or quoted('')})"
+        columns = list(columns or _NOTHING.schema.names)
+        found = [rows.select(columns) for rows in self._loop.run(self._tables.scan(where, columns))]
+        return pa.concat_tables(found) if found else _NOTHING.select(columns)
 
     def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
-        """Return all rows of an agent's table.
+        """Return all rows of a scope.
 
         Vectors are float32, or float16 from :data:`HALVED_FROM` rows on, which loses 10⁻³ of precision and half of the
         bytes. A large table is never in memory twice.
         """
         return self._loop.run(self._load(scope, grain, dimension))
 
-    def since(
-        self, scope: Scope, grain: Grain, dimension: int, numbers: NDArray[np.uint64], most: int
-    ) -> tuple[Loaded, NDArray[np.bool_]] | None:
-        """Return the changes of an agent's table since some of its rows were loaded.
+    def numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
+        """Return the row ids of a scope by grain. Reads no row files, and a rewritten row has another id."""
+        return self._loop.run(self._numbers(scope))
 
-        Args:
-            scope: the agent.
-            grain: of the table.
-            dimension: of the vectors.
-            numbers: ids of the loaded rows.
-            most: the maximum number of new rows.
+    def take(self, scope: Scope, numbers: NDArray[np.uint64], dimension: int) -> Loaded | None:
+        """Return the rows with ids from :meth:`numbers`, or None if the table has changed since."""
+        return self._loop.run(self._take(scope, numbers, dimension))
 
-        Returns:
-            The new rows, and a mask of `numbers` that are gone. A changed row is in both. None if there are more than
-            `most` new rows, as after a compaction: loading everything is then faster.
-        """
-        return self._loop.run(self._since(scope, grain, dimension, numbers, most))
-
-    def version(self, scope: Scope, grain: Grain) -> int | None:
-        """Return a number that grows with each commit to an agent's table and each rebuild, or None without a table.
+    def version(self, scope: Scope) -> int | None:
+        """Return a number that grows with each commit to a scope's table and each rebuild, or None without a table.
 
         Raises:
             DamagedError: the table is damaged or lost.
         """
-        version = self._loop.run(self._version(scope, grain))
+        version = self._loop.run(self._tables.version(scope))
         if version is None:
-            self._refuse_lost(scope, grain)
+            self._loop.run(self._refuse_lost(scope))
         return version
 
-    def present(self) -> set[tuple[Scope, Grain]]:
-        """Return the existing tables."""
-        workspaces = [name for name in self._storage.folders("vectordb") if not name.startswith("_")]
-        return {
-            (scope, Grain(name.rpartition("__")[2]))
-            for workspace_id in workspaces
-            for scope, name in index_tables(self._storage, workspace_id)
-        }
+    def present(self) -> set[str]:
+        """Return the names of the existing tables."""
+        return self._tables.present()
 
-    def tables(self) -> set[tuple[Scope, Grain]]:
-        """Return the existing tables and the lost ones."""
-        return self.present() | noted_tables(self._storage)
+    def tables(self) -> set[str]:
+        """Return the names of the existing tables and the lost ones."""
+        return self._tables.present() | self._tables.noted()
 
-    def is_damaged(self, scope: Scope, grain: Grain, *, thoroughly: bool = True) -> bool:
+    def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
         """Return whether a table is lost or cannot be read.
 
         Args:
-            scope: the agent.
-            grain: of the table.
+            name: of the table.
             thoroughly: read all of it; otherwise only open it.
         """
+
+        async def read(table: Any) -> int:
+            return int((await table.query().to_arrow()).num_rows) if thoroughly else int(await table.count_rows())
+
         try:
-            if self.version(scope, grain) is not None and thoroughly:
-                self.scan(scope, grain)
+            if self._loop.run(self._databases.read(PROJECTIONS, name, read, None)) is None:
+                self._loop.run(self._tables.refuse_lost(name))
         except DamagedError:
             return True
         return False
 
-    def restore(self, scope: Scope, grain: Grain, rows: pa.Table) -> None:
-        """Delete an agent's table and rebuild it from `rows`, which are all of its rows."""
-        self._loop.run(self._restore(scope, grain, rows))
+    def restore(self, name: str, rows: pa.Table) -> None:
+        """Delete a table and rebuild it from `rows`, which are all of its rows."""
+        self._loop.run(self._tables.restore(name, rows))
 
     @property
     def made_by(self) -> str | None:
@@ -256,15 +258,15 @@ class VectorIndex:
         return None if self._embedder is None else str(self._embedder["model"])
 
     def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
-        """Return the number of matching rows of an agent's table; 0 without a table."""
+        """Return the number of matching rows of a scope; 0 without a table."""
         return self._loop.run(self._count(scope, grain, where))
 
     def messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
-        """Return the distinct message ids on which matching rows of an agent's table rest."""
+        """Return the distinct message ids on which matching rows of a scope rest."""
         return self._loop.run(self._messages(scope, grain, where))
 
     def hours_of(self, scope: Scope, conversations: Collection[str]) -> dict[str, frozenset[str]]:
-        """Return the hours (keys) in which an agent's conversations have facts; omit conversations without facts."""
+        """Return the hours (keys) in which a scope's conversations have facts; omit conversations without facts."""
         where = Filter(conversation_id=next(iter(conversations))).sql() if len(conversations) == 1 else None
         rows = self._loop.run(self._select(scope, Grain.WORKING, where, ["period", "conversation_id"]))
         if not rows.num_rows:
@@ -274,228 +276,70 @@ class VectorIndex:
         listed = found.aggregate([("period", "distinct")]).to_pylist()
         return {row["conversation_id"]: frozenset(row["period_distinct"]) for row in listed}
 
-    def remove(self, grain: Grain, gone: Mapping[Scope, Sequence[DeleteFilter]]) -> dict[Scope, int]:
-        """Remove rows of agents' tables, from the disk too. An empty table is dropped.
-
-        Returns:
-            The number of removed rows by agent, without zeros. Tables without such rows are not touched.
+    def remove(self, grain: Grain, gone: Mapping[str, Sequence[DeleteFilter]]) -> int:
+        """Remove rows of workspaces, from the disk too. Return their number. Tables without such rows are unchanged.
 
         Raises:
             CommitConflictError: other writers kept changing a table. Safe to retry.
         """
-        return self._loop.run(self._remove_all(grain, gone))
+        workspaces = [f"workspace_id = {quoted(name)} AND ({condition(cuts)})" for name, cuts in gone.items() if cuts]
+        if not workspaces:
+            return 0
+        where = f"grain = '{grain}' AND ({' OR '.join(f'({each})' for each in workspaces)})"
+        return self._loop.run(self._tables.delete(self._tables.present(), where))
 
-    def remove_agent(self, scope: Scope) -> list[str]:
-        """Drop the index and the collections of an agent. Collections cannot be rebuilt.
-
-        Returns:
-            The names of the dropped tables.
+    def remove_scope(self, scope: Scope) -> int:
+        """Remove all rows of a scope, from the disk too. Return their number.
 
         Raises:
             CommitConflictError: others kept writing to a table. Safe to retry.
         """
-        from memory_pipeline.lake.layout import collections_of  # layout needs the lake, which needs this module
+        return self._loop.run(self._remove_scope(scope))
 
-        names = [name for owner, name in index_tables(self._storage, scope.workspace_id) if owner == scope]
-        names += [name for owner, name in collections_of(self._storage, scope.workspace_id) if owner == scope]
-        return self._loop.run(self._drop_all(scope, names))
-
-    def purge(self, scopes: Collection[Scope], grains: Iterable[Grain] = tuple(Grain)) -> None:
-        """Rewrite agents' tables with their indices, so that no byte of earlier versions stays on the disk.
+    def purge(self, scopes: Collection[Scope]) -> list[str]:
+        """Rewrite the tables of scopes with their indices, so that no byte of earlier versions stays on the disk.
 
         Files left by killed writers stay until they are an hour old.
+
+        Returns:
+            The names of the tables.
 
         Raises:
             CommitConflictError: other writers kept changing a table. Safe to retry.
         """
-        self._loop.run(self._all(self._purge(scope, grain) for scope in scopes for grain in grains))
+        names = sorted(self._tables.present() & {name for scope in scopes for name in self._tables.names_of(scope)})
+        self._loop.run(self._tables.purge(names))
+        return names
 
-    def compact(self, tables: Iterable[tuple[str, str]]) -> tuple[int, int]:
-        """Merge small files of tables. Return the number of merged tables, and the bytes of the merged rows.
-
-        Args:
-            tables: workspace and name of each, collections included.
-        """
-        written = self._loop.run(self._all(self._compact(*table) for table in tables))
+    def compact(self) -> tuple[int, int]:
+        """Merge small files. Return the number of tables with merged files, and the bytes of the merged rows."""
+        written = self._loop.run(self._tables.compact(sorted(self._tables.present())))
         return sum(map(bool, written)), sum(written)
 
-    def agents(self, workspace_id: str) -> list[Scope]:
-        """Return the agents of a workspace that have tables or collections, sorted."""
-        from memory_pipeline.lake.layout import collections_of
+    def scopes(self, workspace_id: str | None = None) -> list[Scope]:
+        """Return the scopes that have rows, of one workspace or of all, sorted."""
+        where = None if workspace_id is None else f"workspace_id = {quoted(workspace_id)}"
+        found = self._loop.run(self._tables.scan(where, ["workspace_id", "agent_id"]))
+        names = {name for rows in found for name in distinct(rows)}
+        return [Scope(*name) for name in sorted(names)]
 
-        owned = [*index_tables(self._storage, workspace_id), *collections_of(self._storage, workspace_id)]
-        return sorted({scope for scope, _ in owned}, key=lambda scope: scope.agent_id)
+    async def _read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
+        return await self._tables.read(scope, read, nothing)
 
-    def scopes(self) -> list[Scope]:
-        """Return all agents that have tables or collections, sorted."""
-        workspaces = [name for name in self._storage.folders("vectordb") if not name.startswith("_")]
-        return [scope for workspace_id in workspaces for scope in self.agents(workspace_id)]
+    async def _refuse_lost(self, scope: Scope) -> None:
+        await self._tables.refuse_lost(await self._tables.name_of(scope))
 
-    def _refuse_lost(self, scope: Scope, grain: Grain) -> None:
-        name = table_name(scope, grain)
-        if self._storage.is_there(roster_path(scope.workspace_id, name)):
-            raise DamagedError(
-                f"the index of {scope.workspace_id}/{scope.agent_id} is lost: "
-                f"vectordb/{scope.workspace_id}/{name}.lance is missing; "
-                "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
-            )
+    async def _remove_scope(self, scope: Scope) -> int:
+        return await self._tables.delete(self._tables.names_of(scope), of_scope(scope))
 
-    async def _note(self, scope: Scope, grain: Grain) -> None:
-        path = roster_path(scope.workspace_id, table_name(scope, grain))
-        await asyncio.to_thread(self._storage.create, path, b"", durable=False)
-
-    async def _table(self, scope: Scope, grain: Grain) -> Any | None:
-        return await self._databases.table(scope.workspace_id, table_name(scope, grain))
-
-    async def _create(self, scope: Scope, grain: Grain, rows: pa.Table) -> Any:
-        return await self._databases.create(scope.workspace_id, table_name(scope, grain), rows.schema)
-
-    async def _read(
-        self, scope: Scope, grain: Grain, read: Callable[[Any], Awaitable[_Result]], nothing: _Result
-    ) -> _Result:
-        return await self._databases.read(scope.workspace_id, table_name(scope, grain), read, nothing)
-
-    async def _all(self, works: Iterable[Awaitable[_Result]]) -> list[_Result]:
-        """Await operations on agents' tables, a limited number at a time."""
-        slots = asyncio.Semaphore(_CONCURRENCY)
-
-        async def one(work: Awaitable[_Result]) -> _Result:
-            async with slots:
-                return await work
-
-        return await asyncio.gather(*map(one, works))
-
-    async def _replace_all(self, grain: Grain, keys: list[str], rows: Mapping[Scope, pa.Table]) -> set[str]:
-        def replacing(scope: Scope, part: pa.Table) -> Awaitable[set[str]]:
-            forget = partial(self._databases.forget, scope.workspace_id, table_name(scope, grain))
-            return retry_lance_commit(lambda: self._replace(scope, grain, keys, part), forget)
-
-        written = set().union(*await self._all(replacing(scope, part) for scope, part in rows.items()))
-        self._databases.let_go(_OPEN)
-        return written
-
-    async def _remove_all(self, grain: Grain, gone: Mapping[Scope, Sequence[DeleteFilter]]) -> dict[Scope, int]:
-        counts = await self._all(self._remove(scope, grain, condition(cuts)) for scope, cuts in gone.items())
-        return {scope: count for scope, count in zip(gone, counts, strict=True) if count}
-
-    async def _remove(self, scope: Scope, grain: Grain, where: str) -> int:
-        async def delete(table: Any) -> int:
-            return int((await table.delete(where)).num_deleted_rows)
-
-        if not await self._read(scope, grain, lambda table: table.count_rows(where), 0):
-            return 0
-        count = await self._databases.edit(scope.workspace_id, table_name(scope, grain), delete, 0)
-        if not await self._read(scope, grain, lambda table: table.count_rows(), 0):
-            # Delete the roster entry before the table: a reader in between must not report the table as lost.
-            self._storage.delete([roster_path(scope.workspace_id, table_name(scope, grain))])
-        if not await self._databases.drop(scope.workspace_id, table_name(scope, grain), only_if_empty=True):
-            await self._note(scope, grain)
-            await self._reworked(scope, grain, lambda table, path: compact_deletes(table, self._storage, path, SAME))
-        return count
-
-    async def _purge(self, scope: Scope, grain: Grain) -> None:
-        async def anew(table: Any, path: str) -> None:
-            await rewrite(table, self._storage, path, SAME, await _indices(table))
-
-        await self._reworked(scope, grain, anew)
-
-    async def _reworked(self, scope: Scope, grain: Grain, rework: Callable[[Any, str], Awaitable[None]]) -> None:
-        """Run `rework` on a table and its folder, if the table exists."""
-        name = table_name(scope, grain)
-        path = f"vectordb/{scope.workspace_id}/{name}.lance"
-        await self._databases.edit(scope.workspace_id, name, lambda table: rework(table, path), None)
-
-    async def _compact(self, workspace_id: str, name: str) -> int:
-        is_collection = name.startswith("_")
-
-        async def merge(table: Any) -> int:
-            written = await compact(table, SAME_ITEM if is_collection else SAME, COMPACT_EVERY)
-            if written and not is_collection and (text := await table.index_stats("content_idx")) is not None:
-                await _index_again(table, text)
-            return written
-
-        try:
-            return await self._databases.edit(workspace_id, name, merge, 0)
-        except (
-            LakeError,
-            *FAILURES,
-        ) as error:  # other writers keep writing, or it is damaged: continue with the others
-            _log.warning("vectordb/%s/%s.lance is not compacted: %s", workspace_id, name, error)
-            return 0
-
-    async def _drop_all(self, scope: Scope, names: Sequence[str]) -> list[str]:
-        self._storage.delete(roster_path(scope.workspace_id, table_name(scope, grain)) for grain in Grain)
-        there = await self._all(self._databases.drop(scope.workspace_id, name) for name in names)
-        return [name for name, was_there in zip(names, there, strict=True) if was_there]
-
-    async def _restore(self, scope: Scope, grain: Grain, rows: pa.Table) -> None:
-        name = table_name(scope, grain)
-        await self._databases.drop(scope.workspace_id, name)
-        if not rows.num_rows:
-            self._storage.delete([roster_path(scope.workspace_id, name)])
-            return
-        # Create it with its rows: if it were empty and this process killed, the missing rows would go unnoticed.
-        await self._databases.create(scope.workspace_id, name, rows.schema, rows)
-        await self._replace_all(grain, sorted(set(rows["period"].to_pylist())), {scope: rows})
-        await self._maintain(scope, grain, await self._table(scope, grain), 1)
-
-    async def _replace(self, scope: Scope, grain: Grain, keys: list[str], rows: pa.Table) -> set[str]:
-        table = await self._table(scope, grain)
-        if table is None:
-            await asyncio.to_thread(self._refuse_lost, scope, grain)
-            if not rows.num_rows:
-                return set()
-            table = await self._create(scope, grain, rows)
-        listed = ", ".join(f"'{key}'" for key in keys)  # names of periods contain no quotes
-        present = await self._select(scope, grain, f"period IN ({listed})", list(_MARKS))
-        differing = {period for period, *_ in _marks(present) ^ _marks(rows)}
-        if not differing:
-            return set()
-        # One commit: readers would see the gap between a delete and an insert.
-        merged = await (
-            table.merge_insert("id")
-            .when_matched_update_all()
-            .when_not_matched_insert_all()
-            .when_not_matched_by_source_delete(f"period IN ({listed})")
-            .execute(rows, on_bad_vectors="null")  # rows whose embedding failed have no vector, and are found by words
-        )
-        await retry_lance_commit(lambda: self._maintain(scope, grain, table, merged.version))
-        if merged.version % COMPACT_EVERY == 0:
-            await drop_old_versions(self._storage, f"vectordb/{scope.workspace_id}/{table_name(scope, grain)}.lance")
-        if not await self._databases.version_exists(scope.workspace_id, table_name(scope, grain), merged.version):
-            raise VanishedError
-        return differing
-
-    async def _maintain(self, scope: Scope, grain: Grain, table: Any, version: int) -> None:
-        """Create missing indices of a table and its roster entry; `version` is that of the preceding write.
-
-        Every request to a table first asks the store for the newest version, so requests are few.
-        """
-        text = await table.index_stats("content_idx")
-        if text is None:
-            await self._note(scope, grain)
-            there = {index.name for index in await table.list_indices()}
-            for column, config in INDICES.items():
-                if f"{column}_idx" not in there:
-                    await table.create_index(column, config=config)
-            rows = await table.count_rows()
-        else:
-            rows = text.num_indexed_rows + text.num_unindexed_rows
-            if version % COMPACT_EVERY == 0:
-                await compact(table, SAME)
-                text = await table.index_stats("content_idx")
-            await _index_again(table, text)
-        if rows >= _APPROXIMATE_FROM and await table.index_stats("vector_idx") is None:
-            await table.create_index("vector", config=_APPROXIMATE)
-
-    async def _sql(self, scope: Scope, grain: Grain, where: Filter | None) -> str | None:
-        if where is None:
-            return None
-        return where.sql(() if where.person is None else await self._names(scope, grain))
+    async def _condition(self, scope: Scope, grain: Grain, where: Filter | None) -> str:
+        names = await self._names(scope, grain) if where is not None and where.person is not None else ()
+        own = None if where is None else where.sql(names)
+        return of_scope(scope, f"grain = '{grain}'" + (f" AND ({own})" if own else ""))
 
     async def _names(self, scope: Scope, grain: Grain) -> frozenset[str]:
-        """Return the names of all speakers and entities in a table, read once per version."""
-        version = await self._version(scope, grain) or 0
+        """Return the names of all speakers and entities in a scope's rows, read once per version."""
+        version = await self._tables.version(scope) or 0
         known = self._named.get((scope, grain))
         if known is None or known[0] != version:
             rows = await self._select(scope, grain, None, ["speaker", "entities"])
@@ -507,7 +351,8 @@ class VectorIndex:
     async def _search(
         self, scope: Scope, grain: Grain, filtered: Filter, limit: int, vector: _Vector | None, text: str
     ) -> pa.Table:
-        where = await self._sql(scope, grain, filtered)
+        where = await self._condition(scope, grain, filtered)
+        columns = [*OWNERS, *_FOUND]
 
         async def search(table: Any) -> pa.Table:
             queries = [(table.query().nearest_to_text(text, columns="content"), "_score")]
@@ -515,24 +360,20 @@ class VectorIndex:
                 near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
                 queries.insert(0, (near, "_distance"))
             found = await asyncio.gather(
-                *(
-                    (query.where(where) if where else query).select([*_FOUND, score]).limit(limit).to_arrow()
-                    for query, score in queries
-                )
+                *(query.where(where).select([*columns, score]).limit(limit).to_arrow() for query, score in queries)
             )
-            rows = pa.concat_tables([rows.select(_FOUND) for rows in found])
+            rows = pa.concat_tables([rows.select(columns) for rows in found])
             # Rows that both words and vectors find appear twice.
             once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
             return rows.take(pa.array(sorted(once.values()), pa.int64()))
 
-        return await self._read(scope, grain, search, _NOTHING)
+        return owned(await self._read(scope, search, _NOTHING), scope).select(_FOUND)
 
     async def _newest(self, scope: Scope, grain: Grain, filtered: Filter, limit: int) -> pa.Table:
-        where = await self._sql(scope, grain, filtered)
+        where = await self._condition(scope, grain, filtered)
 
         async def newest(table: Any) -> pa.Table:
-            query = table.query().where(where) if where else table.query()
-            query = query.order_by([_NEWEST, _BY_ID]).select(_FOUND)
+            query = table.query().where(where).order_by([_NEWEST, _BY_ID]).select([*OWNERS, *_FOUND])
             taken = limit
             while True:
                 rows = await query.limit(taken).to_arrow()
@@ -540,83 +381,75 @@ class VectorIndex:
                     return rows
                 taken *= 4
 
-        return await self._read(scope, grain, newest, _NOTHING)
+        return owned(await self._read(scope, newest, _NOTHING), scope).select(_FOUND)
 
     async def _first_turn(self, scope: Scope) -> datetime | None:
+        where = await self._condition(scope, Grain.WORKING, Filter(kind=FactKind.TURN))
+
         async def first(table: Any) -> datetime | None:
-            query = table.query().where(Filter(kind=FactKind.TURN).sql()).order_by([_OLDEST]).select(["ends_at"])
+            query = table.query().where(where).order_by([_OLDEST]).select(["ends_at"])
             times = (await query.limit(1).to_arrow())["ends_at"].to_pylist()
             return times[0] if times else None
 
-        version = await self._version(scope, Grain.WORKING) or 0
+        version = await self._tables.version(scope) or 0
         known = self._first_turns.get(scope)
         if known is None or known[0] != version:
-            known = self._first_turns[scope] = version, await self._read(scope, Grain.WORKING, first, None)
+            known = self._first_turns[scope] = version, await self._read(scope, first, None)
         return known[1]
 
-    async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str] | None) -> pa.Table:
-        async def select(table: Any) -> pa.Table:
-            query = table.query().where(where) if where else table.query()
-            return await (query.select(list(columns)) if columns else query).to_arrow()
-
-        return await self._read(scope, grain, select, _NOTHING)
+    async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str]) -> pa.Table:
+        condition = f"grain = '{grain}'" + (f" AND ({where})" if where else "")
+        return await self._tables.select(scope, condition, columns, _NOTHING)
 
     async def _load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
+        where = await self._condition(scope, grain, None)
+
         async def load(table: Any) -> Loaded:
-            kind = np.float16 if await table.count_rows() >= HALVED_FROM else np.float32
-            batches = await table.query().select(_FOUND).with_row_id().to_batches()
-            parts = [_loaded(pa.Table.from_batches([batch]), dimension, kind) async for batch in batches]
+            kind = np.float16 if await table.count_rows(where) >= HALVED_FROM else np.float32
+            batches = await table.query().where(where).select([*OWNERS, *_FOUND]).with_row_id().to_batches()
+            parts = [_loaded(owned(pa.Table.from_batches([batch]), scope), dimension, kind) async for batch in batches]
             return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, dimension)
 
-        return await self._read(scope, grain, load, _loaded(_NUMBERED, dimension))
+        return await self._read(scope, load, _loaded(_NUMBERED, dimension))
 
-    async def _since(
-        self, scope: Scope, grain: Grain, dimension: int, numbers: NDArray[np.uint64], most: int
-    ) -> tuple[Loaded, NDArray[np.bool_]] | None:
-        async def look(table: Any) -> tuple[Loaded, NDArray[np.bool_]] | None:
-            # Reading only the ids reads no row files. A rewritten row has another id.
-            present = (await table.query().select([]).with_row_id().to_arrow())[_NUMBER].to_numpy()
-            come, gone = np.setdiff1d(present, numbers), np.isin(numbers, present, invert=True)
-            if len(come) > most:
-                return None
-            rows = _NUMBERED
-            if len(come):
-                rows = await table.take_row_ids(come.tolist()).select(_FOUND).with_row_id().to_arrow()
-            # Fewer if the table has changed between the two reads.
-            return (_loaded(rows, dimension), gone) if rows.num_rows == len(come) else None
+    async def _numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
+        async def look(table: Any) -> pa.Table:
+            return await table.query().where(of_scope(scope)).select(["grain"]).with_row_id().to_arrow()
 
-        nothing = _loaded(_NUMBERED, dimension), np.ones(len(numbers), np.bool_)
-        return await self._read(scope, grain, look, nothing)
+        rows = await self._read(scope, look, _NUMBERED)
+        grains = rows["grain"].combine_chunks().dictionary_encode()
+        numbers, codes = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False), grains.indices.to_numpy()
+        return {Grain(name): numbers[codes == code] for code, name in enumerate(grains.dictionary.to_pylist())}
 
-    async def _version(self, scope: Scope, grain: Grain) -> int | None:
-        return await self._databases.version(scope.workspace_id, table_name(scope, grain))
+    async def _take(self, scope: Scope, numbers: NDArray[np.uint64], dimension: int) -> Loaded | None:
+        async def take(table: Any) -> pa.Table:
+            return await table.take_row_ids(numbers.tolist()).select([*OWNERS, *_FOUND]).with_row_id().to_arrow()
+
+        rows = await self._read(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
+        try:
+            return _loaded(owned(rows, scope), dimension) if rows.num_rows == len(numbers) else None
+        except LakeError:  # the table was rewritten, and the ids are of other rows
+            return None
 
     async def _count(self, scope: Scope, grain: Grain, filtered: Filter | None) -> int:
-        where = await self._sql(scope, grain, filtered)
-        return await self._read(scope, grain, lambda table: table.count_rows(where), 0)
+        where = await self._condition(scope, grain, filtered)
+        return await self._read(scope, lambda table: table.count_rows(where), 0)
 
     async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
-        return _messages(await self._select(scope, grain, await self._sql(scope, grain, where), ["source_ids"]))
+        own = await self._condition(scope, grain, where)
+        return _messages(await self._tables.select(scope, own, ["source_ids"], _NOTHING))
 
 
-async def _index_again(table: Any, text: Any) -> None:
-    """Rebuild the indices of a table if many rows are unindexed, according to its text statistics."""
-    rows = text.num_indexed_rows + text.num_unindexed_rows
-    if text.num_unindexed_rows >= max(_UNINDEXED, rows // _UNINDEXED_SHARE):
-        for column, config in (await _indices(table)).items():
-            await table.create_index(column, config=config, replace=True)
-
-
-async def _indices(table: Any) -> dict[str, Any]:
-    """Return the indices of a table, by column."""
-    has_vectors = await table.index_stats("vector_idx") is not None
-    return {**INDICES, "vector": _APPROXIMATE} if has_vectors else dict(INDICES)
+def distinct(rows: pa.Table) -> set[tuple[str, ...]]:
+    """Return the distinct rows of a table of texts."""
+    groups = rows.group_by(rows.column_names).aggregate([])
+    return set(zip(*(groups[name].to_pylist() for name in rows.column_names), strict=True))
 
 
 def _loaded(rows: pa.Table, dimension: int, kind: type[np.floating] = np.float32) -> Loaded:
     vectors = vectors_of(rows, dimension).astype(kind, copy=False)
     numbers = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False)
-    return Loaded(rows.drop_columns(["vector", _NUMBER]), vectors, numbers)
+    return Loaded(rows.select([name for name in _FOUND if name != "vector"]), vectors, numbers)
 
 
 def _together(parts: Sequence[Any]) -> Any:
@@ -629,8 +462,3 @@ def _messages(rows: pa.Table) -> set[tuple[str, ...]]:
 
 def _described(embedder: Embedder) -> dict[str, object]:
     return {"model": embedder.name, "dimension": embedder.dimension, "format": _FORMAT}
-
-
-def _marks(rows: pa.Table) -> set[tuple[str, ...]]:
-    """Return the values that decide whether rows are equal: a vector that arrives later makes a row different."""
-    return set(zip(*(rows[name].to_pylist() for name in _MARKS), strict=True))

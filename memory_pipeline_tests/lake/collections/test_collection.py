@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import CollectionStats, Lake, VectorCollection, VectorItem, VectorMatch
+from memory_pipeline.lake.collections.collection import compact_collection
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import maintenance
-from memory_pipeline.lake.index.index_rows import index_schema
-from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.effort import examples
@@ -350,25 +347,6 @@ def test_another_dimension_is_refused_with_a_remedy(root: str) -> None:
     assert opened(root).stats().items == 1
 
 
-def test_collections_and_the_memory_index_are_separate(root: str) -> None:
-    """They share a database. Deleting the index, as the documentation says, does not delete collections."""
-    lake = Lake(root)
-    period = Period.parse("working", "2024-01-15T08")
-    values = {"id": "m", "period": period.key, "content": "memory", "digest": "d", "vector": [1.0, 0.0, 0.0]}
-    lists: dict[str, object] = {name: [] for name in ("terms", "tags", "entities", "source_ids")}
-    row = pa.Table.from_pylist([{**values, **lists}], schema=index_schema(3))
-    lake.index.replace(Grain.WORKING, [period], {ACME: row})
-    names_ = ("working", "support__working", "default")
-    for name in names_:
-        opened(root, name=name).upsert(many(2))
-    assert lake.index.scan(ACME, Grain.WORKING, ["id"])["id"].to_pylist() == ["m"]
-    assert sorted(ids(opened(root, name="working"))) == ["item-0", "item-1"]
-    database = Path(root, "vectordb", "acme")
-    kept = {path.name for path in database.glob("_*.lance")}
-    assert kept == {f"_support.{name}.lance" for name in names_}
-    assert {path.name for path in database.iterdir()} - kept == {"support__working.lance"}
-
-
 def test_a_lake_created_by_a_collection_accepts_any_time_zone_later(root: str) -> None:
     opened(root).upsert(many(1))
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support", timezone="Europe/Lisbon")
@@ -461,8 +439,7 @@ def test_a_compaction_does_not_undo_concurrent_writes(root: str, monkeypatch: py
         await rewrite(*arguments)
 
     monkeypatch.setattr(maintenance, "_rewrite", late)
-    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 8)
-    assert VectorIndex(Storage(root)).compact([collection._where])[0] == 1
+    assert compact_collection(Storage(root), "/".join(collection._where) + ".lance") > 0
     found = {match.id: match for match in collection.search([1, 2, 3], 100)}
     assert sorted(found) == sorted({*members} - {"m5"})
     assert found["m3"].content == "meanwhile"

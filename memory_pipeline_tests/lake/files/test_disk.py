@@ -78,7 +78,7 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path: Path) -> N
 
 
 @needs_permissions
-@pytest.mark.parametrize("folder", ["tables/messages", "journal/pending", "vectordb", "."])
+@pytest.mark.parametrize("folder", ["tables/messages", "journal/pending", "projections", "."])
 def test_a_folder_without_permission_is_named(root: str, models: Models, folder: str) -> None:
     lake = Lake(root)
     write(lake, conversation("I moved to Porto."))

@@ -18,7 +18,7 @@ from memory_pipeline.lake.index.filters import Filter, folded
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.effort import examples
-from memory_pipeline_tests.index_rows import NOON, Row, by_period, fact, scoped, summary, table
+from memory_pipeline_tests.index_rows import NOON, Row, by_period, fact, put_rows, scoped, summary, table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +61,7 @@ TABLE = table(ROWS)
 def index(tmp_path_factory: pytest.TempPathFactory) -> VectorIndex:
     index = VectorIndex(Storage(str(tmp_path_factory.mktemp("filters") / "lake")))
     periods = [Period(Grain.WORKING, period) for period in by_period(ROWS)]
-    index.replace(Grain.WORKING, periods, scoped(ACME, ROWS))
+    put_rows(index, Grain.WORKING, periods, scoped(ACME, ROWS))
     return index
 
 

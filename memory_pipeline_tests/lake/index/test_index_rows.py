@@ -20,14 +20,19 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
+from memory_pipeline.lake.collections.collection import drop_collections
 from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.filters import Filter, condition
 from memory_pipeline.lake.index.lance_internals import has_vanished
 from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
+from memory_pipeline.lake.layout import PROJECTIONS, SHARDS, shard_of
 from memory_pipeline_tests.building import ACME, PROCESSES
+from memory_pipeline_tests.index_rows import index_folder, put_rows
 from memory_pipeline_tests.lake.index.test_vector_index import rows
 
-SALES = Scope("acme", "sales")
+#: In another workspace and another shard than ACME.
+SALES = Scope("beta", "sales")
 AXIS = [1.0] + [0.0] * 7
 #: Rows of a period; readers must see all or none.
 WHOLE = 4
@@ -41,7 +46,7 @@ def fill(index: VectorIndex, *numbers: int, scope: Scope = ACME, word: str = "wo
     """Write an agent's hours in one commit."""
     parts = [rows(hour(n), *(f"{word} {n} {m}" for m in range(WHOLE)), **options) for n in numbers]
     periods = [Period.parse("working", hour(n)) for n in numbers]
-    index.replace(Grain.WORKING, periods, {scope: pa.concat_tables(parts)})
+    put_rows(index, Grain.WORKING, periods, {scope: pa.concat_tables(parts)})
 
 
 def numbers(index: VectorIndex, scope: Scope = ACME) -> Counter[int]:
@@ -50,12 +55,9 @@ def numbers(index: VectorIndex, scope: Scope = ACME) -> Counter[int]:
     return Counter((int(key[8:10]) - 1) * 24 + int(key[11:13]) for key in found)
 
 
-def folder(root: str, name: str = "support__working") -> Path:
-    return Path(root, "vectordb", "acme", f"{name}.lance")
-
-
-def holds(root: str, word: str, name: str = "support__working") -> bool:
-    return any(word.encode() in path.read_bytes() for path in folder(root, name).rglob("*") if path.is_file())
+def holds(root: str, word: str) -> bool:
+    folder = index_folder(root, ACME)
+    return any(word.encode() in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture
@@ -67,18 +69,15 @@ def test_rows_up_to_a_period_are_removed_from_disk(root: str, index: VectorIndex
     fill(index, 0, 1, word="secret")
     fill(index, 2, 3, 4)
     fill(index, 0, scope=SALES)
-    untouched = sorted(path for path in folder(root, "sales__working").rglob("*"))
-    assert index.remove(
-        Grain.WORKING, {ACME: [DeleteFilter(hour(2))], SALES: [], Scope("acme", "none"): [DeleteFilter(hour(9))]}
-    ) == {ACME: 3 * WHOLE}
+    untouched = sorted(path for path in index_folder(root, SALES).rglob("*"))
+    cuts = {"acme": [DeleteFilter(hour(2))], "beta": [], "none": [DeleteFilter(hour(9))]}
+    assert index.remove(Grain.WORKING, cuts) == 3 * WHOLE
     assert numbers(index) == numbers(VectorIndex(Storage(root))) == {3: WHOLE, 4: WHOLE}
     assert not holds(root, "secret")
     assert not holds(root, "word 2")
     assert holds(root, "word 3")
-    assert sorted(path for path in folder(root, "sales__working").rglob("*")) == untouched
-    found = index.search(ACME, Grain.WORKING, Filter(), 50, AXIS, "word")
-    assert found.num_rows == 2 * WHOLE
-    assert index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(2))]}) == {}
+    assert sorted(path for path in index_folder(root, SALES).rglob("*")) == untouched
+    assert index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(2))]}) == 0
 
 
 def test_a_few_removed_rows_of_a_large_file_are_removed_from_disk(root: str, index: VectorIndex) -> None:
@@ -86,13 +85,13 @@ def test_a_few_removed_rows_of_a_large_file_are_removed_from_disk(root: str, ind
     fill(index, 0, word="secret")
     fill(index, *range(1, 40))
     fill(index, 40)
-    index.purge([ACME])  # merges everything into one file
-    assert len(list(folder(root).glob("data/*"))) == 1
-    index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(0))]})
+    index.purge([ACME])  # which puts all of it into one file
+    assert len(list(index_folder(root, ACME).glob("data/*"))) == 1
+    index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(0))]})
     assert numbers(index) == dict.fromkeys(range(1, 41), WHOLE)
     assert not holds(root, "secret")
-    assert not list(folder(root).glob("_deletions/*"))
-    assert len(list(folder(root).glob("_versions/*.manifest"))) == 1
+    assert not list(index_folder(root, ACME).glob("_deletions/*"))
+    assert len(list(index_folder(root, ACME).glob("_versions/*.manifest"))) == 1
 
 
 def test_filters_remove_each_kind_up_to_its_own_period(index: VectorIndex) -> None:
@@ -104,7 +103,7 @@ def test_filters_remove_each_kind_up_to_its_own_period(index: VectorIndex) -> No
         DeleteFilter(hour(3), frozenset({"statement", "event"})),
         DeleteFilter(hour(9), frozenset()),
     ]
-    assert index.remove(Grain.WORKING, {ACME: cuts}) == {ACME: 3 * WHOLE}
+    assert index.remove(Grain.WORKING, {"acme": cuts}) == 3 * WHOLE
     assert sorted(numbers(index)) == [2, 4, 5, 6]
 
 
@@ -131,23 +130,26 @@ def test_values_of_a_filter_are_escaped() -> None:
     )
 
 
-def test_an_emptied_table_is_dropped_and_recreated(root: str, index: VectorIndex) -> None:
-    """Data of the old table must not be attributed to the new one, whose versions start from one again."""
+def test_an_emptied_table_is_dropped_and_recreated(
+    root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows cached from the old table must not be attributed to a new one, which counts versions from one again."""
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     reader = VectorIndex(Storage(root))
     fill(index, 0)
-    first = reader.version(ACME, Grain.WORKING)
+    first = reader.version(ACME)
+    assert reader.is_large(ACME)
     assert numbers(reader) == {0: WHOLE}
-    assert index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(5))]}) == {ACME: WHOLE}
-    assert not folder(root).exists()
+    assert index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(5))]}) == WHOLE
+    assert not index_folder(root, ACME, is_large=True).exists()
     for one in (index, reader):
         assert numbers(one) == {}
-        assert one.version(ACME, Grain.WORKING) is None
-        assert one.search(ACME, Grain.WORKING, Filter(), 5, AXIS, "word").num_rows == 0
+        assert not one.is_large(ACME)
         assert one.newest(ACME, Grain.WORKING, Filter(), 5).num_rows == 0
         assert one.load(ACME, Grain.WORKING, 8)[0].num_rows == 0
         assert one.count(ACME, Grain.WORKING) == 0
     fill(index, 7)
-    second = reader.version(ACME, Grain.WORKING)
+    second = reader.version(ACME)
     assert first is not None
     assert second is not None
     assert second > first
@@ -157,34 +159,111 @@ def test_an_emptied_table_is_dropped_and_recreated(root: str, index: VectorIndex
 def test_a_recreated_table_has_a_different_version(
     index: VectorIndex, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     monkeypatch.setattr("memory_pipeline.lake.index.lance_tables._TRUSTED", 0)
     reader = VectorIndex(Storage(root))
     fill(index, 0)
-    first = reader.version(ACME, Grain.WORKING)
-    index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(5))]})
+    first = reader.version(ACME)
+    index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(5))]})
     fill(index, 7)
-    assert reader.version(ACME, Grain.WORKING) != first
+    assert reader.version(ACME) != first
     assert numbers(reader) == {7: WHOLE}
 
 
-def test_a_purge_rewrites_rows_and_indices_and_deletes_orphans(root: str, index: VectorIndex) -> None:
+# Two scopes in one shard.
+
+#: In the shard of ACME.
+BESIDE = next(
+    scope
+    for number in range(1000)
+    for scope in [Scope("acme", f"agent-{number}")]
+    if shard_of(scope.key, SHARDS) == shard_of(ACME.key, SHARDS)
+)
+
+
+def test_a_write_to_one_scope_leaves_the_rows_beside_it(root: str, index: VectorIndex) -> None:
+    fill(index, 0, 1, 2, scope=BESIDE)
+    fill(index, 0, 1)
+    fill(index, 1, digest="new")
+    fill(index, 0, scope=BESIDE, digest="new")
+    periods = [Period.parse("working", hour(number)) for number in (0, 1)]
+    put_rows(index, Grain.WORKING, periods, {ACME: rows(hour(1), "one")})
+    for one in (index, VectorIndex(Storage(root))):
+        assert numbers(one) == {1: 1}
+        assert numbers(one, BESIDE) == dict.fromkeys(range(3), WHOLE)
+
+
+def test_a_write_of_whole_periods_removes_scopes_without_rows(index: VectorIndex) -> None:
+    fill(index, 0, 1)
+    fill(index, 0, 1, scope=BESIDE)
+    fill(index, 0, 1, scope=SALES)
+    index.replace(Grain.WORKING, [Period.parse("working", hour(0))], rows(hour(0)).slice(0, 0))
+    assert [numbers(index, scope) for scope in (ACME, BESIDE, SALES)] == [{1: WHOLE}] * 3
+
+
+def test_a_scope_with_many_rows_moves_to_a_table_of_its_own(
+    root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = VectorIndex(Storage(root))
+    fill(index, 0, 1)
+    fill(index, 0, scope=BESIDE)
+    assert not reader.is_large(ACME)
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 3 * WHOLE)
+    fill(index, 2)
+    for one in (index, reader, VectorIndex(Storage(root))):
+        assert (one.is_large(ACME), one.is_large(BESIDE)) == (True, False)
+        assert numbers(one) == dict.fromkeys(range(3), WHOLE)
+        assert numbers(one, BESIDE) == {0: WHOLE}
+        assert one.search(ACME, Grain.WORKING, Filter(), 50, AXIS, "word").num_rows == 3 * WHOLE
+        assert sum(map(len, one.numbers(ACME).values())) == 3 * WHOLE
+    shard = VectorIndex(Storage(root)).scan_all(Grain.WORKING, None, ["scope"])["scope"].to_pylist()
+    assert Counter(shard) == {ACME.key: 3 * WHOLE, BESIDE.key: WHOLE}, "the shard has no copies"
+
+
+def _grow(root: str, writer: int) -> None:
+    index = VectorIndex(Storage(root))
+    shard_tables.LARGE_FROM = 8 * WHOLE
+    for number in range(6):
+        fill(index, 6 * writer + number)
+
+
+def test_rows_written_while_a_scope_moves_are_not_lost(root: str) -> None:
+    writers = [PROCESSES.Process(target=_grow, args=(root, n)) for n in range(4)]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join()
+    assert [process.exitcode for process in writers] == [0] * 4
+    index = VectorIndex(Storage(root))
+    assert index.is_large(ACME)
+    assert numbers(index) == dict.fromkeys(range(24), WHOLE)
+
+
+def test_files_of_a_shard_stay_few(index: VectorIndex) -> None:
+    for number in range(40):
+        fill(index, number, scope=ACME if number % 2 else BESIDE)
+    table = index._loop.run(index._databases.table(PROJECTIONS, index._loop.run(index._tables.name_of(ACME))))
+    assert table is not None
+    assert index._loop.run(table.stats())["fragment_stats"]["num_fragments"] <= 11
+
+
+def test_a_purge_writes_rows_and_indices_anew_and_deletes_what_was_left_behind(root: str, index: VectorIndex) -> None:
     for number in range(6):
         fill(index, number)
     fill(index, 0, word="secret")
     fill(index, 0)
     assert holds(root, "secret")
-    before = {path for path in folder(root).rglob("*") if path.is_file()}
-    old, young = (folder(root) / "data" / f"{name}.lance" for name in ("old", "young"))
+    before = {path for path in index_folder(root, ACME).rglob("*") if path.is_file()}
+    old, young = (index_folder(root, ACME) / "data" / f"{name}.lance" for name in ("old", "young"))
     for path in (old, young):
         path.write_bytes(b"left behind")
     os.utime(old, (time.time() - 7200,) * 2)
     index.purge([ACME, SALES])
-    after = {path for path in folder(root).rglob("*") if path.is_file()}
+    after = {path for path in index_folder(root, ACME).rglob("*") if path.is_file()}
     assert not before & after - {path for path in after if "_versions" in path.parts}
     assert not holds(root, "secret")
     assert (old in after, young in after) == (False, True)
     assert numbers(index) == dict.fromkeys(range(6), WHOLE)
-    assert index.search(ACME, Grain.WORKING, Filter(), 50, None, "word").num_rows == 6 * WHOLE
     fill(index, 6)
     assert numbers(VectorIndex(Storage(root))) == dict.fromkeys(range(7), WHOLE)
 
@@ -192,20 +271,18 @@ def test_a_purge_rewrites_rows_and_indices_and_deletes_orphans(root: str, index:
 def test_removing_an_agent_removes_its_collections_and_keeps_other_agents(root: str, index: VectorIndex) -> None:
     lake = Lake(root)
     dotted = Scope("acme", "support.default")
-    for scope in (ACME, SALES, dotted, Scope("beta", "support")):
+    for scope in (ACME, SALES, dotted, BESIDE):
         fill(index, 0, scope=scope)
         VectorCollection(lake, scope, 2).upsert([VectorItem(id="a", vector=[1, 0], content="kept")])
     mine = VectorCollection(lake, ACME, 2, "documents")
     mine.upsert([VectorItem(id="a", vector=[1, 0], content="kept")])
-    assert index.agents("acme") == [SALES, ACME, dotted]
-    assert sorted(index.remove_agent(ACME)) == ["_support.default", "_support.documents", "support__working"]
-    assert index.remove_agent(ACME) == []
-    assert {path.name for path in Path(root, "vectordb", "acme").iterdir()} == {
-        f"{name}.lance"
-        for name in ("sales__working", "_sales.default", "support.default__working", "_support.default.default")
-    }
-    assert index.scopes() == [SALES, dotted, Scope("beta", "support")]
-    assert numbers(index, dotted) == {0: WHOLE}
+    assert index.scopes("acme") == sorted([ACME, dotted, BESIDE], key=lambda scope: scope.agent_id)
+    assert index.remove_scope(ACME) == WHOLE
+    assert index.remove_scope(ACME) == 0
+    assert sorted(drop_collections(lake.storage, ACME)) == ["_support.default", "_support.documents"]
+    assert drop_collections(lake.storage, ACME) == []
+    assert index.scopes() == [*sorted([dotted, BESIDE], key=lambda scope: scope.agent_id), SALES]
+    assert numbers(index, dotted) == numbers(index, BESIDE) == {0: WHOLE}
     assert len(VectorCollection(lake, dotted, 2).search([1, 0])) == 1
     assert mine.search([1, 0]) == []
     assert mine.stats().items == 0
@@ -214,10 +291,10 @@ def test_removing_an_agent_removes_its_collections_and_keeps_other_agents(root: 
     assert [match.id for match in mine.search([0, 1])] == ["b"]
 
 
-def test_a_removed_collection_can_be_recreated_with_another_dimension(root: str, index: VectorIndex) -> None:
+def test_a_removed_collection_can_be_recreated_with_another_dimension(root: str) -> None:
     lake = Lake(root)
     VectorCollection(lake, ACME, 2).upsert([VectorItem(id="a", vector=[1, 0], content="")])
-    index.remove_agent(ACME)
+    drop_collections(lake.storage, ACME)
     assert VectorCollection(lake, ACME, 3).upsert([VectorItem(id="a", vector=[1, 0, 0], content="")]) == 1
 
 
@@ -241,7 +318,8 @@ def test_errors_about_missing_files_are_recognized(message: str, vanished: bool)
 def test_a_write_to_a_table_being_dropped_is_not_lost(
     root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One process finds a table empty. Another writes to it before the first one drops it."""
+    """One process finds a table empty; before it drops it, another writes to it."""
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     fill(index, 0)
     dropper = VectorIndex(Storage(root))
     writing: list[threading.Thread] = []
@@ -254,7 +332,7 @@ def test_a_write_to_a_table_being_dropped_is_not_lost(
         return Path(storage.locate(path)).exists()
 
     monkeypatch.setattr(Storage, "has", overtaken)
-    dropper.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(0))]})
+    dropper.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(0))]})
     writing[0].join()
     assert numbers(VectorIndex(Storage(root))) == {9: WHOLE}
 
@@ -267,7 +345,7 @@ def _churn(root: str, done: Callable[[], bool], seconds: float) -> None:
     while not done() and time.monotonic() < until:
         fill(index, *range(2, 5), word=f"text{number}", digest=str(number))
         fill(index, 0, scope=SALES)
-        index.remove(Grain.WORKING, {ACME: [DeleteFilter(hour(3))], SALES: [DeleteFilter(hour(0))]})
+        index.remove(Grain.WORKING, {"acme": [DeleteFilter(hour(3))], "beta": [DeleteFilter(hour(0))]})
         index.purge([ACME])
         number += 1
 
@@ -277,10 +355,10 @@ def _read_many(root: str, reads: int) -> None:
     index = VectorIndex(Storage(root))
     for _ in range(reads):
         found = numbers(index)
-        assert {count for number, count in found.items() if number < 50} <= {WHOLE}, found
+        # New rows are added before the ones that they replace are deleted.
+        assert {count for number, count in found.items() if number < 50} <= {WHOLE, 2 * WHOLE}, found
         assert found[49] == WHOLE
-        assert index.version(ACME, Grain.WORKING)
-        assert "stays 49 1" in index.search(ACME, Grain.WORKING, Filter(), 9, AXIS, "stays")["content"].to_pylist()
+        assert index.version(ACME)
         assert index.newest(ACME, Grain.WORKING, Filter(), 3).num_rows >= 3
         assert index.load(ACME, Grain.WORKING, 8)[0].num_rows >= WHOLE
         assert index.count(SALES, Grain.WORKING) in (0, WHOLE)

@@ -36,11 +36,11 @@ class Client:
         self.loop = EventLoop()
         self.databases = Databases(Storage(root))
 
-    def table(self, name: str = "table", workspace_id: str = "acme") -> Any | None:
-        return self.loop.run(self.databases.table(workspace_id, name))
+    def table(self, name: str = "table", folder: str = "acme") -> Any | None:
+        return self.loop.run(self.databases.table(folder, name))
 
-    def create(self, name: str = "table", workspace_id: str = "acme") -> Any:
-        return self.loop.run(self.databases.create(workspace_id, name, SCHEMA))
+    def create(self, name: str = "table", folder: str = "acme") -> Any:
+        return self.loop.run(self.databases.create(folder, name, SCHEMA))
 
     def add(self, *ids: str) -> Any:
         return self.commit(lambda table: table.add(rows(*ids)))
@@ -97,10 +97,10 @@ def test_a_table_is_created_once_in_the_folder_of_its_workspace(root: str, clien
     client.create()
     Client(root).create()
     assert client.ids() == ["a"]
-    assert Path(root, "vectordb", "acme", "table.lance").is_dir()
-    assert client.table(workspace_id="other") is None
+    assert Path(root, "acme", "table.lance").is_dir()
+    assert client.table(folder="other") is None
     assert client.table("other") is None
-    assert not list(Path(root, "vectordb", "_claims").glob("*.json"))
+    assert not list(Path(root, "state", "lance").glob("*.json"))
 
 
 @pytest.mark.on_s3
@@ -113,7 +113,7 @@ def test_writes_are_immediately_visible_to_others(root: str, client: Client) -> 
 
 
 def test_creating_a_table_waits_for_another_creator(root: str, client: Client) -> None:
-    claims = Leases(Storage(root), "vectordb/_claims", lambda: datetime.now(UTC))
+    claims = Leases(Storage(root), "state/lance", lambda: datetime.now(UTC))
     key = digest("acme", "table")
     assert claims.claim(key, timedelta(minutes=1))
     with ThreadPoolExecutor(1) as pool:
@@ -127,7 +127,7 @@ def test_creating_a_table_waits_for_another_creator(root: str, client: Client) -
 
 @pytest.mark.parametrize("left_behind", [b"", b'{"host": "gone", "pid": 1, "until": "2024-01-15T08:00:00+00:00"}'])
 def test_a_dead_creator_of_a_table_is_not_waited_for(root: str, client: Client, left_behind: bytes) -> None:
-    Storage(root).write(f"vectordb/_claims/{digest('acme', 'table')}.json", left_behind)
+    Storage(root).write(f"state/lance/{digest('acme', 'table')}.json", left_behind)
     client.add("a")
     assert client.ids() == ["a"]
 

@@ -17,11 +17,14 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.filters import Filter
-from memory_pipeline.lake.index.index_rows import index_schema
+from memory_pipeline.lake.index.index_rows import OWNERS, index_schema
 from memory_pipeline.lake.index.vector_index import VectorIndex
+from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline_tests.building import ACME, PROCESSES, hours
+from memory_pipeline_tests.index_rows import put_rows
 
 HOUR = "2024-01-15T08"
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
@@ -44,8 +47,23 @@ def rows(
     return pa.Table.from_pylist(records, schema=index_schema(dimension))
 
 
+@pytest.fixture(autouse=True, params=["in a shard", "in a table of its own"])
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run each test with the rows of a scope in its shard, and in a table of its own."""
+    if request.param != "in a shard":
+        monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
+    return str(request.param)
+
+
 @pytest.fixture
 def index(root: str) -> VectorIndex:
+    return VectorIndex(Storage(root))
+
+
+@pytest.fixture
+def large(root: str, monkeypatch: pytest.MonkeyPatch) -> VectorIndex:
+    """An index in which each scope has a table of its own, which can be searched on disk."""
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 1)
     return VectorIndex(Storage(root))
 
 
@@ -63,23 +81,23 @@ def test_an_agent_without_a_table_has_no_rows(index: VectorIndex) -> None:
 
 @pytest.mark.on_s3
 def test_replacing_a_period_keeps_the_others(index: VectorIndex) -> None:
-    index.replace(Grain.WORKING, hours(HOUR, "2024-01-15T09"), {
+    put_rows(index, Grain.WORKING, hours(HOUR, "2024-01-15T09"), {
         ACME: pa.concat_tables([rows(HOUR, "one", "two"), rows("2024-01-15T09", "other")])
     })  # fmt: skip
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "two", "three")}) == {HOUR}
+    assert put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "two", "three")}) == {HOUR}
     assert contents(index) == ["other", "three", "two"]
 
 
 @pytest.mark.on_s3
 def test_rows_with_equal_digests_are_not_written(index: VectorIndex) -> None:
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")}) == set()
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", digest="new")}) == {HOUR}
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
+    assert put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")}) == set()
+    assert put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", digest="new")}) == {HOUR}
 
 
 def test_each_agent_has_its_own_tables(index: VectorIndex) -> None:
     other = Scope("acme", "sales")
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "mine"), other: rows(HOUR, "theirs")})
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "mine"), other: rows(HOUR, "theirs")})
     assert contents(index) == ["mine"]
     assert contents(index, other) == ["theirs"]
 
@@ -92,56 +110,56 @@ def test_another_embedder_is_refused_with_a_remedy(root: str) -> None:
         index = VectorIndex(Storage(root))
         for refused in (index.check, index.adopt):
             with pytest.raises(
-                ConfigurationError, match=r"cannot be compared with .*; set `embedding`.* back.*vectordb"
+                ConfigurationError, match=r"cannot be compared with .*; set `embedding`.* back.*projections"
             ):
                 refused(other)
 
 
 @pytest.mark.on_s3
-def test_a_row_without_a_vector_is_found_by_words_and_replaced_once_it_has_one(index: VectorIndex) -> None:
+def test_a_row_without_a_vector_is_found_by_words_and_replaced_once_it_has_one(large: VectorIndex) -> None:
     whole = rows(HOUR, "one", "two")
     absent = pa.array([None, whole["vector"][1].as_py()], whole.schema.field("vector").type)
     at = whole.schema.get_field_index("vector")
     models = pa.array([None, "test"])
     half = whole.set_column(at, whole.schema.field(at), absent).set_column(at - 1, whole.schema.field(at - 1), models)
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: half}) == {HOUR}
+    assert put_rows(large, Grain.WORKING, hours(HOUR), {ACME: half}) == {HOUR}
 
     def found(vector: list[float] | None, text: str) -> set[str]:
-        return set(index.search(ACME, Grain.WORKING, Filter(), 5, vector, text)["content"].to_pylist())
+        return set(large.search(ACME, Grain.WORKING, Filter(), 5, vector, text)["content"].to_pylist())
 
     assert found([1.0] + [0.0] * 7, "nothing") == {"two"}
     assert found([1.0] + [0.0] * 7, "one") == {"one", "two"}
     assert found(None, "one") == {"one"}
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: whole}) == {HOUR}
+    assert put_rows(large, Grain.WORKING, hours(HOUR), {ACME: whole}) == {HOUR}
     assert found([1.0] + [0.0] * 7, "nothing") == {"one", "two"}
-    assert index.replace(Grain.WORKING, hours(HOUR), {ACME: whole}) == set()
+    assert put_rows(large, Grain.WORKING, hours(HOUR), {ACME: whole}) == set()
 
 
 @pytest.mark.on_s3
-def test_filters_are_applied_before_the_limit(index: VectorIndex) -> None:
+def test_filters_are_applied_before_the_limit(large: VectorIndex) -> None:
     old = rows("2024-01-01T08", *(f"tea {n}" for n in range(20)), at=NOON - timedelta(days=14))
-    index.replace(Grain.WORKING, hours(HOUR, "2024-01-01T08"), {ACME: pa.concat_tables([old, rows(HOUR, "tea now")])})
-    found = index.search(ACME, Grain.WORKING, Filter(since=NOON - timedelta(days=1)), 1, [1.0] + [0.0] * 7, "tea")
+    put_rows(large, Grain.WORKING, hours(HOUR, "2024-01-01T08"), {ACME: pa.concat_tables([old, rows(HOUR, "tea now")])})
+    found = large.search(ACME, Grain.WORKING, Filter(since=NOON - timedelta(days=1)), 1, [1.0] + [0.0] * 7, "tea")
     assert set(found["content"].to_pylist()) == {"tea now"}
 
 
 @pytest.mark.parametrize("text", ["the", "'; DROP TABLE x; --", '"', "AND OR NOT (", "💥", "日本", "a*", "\\", "tea:2"])
-def test_any_text_can_be_searched_for(index: VectorIndex, text: str) -> None:
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
-    assert "one" in index.search(ACME, Grain.WORKING, Filter(), 5, [1.0] + [0.0] * 7, text)["content"].to_pylist()
+def test_any_text_can_be_searched_for(large: VectorIndex, text: str) -> None:
+    put_rows(large, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
+    assert "one" in large.search(ACME, Grain.WORKING, Filter(), 5, [1.0] + [0.0] * 7, text)["content"].to_pylist()
 
 
 @pytest.mark.on_s3
 def test_newest_rows_come_first_and_can_be_limited_to_a_kind(index: VectorIndex) -> None:
     both = pa.concat_tables([rows(HOUR, "a", "b", "c"), rows(HOUR, "d", kind="event")])
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: both})
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: both})
     found = index.newest(ACME, Grain.WORKING, Filter(kind=FactKind.TURN), 2)
     assert found["content"].to_pylist() == ["c", "b"]
 
 
 def test_a_filter_selects_the_same_rows_in_sql_and_in_memory(index: VectorIndex) -> None:
     table = rows(HOUR, "a", "b", "c", "d")
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: table})
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table})
     where = Filter(since=NOON + timedelta(minutes=1), until=NOON + timedelta(minutes=2))
     assert where.mask(table).tolist() == [False, True, True, False]
     assert sorted(index.newest(ACME, Grain.WORKING, where, 9)["content"].to_pylist()) == ["b", "c"]
@@ -160,16 +178,16 @@ def test_rows_are_loaded_with_their_own_vectors_after_any_writes(index: VectorIn
     expected: dict[str, list[float]] = {}
     for hour, texts in (("08", "abc"), ("09", "de"), ("08", "axc"), ("10", "f")):
         table = rows(f"2024-01-15T{hour}", *(f"{text}{hour}" for text in texts))
-        index.replace(Grain.WORKING, hours(f"2024-01-15T{hour}"), {ACME: table})
+        put_rows(index, Grain.WORKING, hours(f"2024-01-15T{hour}"), {ACME: table})
         expected |= dict(zip(table["content"].to_pylist(), table["vector"].to_pylist(), strict=True))
     del expected["b08"]
     assert loaded(index) == expected
 
 
 def test_loaded_columns_are_those_of_ranking(index: VectorIndex) -> None:
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two")})
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one", "two")})
     table, vectors, _ = index.load(ACME, Grain.WORKING, 8)
-    assert set(table.column_names) == set(index_schema(8).names) - {"digest", "vector"}
+    assert set(table.column_names) == set(index_schema(8).names) - {*OWNERS, "grain", "digest", "vector"}
     assert vectors.dtype == np.float32
     nothing, none, _ = index.load(ACME, Grain.DAILY, 8)
     assert set(table.column_names) <= set(nothing.column_names)
@@ -180,7 +198,7 @@ def test_a_missing_vector_is_loaded_as_nan(index: VectorIndex) -> None:
     whole = rows(HOUR, "one", "two", "three")
     at = whole.schema.get_field_index("vector")
     absent = pa.array([whole["vector"][0].as_py(), None, None], whole.schema.field(at).type)
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: whole.set_column(at, whole.schema.field(at), absent)})
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: whole.set_column(at, whole.schema.field(at), absent)})
     found = loaded(index)
     assert found["one"] == [1.0] + [0.0] * 7
     assert np.isnan(found["two"]).all()
@@ -198,8 +216,8 @@ def test_vectors_of_many_rows_are_loaded_in_half_precision(
     table = rows(HOUR, *(f"{number:02}" for number in range(count)))
     at = table.schema.get_field_index("vector")
     table = table.set_column(at, table.schema.field(at), lists)
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: table[:5]})  # two commits, and so two batches at least
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: table})
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table[:5]})  # two commits, and so two batches at least
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: table})
     found, held, _ = index.load(ACME, Grain.WORKING, 8)
     assert held.dtype == kind
     order = [int(name) for name in found["content"].to_pylist()]
@@ -210,53 +228,56 @@ def test_vectors_of_many_rows_are_loaded_in_half_precision(
 @pytest.mark.on_s3
 def test_a_version_grows_only_with_commits(root: str, index: VectorIndex) -> None:
     other = VectorIndex(Storage(root))
-    assert index.version(ACME, Grain.WORKING) is None
+    assert index.version(ACME) is None
     seen = []
     for text in ("one", "two", "three"):
-        other.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, text)})
-        version = index.version(ACME, Grain.WORKING)
+        put_rows(other, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, text)})
+        version = index.version(ACME)
         assert version is not None
         seen.append(version)
-        assert version == other.version(ACME, Grain.WORKING) == index.version(ACME, Grain.WORKING)
+        assert version == other.version(ACME) == index.version(ACME)
     assert seen == sorted(set(seen))
-    other.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "three")})
-    assert index.version(ACME, Grain.WORKING) == seen[-1]
-    assert index.version(ACME, Grain.DAILY) is None
-    assert index.version(Scope("acme", "other"), Grain.WORKING) is None
+    put_rows(other, Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "three")})
+    assert index.version(ACME) == seen[-1]
+    assert index.version(Scope("acme", "other")) is None
 
 
 def test_count_returns_the_number_of_rows_that_pass(index: VectorIndex) -> None:
     both = pa.concat_tables([rows(HOUR, "a", "b", "c"), rows(HOUR, "d", kind="event")])
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: both})
+    put_rows(index, Grain.WORKING, hours(HOUR), {ACME: both})
     assert index.count(ACME, Grain.WORKING) == index.count(ACME, Grain.WORKING, Filter()) == 4
     assert index.count(ACME, Grain.WORKING, Filter(kind=FactKind.TURN)) == 3
     assert index.count(ACME, Grain.WORKING, Filter(kind=FactKind.TURN, since=NOON + timedelta(minutes=1))) == 2
     assert index.count(ACME, Grain.WORKING, Filter(tag="none")) == 0
 
 
-@pytest.mark.parametrize("written", [{}, {"format": 2}, {"format": 4}, {"format": "3"}, {"format": None}])
+@pytest.mark.parametrize("written", [{}, {"format": 3}, {"format": 5}, {"format": "4"}, {"format": None}])
 def test_an_index_of_another_format_is_refused_with_a_remedy(root: str, written: dict[str, object]) -> None:
     embedder = HashingEmbedder(64)
     storage = Storage(root)
     VectorIndex(storage).adopt(embedder)
-    path = Path(root, "vectordb", "_embedder.json")
+    path = Path(root, "projections", "_embedder.json")
     described = {key: value for key, value in json.loads(path.read_bytes()).items() if key != "format"}
     path.write_text(json.dumps({**described, **written}))
     index = VectorIndex(Storage(root))
     for refused in (index.check, index.adopt):
-        with pytest.raises(ConfigurationError, match=r"by another version .*; delete .*vectordb.* run --from"):
+        with pytest.raises(ConfigurationError, match=r"by another version .*; delete .*projections.* run --from"):
             refused(embedder)
 
 
 @pytest.mark.on_s3
-def test_tables_are_compacted_and_stay_searchable(index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memory_pipeline.lake.index.vector_index.COMPACT_EVERY", 6)
+def test_files_are_merged_and_all_rows_stay(index: VectorIndex, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    monkeypatch.setattr(shard_tables, "_MOST_FILES", 4)
     for number in range(10):
         period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"
-        index.replace(Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})
+        put_rows(index, Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})
     assert index.count(ACME, Grain.WORKING) == 10
-    found = index.search(ACME, Grain.WORKING, Filter(), 50, [1.0] + [0.0] * 7, "text")
-    assert len(set(found["content"].to_pylist())) == 10
+    table = index._loop.run(index._databases.table(PROJECTIONS, index._loop.run(index._tables.name_of(ACME))))
+    assert table is not None
+    assert index._loop.run(table.stats())["fragment_stats"]["num_fragments"] <= 5
+    if layout != "in a shard":
+        found = index.search(ACME, Grain.WORKING, Filter(), 50, [1.0] + [0.0] * 7, "text")
+        assert len(set(found["content"].to_pylist())) == 10
 
 
 def _merge_many(root: str, writer: int) -> None:
@@ -264,16 +285,7 @@ def _merge_many(root: str, writer: int) -> None:
     for number in range(8):
         # Every process writes the same periods.
         period = f"2024-01-15T{number:02}"
-        index.replace(Grain.WORKING, [Period.parse("working", period)], {ACME: rows(period, f"{number}")})
-
-
-def test_the_next_write_creates_the_indices_that_a_killed_process_did_not(index: VectorIndex) -> None:
-    index._loop.run(index._create(ACME, Grain.WORKING, rows(HOUR, "one")))
-    index.replace(Grain.WORKING, hours(HOUR), {ACME: rows(HOUR, "one")})
-    table = index._loop.run(index._table(ACME, Grain.WORKING))
-    assert table is not None
-    columns = {column for found in index._loop.run(table.list_indices()) for column in found.columns}
-    assert columns == {"content", "period", "ends_at"}
+        put_rows(index, Grain.WORKING, [Period.parse("working", period)], {ACME: rows(period, f"{number}")})
 
 
 def test_processes_that_write_the_same_periods_duplicate_nothing(root: str) -> None:
@@ -295,7 +307,7 @@ def test_tables_and_indices_can_be_created_concurrently(root: str) -> None:
     def fill(writer: int) -> None:
         hour = f"2024-01-15T0{writer}"
         start.wait()
-        VectorIndex(Storage(root)).replace(Grain.WORKING, hours(hour), {scope: rows(hour, "one") for scope in scopes})
+        put_rows(VectorIndex(Storage(root)), Grain.WORKING, hours(hour), {scope: rows(hour, "one") for scope in scopes})
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(fill, range(4)))

@@ -1,0 +1,503 @@
+"""Lance tables of a projection: one for each shard of scopes, and one for each scope with many rows.
+
+A projection is derived from records and can be rebuilt. Its rows have the columns ``id`` (the declared primary key),
+``scope``, ``workspace_id`` and ``agent_id``. Only rows that differ are written: new and changed rows are upserted, then
+the ids that are gone are deleted. Reads return the rows of one scope and check whose they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.errors import DamagedError, LakeError
+from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.index_rows import OWNERS
+from memory_pipeline.lake.index.lance_tables import (
+    COMPACT_EVERY,
+    FAILURES,
+    Databases,
+    VanishedError,
+    drop_old_versions,
+    retry_lance_commit,
+)
+from memory_pipeline.lake.index.maintenance import compact, compact_deletes, rewrite
+from memory_pipeline.lake.layout import PROJECTIONS, scope_in, scope_table, shard_in, shard_of, shard_table, tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.lake.files.storage import Storage
+
+_Result = TypeVar("_Result")
+_Mark = tuple[Any, ...]
+
+_log = logging.getLogger(__name__)
+
+#: A scope with more rows than this in its shard gets a table of its own.
+LARGE_FROM = 50_000
+#: From this many vectors on, a table of one scope has an approximate index.
+APPROXIMATE_FROM = 50_000
+#: A folder with an empty file for each table: created, not dropped, and possibly lost.
+_ROSTER = "state/projections"
+#: Number of tables that are written concurrently.
+_CONCURRENCY = 16
+#: Files are merged when a table has more than this many.
+_MOST_FILES = 10
+#: Rebuild indices when this many rows, and this share (1/n), are unindexed: every read scans all of these.
+_UNINDEXED, _UNINDEXED_SHARE = 1_000, 20
+#: The usual number of commits of one write: rows, deletions, an index.
+_COMMITS = 3
+#: Up to this many scopes or ids are listed in a condition.
+_LISTED = 1_000
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What the tables of a projection hold.
+
+    Attributes:
+        name: of the projection, which begins the names of its tables.
+        compared: the columns that decide whether a stored row is up to date, without ``scope`` and ``id``.
+        same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
+        shard_indices: by column, of tables with many scopes.
+        scope_indices: by column, of tables with one scope.
+        vector_index: column and configuration of an approximate index, for tables with one scope and many vectors.
+    """
+
+    name: str
+    compared: tuple[str, ...]
+    same: str
+    shard_indices: Mapping[str, Any]
+    scope_indices: Mapping[str, Any]
+    vector_index: tuple[str, Any] | None = None
+
+    @property
+    def marks(self) -> list[str]:
+        """The columns by which stored and wanted rows are compared."""
+        return ["scope", "id", *self.compared]
+
+
+class ShardTables:
+    """Reads and writes the tables of a projection, for coroutines of one event loop.
+
+    Args:
+        storage: the lake's files.
+        databases: opens tables.
+        projection: what the tables hold.
+        shards: the number of shards of the lake.
+    """
+
+    def __init__(self, storage: Storage, databases: Databases, projection: Projection, shards: int) -> None:
+        self._storage = storage
+        self._databases = databases
+        self._projection = projection
+        self._shards = shards
+        # Keys of scopes with a table of their own, and the version of each shard at which they were listed.
+        self._large: frozenset[str] = frozenset()
+        self._listed_at: dict[str, int | None] = {}
+        self._noted: set[str] = set()
+
+    # Names of tables.
+
+    def noted(self) -> set[str]:
+        """Return the names of tables that were created and not dropped. Some may be lost."""
+        names = (entry.path.rpartition("/")[2] for entry in self._storage.list(_ROSTER))
+        return {name for name in names if name.startswith(f"{self._projection.name}-")}
+
+    def present(self) -> set[str]:
+        """Return the names of existing tables."""
+        return tables_of(self._storage, self._projection.name)
+
+    def _list_large(self) -> None:
+        self._large = frozenset(key for name in self.noted() if (key := scope_in(name)))
+
+    def is_large(self, scope: Scope) -> bool:
+        """Return whether a scope has a table of its own, as of its last read or write."""
+        return scope.key in self._large
+
+    def _name(self, key: str) -> str:
+        if key in self._large:
+            return scope_table(self._projection.name, key, self._shards)
+        return shard_table(self._projection.name, shard_of(key, self._shards))
+
+    def names_of(self, scope: Scope) -> list[str]:
+        """Return the names of the tables that may have rows of a scope, whether they exist or not."""
+        name = self._projection.name
+        return [shard_table(name, shard_of(scope.key, self._shards)), scope_table(name, scope.key, self._shards)]
+
+    async def name_of(self, scope: Scope) -> str:
+        """Return the name of the table that has a scope's rows."""
+        await self.version(scope)
+        return self._name(scope.key)
+
+    async def version(self, scope: Scope) -> int | None:
+        """Return a number that grows with each commit to the scope's table; None without a table."""
+        while True:
+            name = self._name(scope.key)
+            version = await self._databases.version(PROJECTIONS, name)
+            if scope.key in self._large and version is not None:
+                return version
+            # Rows move to a table of their own by a commit to the shard, or back after the table was dropped.
+            if name in self._listed_at and self._listed_at[name] == version and scope.key not in self._large:
+                return version
+            await asyncio.to_thread(self._list_large)
+            self._listed_at[name] = version
+            if self._name(scope.key) == name:
+                return version
+
+    async def refuse_lost(self, name: str) -> None:
+        """Raise an error if a table was created and is missing.
+
+        Raises:
+            DamagedError: it was.
+        """
+        is_noted = await asyncio.to_thread(self._storage.is_there, f"{_ROSTER}/{name}")
+        # Another process may have created it since the caller looked.
+        if is_noted and await self._databases.table(PROJECTIONS, name) is None:
+            raise DamagedError(
+                f"{PROJECTIONS}/{name}.lance is missing; "
+                "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
+            )
+
+    # Reads.
+
+    async def read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
+        """Return the result of `read` on the scope's table; `nothing` if there is none."""
+        return await self._databases.read(PROJECTIONS, await self.name_of(scope), read, nothing)
+
+    async def select(self, scope: Scope, where: str | None, columns: Collection[str], nothing: pa.Table) -> pa.Table:
+        """Return the rows of a scope that meet a condition, unordered."""
+        wanted = [*OWNERS, *(name for name in columns if name not in OWNERS)]
+        condition = of_scope(scope, where)
+
+        async def select(table: Any) -> pa.Table:
+            return await table.query().where(condition).select(wanted).to_arrow()
+
+        return owned(await self.read(scope, select, nothing), scope).select(list(columns))
+
+    async def select_many(
+        self, scopes: Collection[Scope], where: str | None, columns: Collection[str], nothing: pa.Table
+    ) -> list[pa.Table]:
+        """Return the rows of scopes that meet a condition, unordered, in parts."""
+        wanted = [*OWNERS, *(name for name in columns if name not in OWNERS)]
+        by_table: dict[str, list[Scope]] = {}
+        await asyncio.to_thread(self._list_large)
+        for scope in scopes:
+            by_table.setdefault(self._name(scope.key), []).append(scope)
+
+        async def select(name: str, own: list[Scope]) -> pa.Table:
+            condition = f"scope IN ({_listed({scope.key for scope in own})})" + (f" AND ({where})" if where else "")
+
+            async def read(table: Any) -> pa.Table:
+                return await table.query().where(condition).select(wanted).to_arrow()
+
+            rows = await self._databases.read(PROJECTIONS, name, read, nothing)
+            expected = {(scope.key, scope.workspace_id, scope.agent_id) for scope in own}
+            found = rows.group_by(list(OWNERS)).aggregate([])
+            if not expected.issuperset(zip(*(found[name].to_pylist() for name in OWNERS), strict=True)):
+                raise LakeError(f"a read of {PROJECTIONS}/{name}.lance returned rows of another scope")
+            return rows.select(list(columns))
+
+        chunks = [
+            (name, own[start : start + _LISTED])
+            for name, own in by_table.items()
+            for start in range(0, len(own), _LISTED)
+        ]
+        return await self._all(select(name, own) for name, own in chunks)
+
+    async def scan(self, where: str | None, columns: Collection[str]) -> list[pa.Table]:
+        """Return the rows of all scopes that meet a condition, by table."""
+
+        async def select(table: Any) -> pa.Table:
+            query = table.query().where(where) if where else table.query()
+            return await query.select(list(columns)).to_arrow()
+
+        names = sorted(await asyncio.to_thread(self.present))
+        found = await self._all(self._databases.read(PROJECTIONS, name, select, None) for name in names)
+        return [rows for rows in found if rows is not None]
+
+    # Writes.
+
+    async def replace(
+        self, within: str, rows: pa.Table, scopes: Collection[Scope] | None = None, shard: int | None = None
+    ) -> set[_Mark]:
+        """Make the rows that meet a condition equal to `rows`. Return the marks of the rows that were written.
+
+        Args:
+            within: the condition; every row of `rows` meets it.
+            rows: with all columns of the table.
+            scopes: those to compare; all if not given.
+            shard: the shard to compare; all if not given.
+        """
+        written: set[_Mark] = set()
+        await asyncio.to_thread(self._list_large)
+        while True:
+            large = self._large
+            parts = self._by_table(rows, scopes, shard)
+            keys = None if scopes is None else {scope.key for scope in scopes}
+            written |= set().union(
+                *await self._all(self._replaced(name, within, part, keys) for name, part in parts.items())
+            )
+            await self._grow(rows)
+            await asyncio.to_thread(self._list_large)
+            if self._large == large:
+                return written
+            # Meanwhile a scope got a table of its own: what was written to its shard may be missing there.
+            await self._clear_shards()
+
+    def _by_table(self, rows: pa.Table, scopes: Collection[Scope] | None, shard: int | None) -> dict[str, pa.Table]:
+        """Return the rows of each table, in which some may have to be deleted, too."""
+        keys = rows["scope"].combine_chunks().dictionary_encode()
+        names = [self._name(key) for key in keys.dictionary.to_pylist()]
+        parts = self.noted() | self.present() if scopes is None else {self._name(scope.key) for scope in scopes}
+        parts = {name for name in parts if shard is None or shard_in(name) == shard}
+        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        numbers = pa.array([places[name] for name in names], pa.int32()).take(keys.indices)
+        order = pc.array_sort_indices(numbers)
+        counts = {one["values"].as_py(): one["counts"].as_py() for one in pc.value_counts(numbers)}
+        ordered = rows if len(places) < 2 else rows.take(order)
+        tables: dict[str, pa.Table] = dict.fromkeys(parts, rows.slice(0, 0))
+        start = 0
+        for name, place in places.items():
+            tables[name] = ordered.slice(start, counts[place])
+            start += counts[place]
+        return tables
+
+    async def _replaced(self, name: str, within: str, rows: pa.Table, keys: Collection[str] | None) -> set[_Mark]:
+        forget = partial(self._databases.forget, PROJECTIONS, name)
+        return await retry_lance_commit(lambda: self._replace(name, within, rows, keys), forget)
+
+    async def _replace(self, name: str, within: str, rows: pa.Table, keys: Collection[str] | None) -> set[_Mark]:
+        table = await self._databases.table(PROJECTIONS, name)
+        if table is None:
+            await self.refuse_lost(name)
+            if not rows.num_rows:
+                return set()
+            table = await self._create(name, rows.schema)
+        elif scope_in(name) is None:
+            await self._note(name)
+        listed = keys is not None and len(keys) <= _LISTED
+        condition = f"{within} AND scope IN ({_listed(keys or ())})" if listed else within
+
+        async def look(opened: Any) -> pa.Table:
+            return await opened.query().where(condition).select(self._projection.marks).to_arrow()
+
+        found = await self._databases.read(PROJECTIONS, name, look, rows.slice(0, 0))
+        present = _marks(found, self._projection.marks)
+        if keys is not None and not listed:
+            present = {mark for mark in present if mark[0] in keys}
+        wanted = _marks(rows, self._projection.marks)
+        differing = present ^ wanted
+        if not differing:
+            return set()
+        new = {mark[1] for mark in wanted - present}
+        gone = sorted({mark[1] for mark in present} - {mark[1] for mark in wanted})
+        version = 0
+        if new:
+            upserted = rows if len(new) == rows.num_rows else rows.filter(pc.is_in(rows["id"], pa.array(sorted(new))))
+            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            # Rows whose embedding failed have no vector, and are found by words.
+            version = (await merge.execute(upserted, on_bad_vectors="null")).version
+        for start in range(0, len(gone), _LISTED):
+            version = (await table.delete(f"id IN ({_listed(gone[start : start + _LISTED])})")).version
+        await retry_lance_commit(lambda: self.maintain(name, table, version))
+        if not await self._databases.version_exists(PROJECTIONS, name, version):
+            raise VanishedError
+        return differing
+
+    async def _create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
+        table = await self._databases.create(PROJECTIONS, name, schema, rows)
+        await self._note(name)
+        return table
+
+    async def _note(self, name: str) -> None:
+        """Enter an existing table into the roster: a process may have been killed before it did."""
+        if name not in self._noted:
+            await asyncio.to_thread(self._storage.create, f"{_ROSTER}/{name}", b"", durable=False)
+            self._noted.add(name)
+
+    async def delete(self, names: Iterable[str], where: str) -> int:
+        """Delete rows from tables, and from the disk. Return their number. Drop a table of one scope if it is empty."""
+        return sum(await self._all(self._delete(name, where) for name in names))
+
+    async def _delete(self, name: str, where: str) -> int:
+        async def delete(table: Any) -> int:
+            return int((await table.delete(where)).num_deleted_rows)
+
+        if not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(where), 0):
+            return 0
+        count = await self._databases.edit(PROJECTIONS, name, delete, 0)
+        if scope_in(name) and not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 0):
+            await self._drop(name, only_if_empty=True)
+        await self._edit(name, lambda table, path: compact_deletes(table, self._storage, path, self._projection.same))
+        return count
+
+    async def _drop(self, name: str, *, only_if_empty: bool = False) -> bool:
+        self._noted.discard(name)
+        # Delete the roster entry before the table: a reader in between must not report the table as lost.
+        await asyncio.to_thread(self._storage.delete, [f"{_ROSTER}/{name}"])
+        dropped = await self._databases.drop(PROJECTIONS, name, only_if_empty=only_if_empty)
+        if not dropped and only_if_empty and await self._databases.table(PROJECTIONS, name) is not None:
+            await asyncio.to_thread(self._storage.create, f"{_ROSTER}/{name}", b"", durable=False)
+        return dropped
+
+    async def restore(self, name: str, rows: pa.Table) -> None:
+        """Drop a table and create it again with `rows`, which are all of its rows."""
+        await self._drop(name)
+        if rows.num_rows:
+            # Create it with its rows: if it were empty and this process killed, the missing rows would go unnoticed.
+            await self._create(name, rows.schema, rows)
+            await self.maintain(name, await self._databases.table(PROJECTIONS, name), 1)
+
+    # A scope with many rows gets a table of its own.
+
+    async def _grow(self, rows: pa.Table) -> None:
+        """Move scopes with many new rows to tables of their own."""
+        counted = pc.value_counts(rows["scope"])
+        keys = [one["values"].as_py() for one in counted if one["counts"].as_py() * 10 >= LARGE_FROM]
+        await self._all(self._move(key) for key in keys if key not in self._large)
+
+    async def _move(self, key: str) -> None:
+        """Copy a scope with many rows from its shard to a table of its own, which is found once it is complete."""
+        shard, own = self._name(key), scope_table(self._projection.name, key, self._shards)
+        condition = f"scope = '{key}'"
+
+        async def read(table: Any) -> tuple[int, pa.Table]:
+            version: int = await table.version()
+            return version, await table.query().where(condition).to_arrow()
+
+        nothing = 0, pa.table({})
+
+        count = await self._databases.read(PROJECTIONS, shard, lambda table: table.count_rows(condition), 0)
+        if count < LARGE_FROM:
+            return
+        async with self._databases.claimed(_ROSTER, own):
+            if own in await asyncio.to_thread(self.noted):
+                return
+            await self._databases.drop(PROJECTIONS, own)  # left by a process that was killed here
+            version, rows = await self._databases.read(PROJECTIONS, shard, read, nothing)
+            table = await self._databases.create(PROJECTIONS, own, rows.schema, rows)
+            await self.maintain(own, table, 1)
+            await asyncio.to_thread(self._storage.create, f"{_ROSTER}/{own}", b"", durable=False)
+            now, later = await self._databases.read(PROJECTIONS, shard, read, nothing)
+            if now != version:  # others have written to the shard without knowing of the new table
+                before, after = (_marks(each, self._projection.marks) for each in (rows, later))
+                changed = pa.array(sorted({mark[1] for mark in before ^ after}), pa.string())
+                within = f"id IN ({_listed(changed.to_pylist())})"
+                await self._replaced(own, within, later.filter(pc.is_in(later["id"], changed)), None)
+
+    async def _clear_shards(self) -> None:
+        """Delete the rows of scopes with tables of their own from their shards."""
+        by_shard: dict[str, list[str]] = {}
+        for key in sorted(self._large):
+            by_shard.setdefault(shard_table(self._projection.name, shard_of(key, self._shards)), []).append(key)
+        await self._all(self._delete(name, f"scope IN ({_listed(keys)})") for name, keys in by_shard.items())
+
+    # Maintenance.
+
+    async def maintain(self, name: str, table: Any, version: int) -> None:
+        """Merge files and index rows where there are many; `version` is that of the preceding write."""
+        indices = self._indices(name)
+        stats = await table.stats()
+        if stats["fragment_stats"]["num_fragments"] > _MOST_FILES:
+            await compact(table, self._projection.same, 2)
+        rows = stats["num_rows"]
+        first = next(iter(indices))
+        known = await table.index_stats(f"{first}_idx")
+        unindexed = rows if known is None else known.num_unindexed_rows
+        is_due = unindexed >= max(_UNINDEXED, rows // _UNINDEXED_SHARE)
+        if is_due or (known is None and scope_in(name)):
+            for column, config in indices.items():
+                await table.create_index(column, config=config, replace=True)
+            await self._index_vectors(name, table)
+        if version % COMPACT_EVERY < _COMMITS:
+            await drop_old_versions(self._storage, f"{PROJECTIONS}/{name}.lance")
+
+    async def _index_vectors(self, name: str, table: Any) -> None:
+        """Create the approximate index if there are many vectors; comparing all of few is faster, and exact."""
+        if scope_in(name) and self._projection.vector_index:
+            column, config = self._projection.vector_index
+            if await table.count_rows(f"{column} IS NOT NULL") >= APPROXIMATE_FROM:
+                await table.create_index(column, config=config, replace=True)
+
+    def _indices(self, name: str) -> Mapping[str, Any]:
+        return self._projection.scope_indices if scope_in(name) else self._projection.shard_indices
+
+    async def compact(self, names: Iterable[str]) -> list[int]:
+        """Merge the small files of tables. Return the bytes of the merged rows of each."""
+        await asyncio.to_thread(self._list_large)
+        await self._clear_shards()  # of rows that a killed process left there
+        return await self._all(map(self._compact, names))
+
+    async def _compact(self, name: str) -> int:
+        async def merge(table: Any) -> int:
+            written = await compact(table, self._projection.same, 2)
+            await self.maintain(name, table, 1)
+            return written
+
+        try:
+            return await self._databases.edit(PROJECTIONS, name, merge, 0)
+        except (LakeError, *FAILURES) as error:  # others keep writing, or it is damaged: continue with the other tables
+            _log.warning("%s/%s.lance is not compacted: %s", PROJECTIONS, name, error)
+            return 0
+
+    async def purge(self, names: Iterable[str]) -> None:
+        """Rewrite tables with their indices, so that no byte of earlier versions stays on the disk."""
+
+        async def renew(table: Any, path: str) -> None:
+            there = {index.columns[0] for index in await table.list_indices()}
+            indices = self._indices(path.rpartition("/")[2].removesuffix(".lance"))
+            vectors = [self._projection.vector_index] if self._projection.vector_index else []
+            indices = {column: config for column, config in [*indices.items(), *vectors] if column in there}
+            await rewrite(table, self._storage, path, self._projection.same, indices)
+
+        await self._all(self._edit(name, renew) for name in names)
+
+    async def _edit(self, name: str, edit: Callable[[Any, str], Awaitable[None]]) -> None:
+        """Run `edit` on a table and its folder, if the table exists."""
+        path = f"{PROJECTIONS}/{name}.lance"
+        await self._databases.edit(PROJECTIONS, name, lambda table: edit(table, path), None)
+
+    async def _all(self, works: Iterable[Awaitable[_Result]]) -> list[_Result]:
+        """Await operations on tables, a limited number at a time."""
+        slots = asyncio.Semaphore(_CONCURRENCY)
+
+        async def one(work: Awaitable[_Result]) -> _Result:
+            async with slots:
+                return await work
+
+        return await asyncio.gather(*map(one, works))
+
+
+def of_scope(scope: Scope, where: str | None = None) -> str:
+    """Return the condition that selects a scope's rows."""
+    return f"scope = '{scope.key}'" + (f" AND ({where})" if where else "")
+
+
+def owned(rows: pa.Table, scope: Scope) -> pa.Table:
+    """Return rows after a check that all of them are the scope's.
+
+    Raises:
+        LakeError: some are another scope's.
+    """
+    for name, value in zip(OWNERS, (scope.key, scope.workspace_id, scope.agent_id), strict=True):
+        if not pc.all(pc.equal(rows[name], value), min_count=0).as_py():
+            raise LakeError(f"a read of {scope.workspace_id}/{scope.agent_id} returned rows of another scope")
+    return rows
+
+
+def _listed(values: Collection[str]) -> str:
+    return ", ".join(map(quoted, sorted(values))) or "''"
+
+
+def _marks(rows: pa.Table, names: Collection[str]) -> set[_Mark]:
+    """Return the values that decide whether rows are equal."""
+    return set(zip(*(rows[name].to_pylist() for name in names), strict=True))
