@@ -33,10 +33,9 @@ import pyarrow as pa
 from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
+from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, IS_FACT
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.fold import fold_graph, refold_graph
+from memory_pipeline.steps.fold_graph import fold_graph, refold_graph, sync_operations
 from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
@@ -84,11 +83,11 @@ def _operations(facts: int) -> pa.Table:
     ]
     at = [_START + timedelta(seconds=int(second)) for second in source.integers(0, 500 * 86_400, facts)]
     columns = {
-        "owner": [owner_of(SCOPE)] * facts,
         "period": [f"{moment:%Y-%m-%dT%H}" for moment in at],
         "id": [f"{number:032x}" for number in range(facts)],
         "workspace_id": [SCOPE.workspace_id] * facts,
         "agent_id": [SCOPE.agent_id] * facts,
+        "scope": [SCOPE.key] * facts,
         "verb": ["INSERT"] * facts,
         "subject_id": [name.lower() for name in subjects],
         "subject": subjects,
@@ -99,6 +98,8 @@ def _operations(facts: int) -> pa.Table:
         "evidence_id": [f"message:2024-01-01T00:{number:032x}" for number in range(facts)],
         "is_edit": [False] * facts,
         "conversation_id": ["c"] * facts,
+        "turn": [0] * facts,
+        "place": [0] * facts,
         "event_at": at,
     }
     return pa.table(columns, schema=GRAPH_OPERATIONS.schema)
@@ -110,9 +111,10 @@ def _name(number: int) -> str:
 
 def _fold(lake: Lake, facts: int) -> dict[str, Cell]:
     rows = _operations(facts)
-    lake.tables.replace(GRAPH_OPERATIONS, [owner_of(SCOPE)], rows)
+    lake.tables.replace(GRAPH_OPERATIONS, set(rows["period"].to_pylist()), rows)
+    sync_operations(lake, set(rows["period"].to_pylist()))
     started = time.perf_counter()
-    refold_graph(lake, [SCOPE], rows.slice(0, 0), rows)
+    refold_graph(lake, [SCOPE])
     whole = time.perf_counter() - started
     writer = MemoryWriter.open(lake.storage.uri, workspace_id=SCOPE.workspace_id, agent_id=SCOPE.agent_id)
     hours = []
@@ -140,7 +142,7 @@ class _Dictionary:
     """The current facts by source and by target."""
 
     def __init__(self, lake: Lake) -> None:
-        rows = lake.tables.read(GRAPH_FACTS, [owner_of(SCOPE)])
+        rows = lake.graph_rows.read([SCOPE], where=IS_FACT)
         names = ("source_id", "label", "target_id", "updated_at", "valid_to")
         self.by_end: defaultdict[str, list[tuple[object, ...]]] = defaultdict(list)
         for source, label, target, updated_at, valid_to in zip(

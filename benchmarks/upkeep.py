@@ -31,12 +31,11 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import events_to_rows
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS
+from memory_pipeline.lake.schemas import MEMORY_EVENTS
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.fold import fold_memories, refold_memories
+from memory_pipeline.steps.fold_memories import fold_memories, project_events, refold_memories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +130,9 @@ def _one(lake: Lake, models: Models, size: int) -> dict[str, Cell]:
 def _begin(lake: Lake, models: Models, scopes: Sequence[Scope], each: int) -> None:
     """Write and fold the memories before the first consolidation."""
     events = [event for scope in scopes for event in _events(scope, each, _FIRST)]
-    lake.tables.replace(MEMORY_EVENTS, [owner_of(scope) for scope in scopes], events_to_rows(events, are_edits=True))
+    hours = {event.hour.key for event in events}
+    lake.tables.replace(MEMORY_EVENTS, hours, events_to_rows(events, are_edits=True))
+    project_events(lake, MEMORY_EVENTS, hours)
     refold_memories(lake, models.embedder, scopes)
 
 
@@ -150,7 +151,7 @@ def _recall(lake: Lake, models: Models, size: int) -> dict[str, Cell]:
     source = random.Random(size)
     asked = [sentence(source) for _ in range(_QUESTIONS)]
     now = Calendar().bounds(_FIRST)[1] + timedelta(days=9)
-    rows = lake.tables.read(MEMORIES, [owner_of(scope)], columns=["content", "vector", "is_newest"])
+    rows = lake.memory_rows.read([scope], ["content", "vector", "is_newest"])
     vectors = np.array([row for row in rows["vector"].to_pylist() if row is not None], np.float32)
     reader = MemoryReader.open(lake.storage.uri, workspace_id=scope.workspace_id, agent_id=scope.agent_id)
     first = milliseconds(lambda number: reader.recall(asked[number], now=now), 0)

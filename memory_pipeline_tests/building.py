@@ -6,16 +6,22 @@ import multiprocessing
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.schemas import TABLES
+from memory_pipeline.lake.schemas import IS_FACT, MEMORY_EVENTS, PROJECTED, TABLES, UPKEEP_EVENTS
+from memory_pipeline.steps.fold_memories import project_events
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    import pyarrow as pa
 
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
 
 START = date(2024, 1, 1)
@@ -79,15 +85,17 @@ def hours(*keys: str) -> list[Period]:
 
 
 def table_rows(lake: Lake) -> dict[str, list[dict[str, Any]]]:
-    """Return all rows of all tables in a stable order."""
-    return {
+    """Return all rows of all tables and projections in a stable order."""
+    conditions = {"graph_facts": IS_FACT}
+    projected = {name: rows.scan(where=conditions.get(name)) for name, rows in lake.projections.items()}
+    return {name: sorted(rows.to_pylist(), key=lambda row: str(row["id"])) for name, rows in projected.items()} | {
         name: sorted(lake.tables.read(spec).to_pylist(), key=lambda row: [str(row[column]) for column in _order(name)])
         for name, spec in TABLES.items()
     }
 
 
 def _order(name: str) -> tuple[str, ...]:
-    spec = TABLES[name]
+    spec = {**TABLES, **PROJECTED}[name]
     return (*spec.partition_by, *(("asset",) if name == "ledger" else ()), *spec.order_by)
 
 
@@ -101,4 +109,39 @@ def index_rows(lake: Lake, scopes: Sequence[Scope]) -> dict[tuple[Scope, Grain],
 
 
 def versions(lake: Lake) -> dict[str, int]:
-    return {name: lake.tables.version(spec) for name, spec in TABLES.items()}
+    """Return the version of each table, and the number of versions of each projection's tables."""
+    found = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
+    for name in PROJECTED:
+        below = name.partition("_")[0]  # the tables of graph_facts are those of graph
+        paths = (entry.path for entry in lake.storage.list("projections"))
+        found[name] = sum(path.startswith(f"projections/{below}-") and "/_versions/" in path for path in paths)
+    return found
+
+
+def memory_rows(lake: Lake, scope: Scope | None = None) -> pa.Table:
+    """Return the rows of the versions of durable memories, of a scope or of all, by scope, memory and version."""
+    where = "version > 0"
+    rows = lake.memory_rows.scan(where=where) if scope is None else lake.memory_rows.read([scope], where=where)
+    return rows.sort_by([(name, "ascending") for name in ("scope", "memory_id", "version")])
+
+
+def event_rows(lake: Lake, scope: Scope | None = None, *, is_upkeep: bool = False) -> pa.Table:
+    """Return the records of memory events or of consolidation events, of a scope or of all."""
+    where = None if scope is None else pc.field("scope") == scope.key
+    return lake.tables.read(UPKEEP_EVENTS if is_upkeep else MEMORY_EVENTS, where=where)
+
+
+def remove_events(lake: Lake, scope: Scope, *specs: TableSpec) -> None:
+    """Remove the events of a scope, of both tables by default, from the records and from the projection."""
+    for spec in specs or (MEMORY_EVENTS, UPKEEP_EVENTS):
+        lake.tables.drop_rows(spec, None, lambda rows: pc.equal(rows["scope"], scope.key), ["scope"])
+        condition = "is_upkeep" if spec is UPKEEP_EVENTS else "NOT is_upkeep"
+        lake.events.delete(f"scope = '{scope.key}' AND {condition}", [scope])
+
+
+def put_events(lake: Lake, rows: pa.Table, keys: Collection[str] | None = None) -> None:
+    """Replace periods of the records of memory events or consolidation events, and sync their projection."""
+    spec = MEMORY_EVENTS if "is_edit" in rows.column_names else UPKEEP_EVENTS
+    periods = set(rows["period"].to_pylist()) if keys is None else set(keys)
+    lake.tables.replace(spec, periods, rows)
+    project_events(lake, spec, periods)

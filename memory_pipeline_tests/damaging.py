@@ -22,6 +22,15 @@ def damage(path: Path, kind: str) -> None:
 
 def file_of(lake: Lake, spec: TableSpec, key: str | None = None, **fixed: str) -> Path:
     """Return the file that holds a partition, or the first partition."""
+    if not spec.partition_by:
+        return newest_file(lake, spec)
     states = lake.tables.states(spec, **fixed)
     [path] = states[min(states) if key is None else key]
     return Path(lake.storage.uri, "tables", spec.name, path)
+
+
+def newest_file(lake: Lake, spec: TableSpec) -> Path:
+    """Return the newest file with rows of a projection."""
+    folders = [f"{name}.lance" for name in lake.projections[spec.name].tables()]
+    files = [path for folder in folders for path in Path(lake.storage.uri, "projections", folder, "data").glob("*")]
+    return max(files, key=lambda path: path.stat().st_mtime_ns)

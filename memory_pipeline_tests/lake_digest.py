@@ -44,6 +44,7 @@ def lake_digest(lake: Lake) -> dict[str, str]:
     ======================================== ========================================================================
     ``tables/messages`` and so on            all rows, without columns that depend on a clock or on chance
     ``index/{workspace}/{agent}/{grain}``    all rows of an agent in the index
+    ``projections/operations`` and so on     all rows of a projection
     ``journal/pending/{workspace}/{agent}``  the records of its files, however they are split into files
     ``journal/quarantine``                   the quarantined records
     ======================================== ========================================================================
@@ -51,6 +52,7 @@ def lake_digest(lake: Lake) -> dict[str, str]:
     Each digest starts with the number of rows. Collections are not included. For marts see :func:`marts_digest`.
     """
     found = {f"tables/{name}": digest_of_rows(_rows(lake, name), _LEFT_OUT.get(name, set())) for name in TABLES}
+    found |= {f"projections/{name}": digest_of_rows(rows.scan()) for name, rows in lake.projections.items()}
     for grain in Grain:
         parts = by_scope(lake.index.scan_all(grain, None))
         found |= {f"index/{_named(scope)}/{grain}": digest_of_rows(rows) for scope, rows in parts.items()}

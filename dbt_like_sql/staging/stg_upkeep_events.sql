@@ -2,5 +2,6 @@
 -- Row: one event.
 -- Owner: team:memory
 SELECT
-    owner, night, id, workspace_id, agent_id, verb, memory_id, other_id, changes, reason, turn AS pass, place, event_at
+    workspace_id || '~' || agent_id AS owner, period AS night, id, workspace_id, agent_id, verb, memory_id, other_id,
+    changes, reason, turn AS pass, place, event_at
 FROM upkeep_events

@@ -17,7 +17,16 @@ import pyarrow.dataset as ds
 from memory_pipeline.domain.identity import NOTHING, digest, digest_of_all
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import FOREVER, Unit
-from memory_pipeline.lake.schemas import FACTS, MESSAGES, MODEL_CALLS, SUMMARIES, TABLES
+from memory_pipeline.lake.schemas import (
+    FACTS,
+    GRAPH_FACTS,
+    IS_FACT,
+    MEMORIES,
+    MESSAGES,
+    MODEL_CALLS,
+    SUMMARIES,
+    TABLES,
+)
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 
 if TYPE_CHECKING:
@@ -53,10 +62,14 @@ _RETENTION = pa.schema(
 
 SOURCES: Mapping[str, pa.Schema] = {
     **{name: spec.schema for name, spec in TABLES.items()},
+    GRAPH_FACTS.name: GRAPH_FACTS.schema,
+    MEMORIES.name: MEMORIES.schema,
     "periods": _PERIODS,
     "files": _FILES,
     "retention": _RETENTION,
 }
+#: The sources that are tables by scope.
+_PROJECTED = (GRAPH_FACTS.name, MEMORIES.name)
 #: The sources that incremental marts may read, since they can be read by the month.
 MONTHLY = frozenset([MESSAGES.name, FACTS.name, SUMMARIES.name, MODEL_CALLS.name, "periods"])
 #: The tables that define which periods exist.
@@ -76,6 +89,7 @@ class LakeViews:
         self._tables: dict[str, tuple[ds.Dataset, dict[str, dict[str, str]]]] = {}
         self._by_month: dict[str, dict[str, set[str]]] = {}
         self._facts_of: dict[Period, dict[str, object]] = {}
+        self._projected: dict[str, pa.Table] = {}
 
     def version(self, name: str) -> int:
         """Return a version of a table that is at most as new as the rows that are read; -1 if it was never written."""
@@ -91,6 +105,8 @@ class LakeViews:
             return self._files()
         if name == "retention":
             return self.retention
+        if name in _PROJECTED:
+            return self._of_projection(name)
         return _part(self._open(name)[0], None if months is None else self._paths(name, months))
 
     def months(self, names: Collection[str]) -> dict[str, str]:
@@ -108,6 +124,8 @@ class LakeViews:
             return digest_of_all(path for table in DERIVED[name] for path in self._open(table)[1])
         if name in TABLES:
             return digest_of_all(self._open(name)[1])
+        if name in _PROJECTED:
+            return digest_of_all(self._lake.projections[name].scan(("digest",), IS_FACT)["digest"].to_pylist())
         rows = self.read(name)
         return digest(*rows.to_pylist()) if isinstance(rows, pa.Table) else NOTHING
 
@@ -120,6 +138,11 @@ class LakeViews:
             for kept, duration in retention.durations.items()
         ]
         return pa.Table.from_pylist(rows, schema=_RETENTION)
+
+    def _of_projection(self, name: str) -> pa.Table:
+        if name not in self._projected:
+            self._projected[name] = self._lake.projections[name].scan(where=IS_FACT)
+        return self._projected[name]
 
     def _open(self, name: str) -> tuple[ds.Dataset, dict[str, dict[str, str]]]:
         """Return a table's dataset, and the partition of each file by path."""

@@ -16,6 +16,7 @@ from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
+    IS_FACT,
     MEMORIES,
     MEMORY_EVENTS,
     MESSAGES,
@@ -63,8 +64,8 @@ class Place:
 
     @property
     def is_by_period(self) -> bool:
-        """Whether each partition is a period. Partitions of the graph and of durable memories are agents."""
-        return self.spec.partition_by[-1] == "period"
+        """Whether each partition is a period. Partitions of durable memories are agents; projections have none."""
+        return self.spec.partition_by[-1:] == ("period",)
 
 
 MESSAGE_ROWS = Place(MESSAGES_ASSET, "message", Grain.WORKING, MESSAGES)
@@ -76,7 +77,7 @@ GRAPH_ROWS = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="sou
 OPERATION_ROWS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
 MEMORY_ROWS = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
 EVENT_ROWS = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
-CONSOLIDATION_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS, period="night")
+CONSOLIDATION_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS)
 CHECKPOINT_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
 
 ROWS_OF_GRAIN = {Grain.WORKING: FACT_ROWS, **SUMMARY_ROWS}
@@ -91,6 +92,9 @@ def parts_of(
 ) -> Iterator[pl.DataFrame]:
     """Yield the checked rows of a place, some whole partitions at a time, by key. `keys` replace the context's."""
     lake = context.lake
+    if not place.spec.partition_by:
+        yield _projected(context, place, columns)
+        return
     sizes = lake.tables.sizes(place.spec, **place.fixed)
     selected = context.keys(place.grain) if keys is None and place.is_by_period else keys
     listed = sorted(sizes if selected is None else sizes.keys() & set(selected))
@@ -106,6 +110,14 @@ def parts_of(
             batch, size = [], 0
     if batch:
         yield _frame(context, place, batch, names, where)
+
+
+def _projected(context: CheckContext, place: Place, columns: Collection[str]) -> pl.DataFrame:
+    """Return the checked rows of a projection."""
+    names = [*columns, *({place.period} - {"", *columns})]
+    frame = pl.DataFrame(pl.from_arrow(context.lake.projections[place.spec.name].scan(names, where=IS_FACT)))
+    periods = context.keys(place.grain)
+    return frame if periods is None or not place.period else frame.filter(pl.col(place.period).is_in(periods))
 
 
 def _frame(

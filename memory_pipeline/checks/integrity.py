@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.checks.check import ROWS_OF_GRAIN, SAMPLE, Offences, Scan
+from memory_pipeline.checks.check import OPERATION_ROWS, ROWS_OF_GRAIN, SAMPLE, Offences, Scan
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.steps.fold_graph import stale_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from memory_pipeline.checks.check import CheckContext, Place
-    from memory_pipeline.domain.periods import Grain
     from memory_pipeline.lake.schema_types import TableSpec
 
 
@@ -33,7 +34,7 @@ def duplicate_ids(place: Place) -> Scan:
 
     A scan sees whole partitions, so together the two conditions find an id that is in two partitions.
     """
-    key = place.spec.partition_by[-1]
+    key = place.spec.partition_by[-1] if place.spec.partition_by else "scope"
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, pl.Series, pl.Series]:
         duplicates = part.filter(pl.struct(key, "id").is_duplicated())
@@ -69,6 +70,8 @@ def schema_differences(context: CheckContext, places: Sequence[Place]) -> Offenc
     files = rows = 0
     offenders: Counter[str] = Counter()
     for place in places:
+        if not place.spec.partition_by:
+            continue  # projections enforce their schema
         dataset = context.lake.tables.dataset(place.spec)
         if not isinstance(dataset, ds.FileSystemDataset):
             continue  # no files
@@ -150,3 +153,24 @@ def index_differences(grain: Grain) -> Scan:
         )
 
     return Scan(ROWS_OF_GRAIN[grain], (*_AGENT, *_MARKS), see, conclude)
+
+
+def graph_differences() -> Scan:
+    """Find agents with missing or extra operations in the projection, or a graph that is not their fold."""
+
+    def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
+        return part
+
+    def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
+        columns = [*_AGENT, "period", "id"]
+        rows = pl.concat([pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), *seen])
+        found = pl.DataFrame(pl.from_arrow(context.lake.operations.scan(columns)))
+        keys = context.keys(Grain.WORKING)
+        found = found if keys is None else found.filter(pl.col("period").is_in(keys))
+        both = pl.concat([rows.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
+        uneven = both.group_by(columns).agg(pl.sum("n")).filter(pl.col("n") != 0).select(_AGENT).unique()
+        stale = {(scope.workspace_id, scope.agent_id) for scope in stale_scopes(context.lake)}
+        names = sorted({*uneven.iter_rows(), *stale})
+        return Offences.of((f"{workspace}/{agent}" for workspace, agent in names), {"rows": len(rows)})
+
+    return Scan(OPERATION_ROWS, (*_AGENT, "period", "id"), see, conclude)

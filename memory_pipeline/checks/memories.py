@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from memory_pipeline.checks.check import CONSOLIDATION_ROWS, MEMORY_ROWS, SAMPLE, Offences, Scan, agent_names
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.consolidation import RIVALS
-from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.hot_index import HotEntry
 from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.lake.codec.memories import events_digest
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.fold_memories import stale_scopes
+from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,38 +36,34 @@ _AGENT = ("workspace_id", "agent_id")
 
 def stale_agents(context: CheckContext) -> Offences:
     """Find agents with memories that are not in sync with the agents' events. An offender is an agent."""
-    tables = context.lake.tables
-    owners = {key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES) for key in tables.keys(spec)}
+    lake = context.lake
+
+    def stale_of(scopes: set[Scope]) -> set[Scope]:
+        return scopes & (set(_stale(context, scopes)) | _unsynced(context))
+
+    rows = [projection.scan(_AGENT) for projection in (lake.events, lake.memory_rows)]
+    scopes = {scope for part in rows for scope in scopes_in(part)}
     # Check stale agents twice: the first read may have been between the two commits of a run.
-    stale = _stale(context, _stale(context, owners))
-    numbers = {"agents": len(owners), "stale": len(stale)}
-    return Offences.of((owner.replace("~", "/") for owner in sorted(stale)), numbers)
+    stale = stale_of(stale_of(scopes | _unsynced(context)))
+    numbers = {"agents": len(scopes), "stale": len(stale)}
+    return Offences.of((f"{scope.workspace_id}/{scope.agent_id}" for scope in sorted(stale, key=str)), numbers)
 
 
-def _stale(context: CheckContext, owners: Collection[str]) -> list[str]:
-    listed, tables = sorted(owners), context.lake.tables
-    found = []
+def _unsynced(context: CheckContext) -> set[Scope]:
+    """Return the agents whose events by scope differ from the records."""
+    lake, columns = context.lake, ("id", *_AGENT)
+    records = pa.concat_tables(lake.tables.read(spec, columns=columns) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS))
+    stored = lake.events.scan(columns)
+    pairs = ((records, stored), (stored, records))
+    differing = [rows.filter(pc.invert(pc.is_in(rows["id"], other["id"].combine_chunks()))) for rows, other in pairs]
+    return {scope for rows in differing for scope in scopes_in(rows)}
+
+
+def _stale(context: CheckContext, scopes: Collection[Scope]) -> list[Scope]:
+    listed = sorted(scopes, key=lambda scope: scope.key)
+    found: list[Scope] = []
     for start in range(0, len(listed), _AGENTS_PER_READ):
-        batch = listed[start : start + _AGENTS_PER_READ]
-        ids: defaultdict[str, list[str]] = defaultdict(list)
-        with_memories = set()
-        for spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
-            rows = tables.read(spec, batch, columns=["owner", "id", "verb"])
-            for owner, identifier, verb in zip(
-                *(rows[name].to_pylist() for name in ("owner", "id", "verb")), strict=True
-            ):
-                ids[owner].append(identifier)
-                if verb == MemoryVerb.REMEMBER.value:
-                    with_memories.add(owner)
-        rows = tables.read(MEMORIES, batch, columns=["owner", "source_digest"])
-        folded: defaultdict[str, set[str]] = defaultdict(set)
-        for owner, digest in zip(rows["owner"].to_pylist(), rows["source_digest"].to_pylist(), strict=True):
-            folded[owner].add(digest)
-        for owner in batch:
-            # Without a `remember` event there is no memory, and so no row with a digest.
-            expected = {events_digest(ids[owner])} if owner in with_memories else set()
-            if folded[owner] != expected:
-                found.append(owner)
+        found += stale_scopes(context.lake, listed[start : start + _AGENTS_PER_READ])
     return found
 
 
@@ -117,7 +114,7 @@ def contradictions() -> Scan:
 
 
 #: Columns that decide whether a memory is active and consolidated.
-_STATE = ("owner", *_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
+_STATE = (*_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
 
 
 def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
@@ -127,7 +124,7 @@ def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")},
         orient="row",
     )
-    recalled = part.filter(
+    recalled = part.with_columns(pl.concat_str(_AGENT, separator="~").alias("owner")).filter(
         pl.col("is_newest"),
         pl.col("status") == Status.ACTIVE.value,
         pl.col("temperature") != Temperature.COLD.value,

@@ -175,9 +175,9 @@ def _without_present(context: CheckContext, citations: pl.DataFrame) -> pl.DataF
 
 def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Iterator[pl.DataFrame]:
     if what == _EDIT:
-        # Edits are stored with their operations, in one partition per agent.
-        owners = citations.select(pl.concat_str(_AGENT, separator="~")).to_series().unique().to_list()
-        for part in parts_of(context, OPERATION_ROWS, [*_AGENT, "evidence_id"], owners, where=pc.field("is_edit")):
+        # Edits are stored with their operations, by hour.
+        hours = citations["period"].unique().to_list()
+        for part in parts_of(context, OPERATION_ROWS, [*_AGENT, "evidence_id"], hours, where=pc.field("is_edit")):
             yield part.select(*_AGENT, source="evidence_id").unique()
     elif what in _PLACES:
         for part in parts_of(context, _PLACES[what], [*_AGENT, "id"], citations["period"].unique().to_list()):

@@ -83,6 +83,15 @@ def _of_tables() -> Iterator[Check]:
                 _RECOMPUTE,
                 integrity.duplicate_ids(OPERATION_ROWS),
             )
+            yield Check(
+                "graph_level",
+                asset,
+                _ERROR,
+                False,
+                "Operations by scope are in sync with their records, and each graph is the fold of its operations.",
+                f"{_PENDING}, or {_RECOMPUTE}",
+                integrity.graph_differences(),
+            )
         else:
             yield Check(
                 "fed_back_recall",

@@ -270,10 +270,11 @@ def _scopes(lake: Lake, workspace_id: str, agent_id: str | None) -> list[Scope]:
     Raises:
         InputError: no agent matches.
     """
-    from memory_pipeline.lake.schemas import MEMORY_EVENTS
+    from memory_pipeline.lake.codec.memories import IS_STATE
+    from memory_pipeline.steps.group import scopes_in
 
     Scope(workspace_id, agent_id or workspace_id)  # validates both ids
-    owners = {Scope(*owner.split("~")) for owner in lake.tables.keys(MEMORY_EVENTS)}
+    owners = scopes_in(lake.memory_rows.scan(("workspace_id", "agent_id"), IS_STATE))
     owners |= {file.scope for file in lake.journal.pending()}
     of_workspace = sorted((one for one in owners if one.workspace_id == workspace_id), key=lambda one: one.agent_id)
     if not of_workspace:

@@ -67,7 +67,8 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
     """Rebuild the damage, run what is pending, recompute what fails its checks. Return the errors."""
     from memory_pipeline.checks import CheckContext, all_checks, run_checks
     from memory_pipeline.defs.in_process import run_all
-    from memory_pipeline.lake.tables.ledger import index_asset, table_asset
+    from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, index_asset, table_asset
+    from memory_pipeline.steps.fold_graph import mend_graph
     from memory_pipeline.steps.materialize import materialize
     from memory_pipeline.steps.repair import repair as rebuild
 
@@ -78,6 +79,9 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
         _exhaust(run_all(lake, settings, models, now))
     checks = [check for check in all_checks() if check.name in _FIXED_BY_RECOMPUTING]
     failing = {finding.check.asset for finding in run_checks(CheckContext(lake, now), checks) if finding.is_error}
+    if GRAPH_ASSET in failing:
+        with _noted(errors):
+            mend_graph(lake)
     for grain in Grain:
         if failing & {table_asset(grain), index_asset(grain), *(_OF_HOURS if grain is Grain.WORKING else ())}:
             # All periods: recomputing a correct one changes nothing.
@@ -106,7 +110,7 @@ def _exhaust(events: Iterable[object]) -> None:
 
 #: Checks that recomputing partitions can fix.
 _FIXED_BY_RECOMPUTING = frozenset(
-    {"unique_ids", "unique_operation_ids", "orphaned_sources", "index_level", "empty_summaries"}
+    {"unique_ids", "unique_operation_ids", "orphaned_sources", "index_level", "graph_level", "empty_summaries"}
 )
 #: Assets computed with the hours, besides facts and their index.
 _OF_HOURS = ("graph_facts", "durable_memories")

@@ -17,11 +17,10 @@ from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import (
     FACTS,
-    GRAPH_FACTS,
     GRAPH_OPERATIONS,
-    MEMORIES,
     MEMORY_EVENTS,
     MESSAGES,
+    PROJECTED,
     SUMMARIES,
     UPKEEP_EVENTS,
 )
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.vacuum import Purged
 
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
-    *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_FACTS, GRAPH_OPERATIONS)),
-    *((spec, {}) for spec in (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)),
+    *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS)),
+    *((spec, {}) for spec in (UPKEEP_EVENTS, MEMORY_EVENTS)),
     *((SUMMARIES, {"grain": grain.value}) for grain in Grain if grain is not Grain.WORKING),
 ]
 
@@ -109,6 +108,8 @@ class ErasureLog:
         for file in lake.journal.pending():
             ids -= {hex_of(event.memory_id) for event in lake.journal.read(file).events}
         for spec, fixed in _TABLES:
+            if spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
+                continue  # their ids are in a projection
             # Removed ids can only reappear in recomputed partitions, and in those of the subject's agents.
             keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())
             owners = None if spec.partition_by != ("owner",) else {owner_of(scope) for scope in self.scopes}
@@ -116,6 +117,10 @@ class ErasureLog:
             for rows in scanner.parts(spec, [*named, "workspace_id", "agent_id"], keys=owners or keys, **fixed):
                 for name in named:
                     ids -= {hex_of(identifier) for identifier in rows[name].to_pylist() if identifier is not None}
+        for projection in lake.projections.values():
+            named = {"id", "memory_id", "other_id"} & set(projection.schema.names)
+            rows = projection.read(self.scopes, sorted(named))
+            ids -= {hex_of(each) for name in named for each in rows[name].to_pylist() if each is not None}
         for column in _texts(lake) if texts else ():
             texts -= set(column.filter(pc.is_in(column, pa.array(sorted(texts), pa.string()))).to_pylist())
         return sorted(ids), sorted(content_mark(salt, text) for text in texts)
@@ -134,6 +139,10 @@ def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
             rows = lake.tables.read(spec, keys[start : start + PARTITIONS_PER_READ], columns=columns, **fixed)
             for _, texts in leaves(rows):
                 yield pa.chunked_array([texts], pa.string())
+    for name, projection in lake.projections.items():
+        rows = projection.scan(PROJECTED[name].holding(Holds.WORDS, Holds.COPY, Holds.NOTE))
+        for _, texts in leaves(rows):
+            yield pa.chunked_array([texts], pa.string())
     for file in lake.journal.pending():
         contents = lake.journal.read(file)
         changed = [text for event in contents.events for text in texts_of(event.changes.to_record())]

@@ -248,6 +248,8 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
     if subject.kind is not SubjectKind.AGENT:
         before = _index_files(lake, subject.workspace_id, log.scopes)
         lake.index.purge(log.scopes)
+        for projection in lake.projections.values():
+            projection.purge(log.scopes)
         _note_deleted(lake, before, log)
     elif subject.scope is not None:
         scope = subject.scope
@@ -279,6 +281,8 @@ def _remove_index(lake: Lake, scope: Scope, log: ErasureLog) -> None:
     before = _index_files(lake, scope.workspace_id, [scope])
     lake.index.remove_scope(scope)
     lake.index.purge([scope])
+    for projection in lake.projections.values():
+        projection.purge([scope])
     drop_collections(lake.storage, scope)
     _note_deleted(lake, before, log)
 

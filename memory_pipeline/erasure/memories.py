@@ -6,6 +6,7 @@ them are removed, and consolidation decides again.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,15 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.removal import drop
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, pending_nights
-from memory_pipeline.steps.fold import refold_memories
+from memory_pipeline.steps.fold_memories import refold_memories, sync_events
+from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -126,31 +129,27 @@ def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
 
 
 _SCOPE = ("workspace_id", "agent_id")
-_OF_AGENT = (MEMORIES, UPKEEP_EVENTS, MEMORY_EVENTS)
+_RECORDS = (UPKEEP_EVENTS, MEMORY_EVENTS)
 
 
 def agents_with_memories(lake: Lake, subject: Subject) -> set[Scope]:
     """Return the subject's possible agents that have durable memories or memory events."""
-    rows = [lake.tables.keys(spec) for spec in _OF_AGENT]
-    found = {Scope(*key.split("~")) for keys in rows for key in keys}
-    return {
-        scope
-        for scope in found
-        if scope.workspace_id == subject.workspace_id and subject.agent_id in (None, scope.agent_id)
-    }
+    of_workspace = pc.field("workspace_id") == subject.workspace_id
+    where = f"workspace_id = {quoted(subject.workspace_id)}"
+    rows = [lake.tables.read(spec, columns=_SCOPE, where=of_workspace) for spec in _RECORDS]
+    rows += [projection.scan(_SCOPE, where) for projection in (lake.events, lake.memory_rows)]
+    found = {scope for part in rows for scope in scopes_in(part)}
+    return {scope for scope in found if subject.agent_id in (None, scope.agent_id)}
 
 
 def concerned(found: ScanResult) -> set[Scope]:
     """Return the agents with found rows or notes in their memory events or consolidation events."""
-    keys = {
-        key for spec in (MEMORY_EVENTS, UPKEEP_EVENTS) for key in found.rows.get(spec.name, ())
-    } | found.notes.keys()
-    return {Scope(*key.split("~")) for key in keys}
+    return found.durable | found.notes.keys()
 
 
 def note_memories(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> dict[str, frozenset[str]]:
     """Add all durable memories of agents to the log before they change. Return their ids by owner."""
-    rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id", "content"])
+    rows = lake.memory_rows.read(scopes, [*_SCOPE, "id", "content"], IS_FACT)
     log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
     return _ids_by_owner(rows)
 
@@ -161,27 +160,33 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
     The ids of the events do not enter the receipt: a later day may make the same decision about remaining memories,
     under the same id.
     """
-    owners = sorted(map(owner_of, scopes))
-    rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=["owner", "id"])
     # Remove the checkpoints first. After an interruption the next day then consolidates these agents again.
-    listed = pa.array(owners, pa.string())
+    listed = pa.array(map(owner_of, scopes), pa.string())
     checkpoints = lake.tables.drop_rows(UPKEEP, None, lambda old: pc.is_in(old["id"], listed), ["id"])
     log.take(UPKEEP.name, "rows", checkpoints)
-    lake.tables.remove(UPKEEP_EVENTS, owners)
-    log.take(UPKEEP_EVENTS.name, "rows", {owner: len(ids) for owner, ids in _ids_by_owner(rows).items()})
+    own = pa.array([scope.key for scope in scopes], pa.string())
+    log.take(
+        UPKEEP_EVENTS.name,
+        "rows",
+        lake.tables.drop_rows(UPKEEP_EVENTS, None, lambda old: pc.is_in(old["scope"], own), ["scope"]),
+    )
+    lake.events.replace(lake.events.schema.empty_table(), scopes, "is_upkeep")
 
 
 def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog) -> None:
     """Remove an agent's durable memories and all of their events."""
-    owner = owner_of(scope)
     before = note_memories(lake, [scope], log)
-    log.note(lake.tables.read(UPKEEP_EVENTS, [owner], columns=["id"])["id"].to_pylist(), ())
+    of_scope = pc.field("scope") == scope.key
+    log.note(lake.tables.read(UPKEEP_EVENTS, columns=["id"], where=of_scope)["id"].to_pylist(), ())
     remove_nights(lake, [scope], log)
-    lake.tables.remove(MEMORIES, [owner])
-    log.take(MEMORIES.name, "rows", {owner_key: len(ids) for owner_key, ids in before.items()})
+    log.take(MEMORIES.name, "rows", {owner: len(ids) for owner, ids in before.items()})
     log.note(found.ids(MEMORY_EVENTS), ())
-    if found.rows.get(MEMORY_EVENTS.name):
-        log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, [owner], "id", found.ids(MEMORY_EVENTS)))
+    hours = list(found.rows.get(MEMORY_EVENTS.name, {}))
+    if hours:
+        log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, hours, "id", found.ids(MEMORY_EVENTS)))
+    sync_events(lake, [scope], hours)
+    # Memories are folded again from the events since the cutoff.
+    lake.memory_rows.delete(f"scope = {quoted(scope.key)}", [scope])
 
 
 def settle_events(
@@ -194,18 +199,17 @@ def settle_events(
     """
     changed = set[Scope]()
     gone = found.ids(MEMORY_EVENTS)
+    sync_events(lake, scopes, found.rows.get(MEMORY_EVENTS.name, {}))
     for scope in sorted(scopes, key=owner_of):
-        owner = owner_of(scope)
         pending_files = {file: lake.journal.read(file) for file in lake.journal.pending(scope)}
-        if not (
-            found.rows.get(MEMORY_EVENTS.name, {}).get(owner)
-            or found.notes.get(owner)
-            or found.files.keys() & pending_files
-        ):
+        if not (scope in concerned(found) or found.files.keys() & pending_files):
             continue
-        rows = lake.tables.read(MEMORY_EVENTS, [owner])
-        stored, derived = rows_to_events(rows), list(_events_of_messages(lake, pending_files.values()))
-        noted = {event.id: without_note(event) for event in stored if event.id in found.notes.get(owner, ())}
+        rows = lake.events.read([scope])
+        stored, nights = (
+            rows_to_events(rows.filter(mask)) for mask in (pc.invert(rows["is_upkeep"]), rows["is_upkeep"])
+        )
+        derived = list(_events_of_messages(lake, pending_files.values()))
+        noted = {event.id: without_note(event) for event in stored if event.id in found.notes.get(scope, ())}
         lost = {event.id for event in stored if event.id in gone}
         for event in (one for contents in pending_files.values() for one in contents.events):
             remaining = forgotten.taken(event)
@@ -218,10 +222,9 @@ def settle_events(
         }
         lost |= {event.id for event in derived if not forgotten_messages.isdisjoint(event.evidence)}
         pending = [event for contents in pending_files.values() for event in contents.events]
-        nights = rows_to_events(lake.tables.read(UPKEEP_EVENTS, [owner]))
         replaced = reassign_events([*stored, *pending, *derived], nights, lost, noted)
         if old := [event for event in stored if event.id in replaced]:
-            _replace_landed(lake, owner, old, replaced, log)
+            _replace_landed(lake, old, replaced, log)
             changed.add(scope)
         for file, contents in pending_files.items():
             _replace_pending(file, contents, found, lost, replaced)
@@ -239,7 +242,6 @@ def _events_of_messages(lake: Lake, files: Iterable[Contents]) -> Iterable[Memor
 
 def _replace_landed(
     lake: Lake,
-    owner: str,
     events: Sequence[MemoryEvent],
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
     log: ErasureLog,
@@ -255,17 +257,17 @@ def _replace_landed(
             [unchanged, new.filter(pc.invert(pc.is_in(new["id"], unchanged["id"].combine_chunks())))]
         )
 
-    lake.tables.transform(MEMORY_EVENTS, [owner], updated)
+    lake.tables.transform(MEMORY_EVENTS, {event.hour.key for event in events}, updated)
     removed = [event for event in events if not replaced[event.id]]
     log.note((event.id for event in events), (event.changes.content for event in removed))
-    log.take(MEMORY_EVENTS.name, "rows", {owner: len(removed)} if removed else 0)
+    log.take(MEMORY_EVENTS.name, "rows", Counter(event.hour.key for event in removed))
     for what, is_moved in (("rows that lost a note", False), ("rows that moved to another memory", True)):
-        count = sum(
-            any(one.memory_id != event.memory_id for one in copies) is is_moved
+        changed = [
+            event
             for event in events
-            if (copies := replaced[event.id])
-        )
-        log.take(MEMORY_EVENTS.name, what, {owner: count} if count else 0)
+            if (copies := replaced[event.id]) and any(one.memory_id != event.memory_id for one in copies) is is_moved
+        ]
+        log.take(MEMORY_EVENTS.name, what, Counter(event.hour.key for event in changed))
 
 
 def _replace_pending(
@@ -290,7 +292,9 @@ def consolidate_again(
     Recomputing `hours` skipped agents without messages in them, so their events are cleaned up here. Days that end
     after `now` are not consolidated.
     """
-    _drop_unfounded(lake, scopes, sorted(hours), log)
+    hours = sorted(hours)
+    _drop_unfounded(lake, scopes, hours, log)
+    sync_events(lake, scopes, hours)
     refold_memories(lake, models.embedder, scopes)
     last, first_day = max(lake.ledger.entries(UPKEEP_ASSET), default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
@@ -300,7 +304,7 @@ def consolidate_again(
 
 def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], log: ErasureLog) -> None:
     """Add the removed versions of memories to the log."""
-    rows = lake.tables.read(MEMORIES, [owner_of(scope) for scope in scopes], columns=["owner", "id"])
+    rows = lake.memory_rows.read(scopes, [*_SCOPE, "id"], IS_FACT)
     after = _ids_by_owner(rows)
     gone = {owner: len(ids - after.get(owner, frozenset())) for owner, ids in before.items()}
     log.take(MEMORIES.name, "rows", {owner: count for owner, count in gone.items() if count})
@@ -310,10 +314,10 @@ def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log
     """Remove events that cite only removed messages. Events of expired messages remain."""
     message_ids = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
     marks = ExpirationMarks.of(lake.tables)
-    recomputed = pa.array(hours, pa.string())
+    own = pa.array([scope.key for scope in scopes], pa.string())
 
     def unfounded(events: pa.Table) -> pa.Array:
-        derived = pc.and_(pc.is_in(events["period"], recomputed), pc.invert(events["is_edit"]))
+        derived = pc.and_(pc.is_in(events["scope"], own), pc.invert(events["is_edit"]))
         mask = np.array(derived.to_numpy(zero_copy_only=False), np.bool_)
         for retention_class in RetentionClass:
             if retention_class.grain is Grain.WORKING:
@@ -322,13 +326,12 @@ def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log
         mask[pc.list_parent_indices(events["evidence"]).to_numpy()[is_present.astype(np.bool_)]] = False
         return pa.array(mask)
 
-    columns = [*_SCOPE, "period", "is_edit", "evidence"]
-    dropped = lake.tables.drop_rows(MEMORY_EVENTS, sorted(map(owner_of, scopes)), unfounded, columns)
-    log.take(MEMORY_EVENTS.name, "rows", dropped)
+    columns = [*_SCOPE, "scope", "period", "is_edit", "evidence"]
+    log.take(MEMORY_EVENTS.name, "rows", lake.tables.drop_rows(MEMORY_EVENTS, hours, unfounded, columns))
 
 
 def _ids_by_owner(rows: pa.Table) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for owner, identifier in zip(rows["owner"].to_pylist(), rows["id"].to_pylist(), strict=True):
-        found.setdefault(owner, set()).add(identifier)
+    for workspace_id, agent_id, identifier in zip(*(rows[name].to_pylist() for name in (*_SCOPE, "id")), strict=True):
+        found.setdefault(f"{workspace_id}~{agent_id}", set()).add(identifier)
     return {owner: frozenset(ids) for owner, ids in found.items()}

@@ -15,12 +15,11 @@ from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
-from memory_pipeline.steps.fold import refold_graph
+from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import content_digest
@@ -194,12 +193,12 @@ def sync_index(
 ) -> None:
     """Bring agents' graphs and index in sync with the tables. Recomputing skipped agents without messages."""
     hours = sorted(touched.get(Grain.WORKING, ()))
-    owners = {owner_of(scope): scope for scope in scopes}
+    own = pa.array([scope.key for scope in scopes], pa.string())
     message_ids = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
     marks = ExpirationMarks.of(lake.tables)
 
     def stale(operations: pa.Table) -> pa.ChunkedArray:
-        mask = pc.and_(pc.is_in(operations["period"], pa.array(hours, pa.string())), pc.invert(operations["is_edit"]))
+        mask = pc.and_(pc.is_in(operations["scope"], own), pc.invert(operations["is_edit"]))
         mask = pc.and_(mask, pc.invert(pc.is_in(operations["evidence_id"], message_ids)))
         expired = np.zeros(operations.num_rows, np.bool_)
         for retention_class in RetentionClass:
@@ -207,15 +206,19 @@ def sync_index(
                 expired |= marks.mask(operations, retention_class)
         return pc.and_not(mask, pa.chunked_array([pa.array(expired)]))
 
-    columns = ["workspace_id", "agent_id", "period", "is_edit", "evidence_id"]
-    dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(owners), stale, columns)
-    log.take(GRAPH_OPERATIONS.name, "rows", dropped)
-    operations = lake.tables.read(GRAPH_OPERATIONS, list(owners))
-    refold_graph(lake, list(owners.values()), operations, operations)
+    columns = ["workspace_id", "agent_id", "scope", "period", "is_edit", "evidence_id"]
+    log.take(GRAPH_OPERATIONS.name, "rows", lake.tables.drop_rows(GRAPH_OPERATIONS, hours, stale, columns))
+    sync_graph(lake, scopes, hours)
     for grain in Grain:
         keys = sorted(touched.get(grain, ()))
         for start in range(0, len(keys), _PERIODS_PER_WRITE):
             _index(lake, grain, keys[start : start + _PERIODS_PER_WRITE], scopes, dimension)
+
+
+def sync_graph(lake: Lake, scopes: Collection[Scope], hours: Collection[str]) -> None:
+    """Sync the operations and graphs of scopes with the records of some hours, and of all hours that they have."""
+    known = lake.operations.read(scopes, ["period"])["period"].to_pylist()
+    refold_graph(lake, scopes, sync_operations(lake, {*hours, *known}).changed)
 
 
 def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:

@@ -14,6 +14,7 @@ from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.layout import collections_of, owner_of
@@ -23,6 +24,7 @@ from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
+    IS_FACT,
     MEMORY_EVENTS,
     MESSAGES,
     MODEL_CALLS,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.lake.tables.tables import Gone
 
 
 #: The agent name in the calls of a forgotten agent. The rows remain, so that spending is still known.
@@ -84,14 +87,11 @@ def remove_agent(
             periods[grain] |= set(rows["period"].to_pylist())
             log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
             log.note((), sentences_of(rows["key_points"]).to_pylist())
-    for spec in (GRAPH_OPERATIONS, GRAPH_FACTS):
-        ids = lake.tables.read(spec, [owner_of(scope)], columns=["id"])["id"].to_pylist()
-        log.note(ids, ())
-        lake.tables.remove(spec, [owner_of(scope)])
-        log.take(spec.name, "rows", {owner_of(scope): len(ids)} if ids else 0)
 
     def is_own(rows: pa.Table) -> pa.ChunkedArray:
         return pc.and_(pc.equal(rows["workspace_id"], scope.workspace_id), pc.equal(rows["agent_id"], scope.agent_id))
+
+    _remove_graph(lake, scope, found, is_own, log)
 
     for spec in (FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
@@ -106,6 +106,20 @@ def remove_agent(
             log.take(spec.name, "rows", counts)
     _anonymize_calls(lake, scanner, scope, log)
     return periods
+
+
+def _remove_graph(lake: Lake, scope: Scope, found: ScanResult, is_own: Gone, log: ErasureLog) -> None:
+    """Remove the operations and the graph of an agent, those since the cutoff, too: a run derives them again."""
+    operations = lake.operations.read([scope], ["id", "period"])
+    hours = {*found.rows.get(GRAPH_OPERATIONS.name, {}), *operations["period"].to_pylist()}
+    facts = lake.graph_rows.read([scope], ["id"], where=IS_FACT)["id"].to_pylist()
+    log.note([*found.ids(GRAPH_OPERATIONS), *operations["id"].to_pylist(), *facts], ())
+    if hours:
+        dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(hours), is_own, ["workspace_id", "agent_id"])
+        log.take(GRAPH_OPERATIONS.name, "rows", dropped)
+    log.take(GRAPH_FACTS.name, "rows", len(facts))
+    for projection in (lake.operations, lake.graph_rows):
+        projection.delete(f"scope = {quoted(scope.key)}", [scope])
 
 
 def remove_answers(

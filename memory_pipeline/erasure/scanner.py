@@ -43,8 +43,9 @@ class ScanResult:
     """The data of a subject in a lake.
 
     Attributes:
-        rows: ids of matching rows, by table and partition. Partitions of operations and events are owners.
-        notes: ids, by owner, of memory events that match only in their note. They lose the note and remain.
+        rows: ids of matching rows, by table and partition.
+        notes: ids, by agent, of memory events that match only in their note. They lose the note and remain.
+        durable: agents with matching memory events or consolidation events.
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
         pending: the number of matching records in these files.
@@ -52,8 +53,9 @@ class ScanResult:
     """
 
     rows: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
-    notes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    notes: dict[Scope, set[str]] = field(default_factory=lambda: defaultdict(set))
     scopes: set[Scope] = field(default_factory=set)
+    durable: set[Scope] = field(default_factory=set)
     hours: set[str] = field(default_factory=set)
     files: dict[JournalFile, Contents] = field(default_factory=dict)
     pending: int = 0
@@ -166,13 +168,17 @@ class SubjectScanner:
             matching = rows.filter(pa.array((matches | notes) & is_before_cutoff))
             is_removed = matches[(matches | notes) & is_before_cutoff]
             keys = matching[spec.partition_by[-1]].to_pylist()
-            for key, identifier, is_gone in zip(keys, matching["id"].to_pylist(), is_removed, strict=True):
+            scopes = [Scope(*ids) for ids in zip(*(matching[name].to_pylist() for name in _SCOPE), strict=True)]
+            ids = matching["id"].to_pylist()
+            for key, scope, identifier, is_gone in zip(keys, scopes, ids, is_removed, strict=True):
                 if is_gone:
                     found.rows[spec.name][key].append(identifier)
                 else:
-                    found.notes[key].add(identifier)
-            found.scopes |= {Scope(*ids) for ids in zip(*(matching[name].to_pylist() for name in _SCOPE), strict=True)}
-            if "period" in matching.column_names:
+                    found.notes[scope].add(identifier)
+            found.scopes |= set(scopes)
+            if spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
+                found.durable |= set(scopes)
+            if "period" in matching.column_names and spec is not UPKEEP_EVENTS:
                 found.hours |= set(matching["period"].to_pylist())
             matching = matching.filter(pa.array(is_removed))
             if "content" in matching.column_names:

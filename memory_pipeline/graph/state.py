@@ -17,15 +17,16 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.graph.triples import ALIASES, Names, fold_operations
 from memory_pipeline.graph.snapshot import GraphSnapshot
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
+from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.rows_of_scope import RowsOfScope
+from memory_pipeline.lake.schemas import GRAPH_FACTS, IS_FACT, OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.operations import Operation
-    from memory_pipeline.domain.graph.triples import Vocabulary
+    from memory_pipeline.domain.graph.triples import Triple, Vocabulary
     from memory_pipeline.lake import Lake
     from memory_pipeline.overlay import PendingJournal
 
@@ -37,7 +38,7 @@ Groups = set[tuple[str, str]]
 class Refolded(NamedTuple):
     """Facts that replace all facts on some sources and labels, and the new aliases."""
 
-    rows: pa.Table
+    triples: list[Triple]
     replaced: Groups
     names: Names
 
@@ -75,8 +76,7 @@ def refold_changed(
         for operation in stored(pc.field("subject_id").isin(spellings) & pc.field("predicate").isin(labels))
         if (names.key(operation.subject), operation.predicate) in resolved
     ]
-    triples = fold_operations(scope, operations, vocabulary, names)
-    return Refolded(triples_to_rows(scope, triples, ""), groups | resolved, names)
+    return Refolded(fold_operations(scope, operations, vocabulary, names), groups | resolved, names)
 
 
 def names_of(stored: Callable[[pc.Expression], list[Operation]], vocabulary: Vocabulary) -> Names:
@@ -91,8 +91,9 @@ def _renamed(before: Names, after: Names) -> set[str]:
     return changed | {old[alias] for alias in changed & old.keys()} | {new[alias] for alias in changed & new.keys()}
 
 
-_UNREAD = {"owner", "workspace_id", "agent_id", "source_digest"}
-_COLUMNS = [name for name in GRAPH_FACTS.schema.names if name not in _UNREAD]
+_UNREAD = {"workspace_id", "agent_id", "scope", "source_digest", "digest"}
+_SCHEMA = pa.schema([field for field in GRAPH_FACTS.schema if field.name not in _UNREAD])
+_IS_ALIAS = f"predicate IN ({', '.join(map(quoted, sorted(ALIASES)))})"
 
 
 class GraphOverlay:
@@ -102,13 +103,13 @@ class GraphOverlay:
         self._lake = lake
         self._scope = scope
         self._pending = pending
-        self._owners = [owner_of(scope)]
         self._lock = threading.Lock()
         self._base: GraphSnapshot | None = None
         self._top: GraphSnapshot | None = None
-        self._table: frozenset[str] | None = None
+        self._facts = RowsOfScope(lake.graph_rows, scope, _SCHEMA.names, IS_FACT)
+        self._aliases = RowsOfScope(lake.operations, scope, OPERATIONS.schema.names, _IS_ALIAS)
+        self._rows: pa.Table | None = None
         self._paths: frozenset[str] = frozenset()
-        self._alias_operations: tuple[frozenset[str], list[Operation]] | None = None
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -118,12 +119,11 @@ class GraphOverlay:
     def snapshot(self) -> GraphSnapshot:
         """Return the newest graph. Pending entries are read before the table: those committed in between count once."""
         files = self._pending.files()
-        table = self._lake.tables.state(GRAPH_FACTS, self._owners)
         with self._lock:
-            if self._base is None or table != self._table:
-                rows = self._lake.tables.read(GRAPH_FACTS, self._owners, columns=_COLUMNS)
-                self._base = GraphSnapshot(rows, Names.of(self._aliases(), self.vocabulary))
-                self._table, self._top = table, None
+            rows = self._facts.read()
+            if self._base is None or rows is not self._rows:
+                names = Names.of(rows_to_operations(self._aliases.read()), self.vocabulary)
+                self._base, self._rows, self._top = GraphSnapshot(rows.cast(_SCHEMA), names), rows, None
             paths = frozenset(path for path, file in files.items() if file.operations)
             if self._top is None or paths != self._paths:
                 pending = [operation for path in sorted(paths) for operation in files[path].operations]
@@ -135,27 +135,22 @@ class GraphOverlay:
             return base
 
         pending_ids = {operation.message_ids[:1] for operation in pending}
+        committed: list[pa.Table] = []
 
         def stored(where: pc.Expression) -> list[Operation]:
-            return [*self._stored(where), *pending]
+            if not committed:
+                committed.append(self._lake.operations.read([self._scope]))
+            return [*rows_to_operations(committed[0].filter(where)), *pending]
 
         def touching(identifiers: set[str]) -> Groups:
             return _touching(base, identifiers)
 
         # Pending operations may be committed before the facts that follow from them.
-        before = Names.of((one for one in self._aliases() if one.message_ids[:1] not in pending_ids), self.vocabulary)
-        rows, replaced, names = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
-        return GraphSnapshot(rows.select(_COLUMNS), names, base, replaced)
-
-    def _aliases(self) -> list[Operation]:
-        """Return the committed operations on aliases, cached: they are few, but finding them scans all operations."""
-        table = self._lake.tables.state(GRAPH_OPERATIONS, self._owners)
-        if self._alias_operations is None or self._alias_operations[0] != table:
-            self._alias_operations = table, self._stored(pc.field("predicate").isin(sorted(ALIASES)))
-        return self._alias_operations[1]
-
-    def _stored(self, where: pc.Expression) -> list[Operation]:
-        return rows_to_operations(self._lake.tables.read(GRAPH_OPERATIONS, self._owners, where=where))
+        aliases = rows_to_operations(self._aliases.read())
+        before = Names.of((one for one in aliases if one.message_ids[:1] not in pending_ids), self.vocabulary)
+        new = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
+        rows = triples_to_rows({self._scope: new.triples})
+        return GraphSnapshot(rows.select(_SCHEMA.names), new.names, base, new.replaced)
 
 
 def _touching(graph: GraphSnapshot, identifiers: Collection[str]) -> Groups:

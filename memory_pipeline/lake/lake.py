@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.lake.calls.call_store import Calls
+    from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+    from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.ledger import Ledger
     from memory_pipeline.lake.tables.tables import Tables
     from memory_pipeline.lake.tables.tombstones import Tombstones
@@ -209,6 +212,56 @@ class Lake:
         from memory_pipeline.lake.index.vector_index import VectorIndex
 
         return VectorIndex(self.storage, self.shards)
+
+    @cached_property
+    def operations(self) -> ScopedRows:
+        """The operations on graphs by scope."""
+        from memory_pipeline.lake.schemas import OPERATIONS
+
+        return self._projection(OPERATIONS)
+
+    @cached_property
+    def graph_rows(self) -> ScopedRows:
+        """The facts of graphs by scope, with the state of each fold."""
+        from memory_pipeline.lake.schemas import GRAPH_FACTS
+
+        return self._projection(GRAPH_FACTS, "graph")
+
+    @cached_property
+    def events(self) -> ScopedRows:
+        """The memory events and consolidation events by scope."""
+        from memory_pipeline.lake.schemas import EVENTS
+
+        return self._projection(EVENTS)
+
+    @cached_property
+    def memory_rows(self) -> ScopedRows:
+        """The durable memories by scope."""
+        from memory_pipeline.lake.schemas import MEMORIES
+
+        return self._projection(MEMORIES)
+
+    @property
+    def projections(self) -> dict[str, ScopedRows]:
+        """The projections by scope, except the index."""
+        return {
+            "operations": self.operations,
+            "graph_facts": self.graph_rows,
+            "events": self.events,
+            "memories": self.memory_rows,
+        }
+
+    @cached_property
+    def _opened(self) -> tuple[EventLoop, Databases]:
+        """What all projections share."""
+        from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+
+        return EventLoop(), Databases(self.storage)
+
+    def _projection(self, spec: TableSpec, name: str | None = None) -> ScopedRows:
+        from memory_pipeline.lake.index.scoped_rows import ScopedRows
+
+        return ScopedRows(self.storage, name or spec.name, spec.schema, self.shards, *self._opened)
 
 
 def _parsed(data: bytes, source: str) -> Configuration:

@@ -76,7 +76,8 @@ class TableSpec:
     """Name, columns and partitioning of a table.
 
     Attributes:
-        partition_by: the partition columns. Every read and write fixes all but the last to one value.
+        partition_by: the partition columns. Every read and write fixes all but the last to one value. Empty for a
+            projection, which is no Delta table.
         order_by: the columns that sort the rows of a partition.
         not_compared: columns ignored when two partitions are compared, because other columns determine them.
         texts: what the text columns contain; WORDS unless declared.

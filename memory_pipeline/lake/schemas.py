@@ -220,40 +220,49 @@ MODEL_CALLS = TableSpec(
 
 _OWNER = field("owner", ID, "Workspace and agent, such as acme~support; see owner_of().")
 
+_OPERATION = (
+    field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
+    field("id", ID, "Hash of the operation and its evidence."),
+    *SCOPE,
+    field("verb", ID, "INSERT, UPDATE or DELETE."),
+    field("subject_id", COPY, "Normalized subject; aliases are not resolved."),
+    field("subject", WORDS, "Subject, as stated."),
+    field("predicate", WORDS, "Predicate, in snake_case."),
+    field("object", WORDS, "Object, as stated; empty if all objects are withdrawn."),
+    field("confidence", SCORE, "Confidence, 0 to 1."),
+    field("weight", SCORE, "Strength of the relationship, 0 to 1; null if not stated.", nullable=True),
+    field("evidence_id", ID, "Id of the source message or edit."),
+    field("is_edit", pa.bool_(), "Whether an agent made it directly; it is then stored only in this table."),
+    field("conversation_id", WORDS, "Conversation of the source message; null for edits.", nullable=True),
+    field("turn", pa.int32(), "Position of the message in the conversation, or of the edit in its write."),
+    field("place", pa.int32(), "Position of the operation in its message, from 0."),
+    field("event_at", TIME, "Time of the message or edit (UTC)."),
+)
+_BY_SUBJECT = ("scope", "subject_id", "predicate", "event_at", "id")
+
 GRAPH_OPERATIONS = TableSpec(
     "graph_operations",
-    pa.schema(
-        [
-            _OWNER,
-            field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
-            field("id", ID, "Hash of the operation and its evidence."),
-            *AGENT,
-            field("verb", ID, "INSERT, UPDATE or DELETE."),
-            field("subject_id", COPY, "Normalized subject; aliases are not resolved."),
-            field("subject", WORDS, "Subject, as stated."),
-            field("predicate", WORDS, "Predicate, in snake_case."),
-            field("object", WORDS, "Object, as stated; empty if all objects are withdrawn."),
-            field("confidence", SCORE, "Confidence, 0 to 1."),
-            field("weight", SCORE, "Strength of the relationship, 0 to 1; null if not stated.", nullable=True),
-            field("evidence_id", ID, "Id of the source message or edit."),
-            field("is_edit", pa.bool_(), "Whether an agent made it directly; it is then stored only in this table."),
-            field("conversation_id", WORDS, "Conversation of the source message; null for edits.", nullable=True),
-            field("turn", pa.int32(), "Position of the message in the conversation, or of the edit in its write."),
-            field("place", pa.int32(), "Position of the operation in its message, from 0."),
-            field("event_at", TIME, "Time of the message or edit (UTC)."),
-        ]
-    ),
-    partition_by=("owner",),
-    order_by=("subject_id", "predicate", "event_at", "id"),
+    pa.schema([*_OPERATION]),
+    partition_by=("period",),
+    order_by=_BY_SUBJECT,
 )
 
+#: A projection: the rows of graph_operations by scope.
+OPERATIONS = TableSpec(
+    "operations",
+    pa.schema([*_OPERATION, field("digest", ID, "Digest of the other columns.")]),
+    partition_by=(),
+    order_by=_BY_SUBJECT,
+)
+
+#: A projection: the fold of operations. Besides its facts, each scope has a row that says which operations are folded;
+#: see :func:`~memory_pipeline.lake.codec.graph.fold_state`.
 GRAPH_FACTS = TableSpec(
     "graph_facts",
     pa.schema(
         [
-            _OWNER,
             field("id", ID, "Hash of scope, source, label, target and valid_from."),
-            *AGENT,
+            *SCOPE,
             field("source_id", WORDS, "Normalized source: lower case, aliases resolved."),
             field("source", WORDS, "Source, as last stated."),
             field("label", WORDS, "Predicate, in snake_case."),
@@ -268,19 +277,22 @@ GRAPH_FACTS = TableSpec(
             field("conversation_id", WORDS, "Conversation of the newest evidence; null for edits.", nullable=True),
             field("updated_at", TIME, "Time at which the fact was last stated (UTC)."),
             field("source_hour", ID, "UTC hour of valid_from, such as 2024-01-15T08."),
-            field("source_digest", ID, "Digest of the agent's operations and vocabulary."),
+            field("source_digest", ID, "State of the fold; null in facts.", nullable=True),
+            field("digest", ID, "Digest of the other columns."),
         ]
     ),
-    partition_by=("owner",),
-    order_by=("source_id", "label", "valid_from", "target_id", "id"),
+    partition_by=(),
+    order_by=("scope", "source_id", "label", "valid_from", "target_id", "id"),
 )
+#: The condition on the rows of a projection that are not the state of a fold.
+IS_FACT = "source_digest IS NULL"
 
 
 def _event(editor: Texts, reason: Texts) -> tuple[pa.Field, ...]:
     """Return the columns of an event of a durable memory, with the texts in `editor` and `reason` for erasure."""
     return (
         field("id", ID, "Hash of the event."),
-        *AGENT,
+        *SCOPE,
         field("verb", ID, "REMEMBER, UPDATE, FORGET, …; of the consolidation PROMOTE, MERGE, SUPERSEDE, …"),
         field("memory_id", ID, "Memory that the event creates or changes."),
         field("other_id", ID, "Memory that is merged into it, or replaces it; null if none.", nullable=True),
@@ -303,39 +315,54 @@ MEMORY_EVENTS = TableSpec(
     "memory_events",
     pa.schema(
         [
-            _OWNER,
             field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
             *_event(NOTE, NOTE),
             field("is_edit", pa.bool_(), "Whether an agent made it directly; it is then stored only in this table."),
         ]
     ),
-    partition_by=("owner",),
-    order_by=("event_at", "turn", "place", "id"),
+    partition_by=("period",),
+    order_by=("scope", "event_at", "turn", "place", "id"),
 )
 
 UPKEEP_EVENTS = TableSpec(
     "upkeep_events",
     pa.schema(
         [
-            _OWNER,
-            field("night", ID, "Day of consolidation, in the deployment's time zone, such as 2024-01-15."),
+            field("period", ID, "Day of consolidation, in the deployment's time zone, such as 2024-01-15."),
             *_event(ID, WORDS),
         ]
     ),
-    partition_by=("owner",),
-    order_by=("event_at", "turn", "place", "id"),
+    partition_by=("period",),
+    order_by=("scope", "event_at", "turn", "place", "id"),
 )
 
+#: A projection: the rows of memory_events and upkeep_events by scope.
+EVENTS = TableSpec(
+    "events",
+    pa.schema(
+        [
+            field("period", ID, "UTC hour of a memory event, or day of a consolidation event."),
+            *_event(NOTE, WORDS),
+            field("is_upkeep", pa.bool_(), "Whether it is from the consolidation, and so in upkeep_events."),
+            field("is_edit", pa.bool_(), "Whether an agent made it directly."),
+            field("digest", ID, "Digest of the other columns."),
+        ]
+    ),
+    partition_by=(),
+    order_by=("scope", "event_at", "turn", "place", "id"),
+)
+
+#: A projection: the fold of events. Besides the versions of memories, each scope has a row with version 0, which says
+#: which events are folded; see :func:`~memory_pipeline.lake.codec.memories.fold_states`.
 MEMORIES = TableSpec(
     "memories",
     pa.schema(
         [
-            _OWNER,
             field("id", ID, "Id of the version: the memory's id, # and the version."),
             field("memory_id", ID, "Id of the memory; the same for all of its versions."),
             field("version", pa.int32(), "Version number, from 1."),
             field("is_newest", pa.bool_(), "Whether this is the newest version; older ones are history."),
-            *AGENT,
+            *SCOPE,
             field("kind", ID, "fact, rule, instruction, observation, preference, procedure, reflection, …"),
             field("title", WORDS, "Topic, on one line."),
             field("hook", WORDS, "One line for the hot index, at most 120 characters."),
@@ -367,15 +394,18 @@ MEMORIES = TableSpec(
             field("updated_at", TIME, "Time at which the memory was last stated, updated or confirmed (UTC)."),
             field("changed_at", TIME, "Time of the last change of content or status (UTC)."),
             field("reviewed_at", TIME, "Time at which a model last found it not stale (UTC).", nullable=True),
-            field("source_digest", ID, "Digest of the agent's events."),
+            field("source_digest", ID, "Digests of folded events and of rows; in rows of version 0.", nullable=True),
             field("vector", VECTOR, "Embedding of a newest version's content, of unit length.", nullable=True),
             field("embed_model", ID, "Embedder of the vector; null if there is no vector.", nullable=True),
+            field("digest", ID, "Digest of the other columns without the vector."),
         ]
     ),
-    partition_by=("owner",),
-    order_by=("memory_id", "version"),
+    partition_by=(),
+    order_by=("scope", "memory_id", "version"),
     not_compared=("vector",),
 )
+#: The condition on the rows of a projection that are not the state of a fold.
+IS_FACT = "source_digest IS NULL"
 
 UPKEEP = TableSpec(
     "upkeep",
@@ -436,12 +466,12 @@ TABLES = {
         ANSWERS,
         MODEL_CALLS,
         GRAPH_OPERATIONS,
-        GRAPH_FACTS,
         MEMORY_EVENTS,
         UPKEEP_EVENTS,
-        MEMORIES,
         UPKEEP,
         EXPIRATIONS,
         TOMBSTONES,
     )
 }
+#: Tables that are derived from others, by scope; see :class:`~memory_pipeline.lake.index.scoped_rows.ScopedRows`.
+PROJECTED = {spec.name: spec for spec in (OPERATIONS, GRAPH_FACTS, EVENTS, MEMORIES)}

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.memories.record import DurableMemory, Status, Temperature
 from memory_pipeline.domain.text.ranking import Query, terms, weights_for
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.memories.queries import HEADERS, until_of
 from memory_pipeline.search.row_block import RowBlock, speaker_of
 from memory_pipeline.search.scoring import SIGNALS, score
@@ -44,7 +45,7 @@ _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES)
 _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.
 _HEADER_COLUMNS = tuple(name for name in _COLUMNS if name != "content")
-_NEWEST = pc.field("is_newest")
+_NEWEST = "is_newest"
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
 _TIME = pa.timestamp("us", tz="UTC")
@@ -67,11 +68,12 @@ class Pool(StrEnum):
         return not memory.is_recalled and memory.status is not Status.DEPRECATED
 
     @property
-    def where(self) -> pc.Expression:
-        """The pool as a condition on rows of the table."""
+    def where(self) -> str:
+        """The pool as a condition on stored rows, in SQL."""
+        active, cold = f"status = '{Status.ACTIVE}'", f"temperature = '{Temperature.COLD}'"
         if self is Pool.RECALLED:
-            return _NEWEST & _ACTIVE & ~_COLD
-        return _NEWEST & ((_ACTIVE & _COLD) | (~_ACTIVE & (pc.field("status") != Status.DEPRECATED.value)))
+            return f"{_NEWEST} AND {active} AND NOT {cold}"
+        return f"{_NEWEST} AND status != '{Status.DEPRECATED}' AND (NOT {active} OR {cold})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,7 @@ class MemoryRanker:
         known = {content: self._vectors[content] for content in contents if content in self._vectors}
         missing = [memory.id for memory in memories if memory.content not in known]
         if missing:
-            where = _NEWEST & pc.field("memory_id").isin(pa.array(missing, pa.string()))
+            where = f"{_NEWEST} AND memory_id IN ({', '.join(map(quoted, missing))})"
             rows = self._state.rows(where, {"content", *_VECTORS})
             stored = zip(rows["content"].to_pylist(), _vectors_by(rows, self._embedder), strict=True)
             known |= {content: vector for content, vector in stored if not np.isnan(vector[0])}

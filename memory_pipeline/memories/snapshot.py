@@ -1,4 +1,4 @@
-"""One agent's durable memories at one moment: rows of the table, overlaid with pending events.
+"""One agent's durable memories at one moment: stored rows, overlaid with pending events.
 
 The rows leave out contents and vectors, which most queries do not need. Memories that pending events change are folded
 and replace their rows.
@@ -199,15 +199,13 @@ class MemorySnapshot:
     """All memories of an agent in their newest versions.
 
     Memories in `above` replace rows or are new. With `is_whole` they are all memories, with their whole history.
-    `files` are those of the tables, which change with every commit.
+    `key` changes exactly when the stored rows or events do.
     """
 
-    def __init__(
-        self, rows: Rows, above: Memories, files: tuple[frozenset[str], ...] = (), *, is_whole: bool = False
-    ) -> None:
+    def __init__(self, rows: Rows, above: Memories, key: tuple[str, ...] = (), *, is_whole: bool = False) -> None:
         self.rows = rows
         self.above = above
-        self.files = files
+        self.key = key
         self.is_whole = is_whole
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""Keep one agent's durable memories in sync with the lake: the table, overlaid with pending events.
+"""Keep one agent's durable memories in sync with the lake: the stored rows, overlaid with pending events.
 
-The table is a fold of all committed events. If it includes all of them, and pending events are younger, the fold
-continues from its rows. Otherwise all events are folded again. Both ways give the same memories.
+The rows are a fold of all committed events. If they include all of them, and pending events are younger, the fold
+continues from them. Otherwise all events are folded again. Both ways give the same memories.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.lake.codec.memories import events_digest, row_to_memory, rows_to_events
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.codec.memories import (
+    IS_VERSION,
+    STATE_COLUMNS,
+    events_digest,
+    fold_states,
+    row_to_memory,
+    rows_digest,
+    rows_to_events,
+)
+from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.schemas import MEMORIES
 from memory_pipeline.memories.snapshot import HEADER_COLUMNS, MemorySnapshot, Rows
 
 if TYPE_CHECKING:
@@ -33,13 +41,13 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.overlay import PendingJournal
 
-MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest"}
-_EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "turn", "place")
-_NO_IDS = pa.array([], pa.string())
-_NEWEST = pc.field("is_newest")
+MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest", "digest"}
+_EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "is_upkeep", "turn", "place")
+#: The condition on the newest versions.
+_NEWEST = "is_newest"
+_BY_VERSION = [("memory_id", "ascending"), ("version", "ascending")]
 _ATTEMPTS = 10
 
 _Order = tuple["datetime", bool, int, int, str]
@@ -50,14 +58,14 @@ class _Base:
     """The committed state.
 
     Attributes:
-        files: files of the tables, which change with every commit.
+        key: digests of the events and rows; changes exactly when they do.
         events: ids of all events.
         aliases: ids of REMEMBER events that matched a memory with another id.
         last: the order of the last event.
         is_current: whether the rows include all events.
     """
 
-    files: tuple[frozenset[str], ...]
+    key: tuple[str, str]
     rows: Rows
     events: pa.Array
     aliases: frozenset[str]
@@ -69,7 +77,7 @@ class _Base:
 class _Past:
     """All events in order, the key of their sources, and the snapshot after some number of them."""
 
-    key: tuple[tuple[frozenset[str], ...], frozenset[str] | None]
+    key: tuple[tuple[str, str], frozenset[str] | None]
     events: list[MemoryEvent]
     cached: tuple[int, MemorySnapshot] | None = None
 
@@ -81,13 +89,13 @@ class MemoryOverlay:
         self._lake = lake
         self._scope = scope
         self._pending = pending
-        self._owners = [owner_of(scope)]
         self._lock = threading.RLock()
         self._base: _Base | None = None
         self._pending_ids: frozenset[str] | None = None
         self._top: MemorySnapshot | None = None
-        self._matches: tuple[frozenset[str], dict[str, str]] | None = None
-        self._aliases: tuple[tuple[frozenset[str], ...], dict[str, str]] | None = None
+        self._matches: tuple[tuple[str, str], dict[str, str]] | None = None
+        self._aliases: tuple[tuple[str, str], dict[str, str]] | None = None
+        self._seen: tuple[tuple[int | None, ...], tuple[str, str]] | None = None
         self._past: _Past | None = None
         self._events: dict[str, tuple[MemoryEvent, ...]] = {}
 
@@ -106,18 +114,18 @@ class MemoryOverlay:
         """
         for _ in range(_ATTEMPTS):
             pending = self._pending_events()
-            files = self._files()
+            key = self._key()
             with self._lock:
                 before = self._top
-                if self._base is None or self._base.files != files:
-                    self._base, self._top = self._read_base(files), None
+                if self._base is None or self._base.key != key:
+                    self._base, self._top = self._read_base(key), None
                 if self._top is None or pending.keys() != self._pending_ids:
                     self._top = self._overlaid(self._base, list(pending.values()))
                     self._pending_ids = frozenset(pending)
                 top = self._top
                 if until is not None and self._is_later(self._base, pending.values(), until):
                     top = self._at(until, self._base, list(pending.values()))
-                if top is before or self._files() == files:
+                if top is before or self._key() == key:
                     return top
                 self._base = self._top = None
         raise RuntimeError(
@@ -125,8 +133,8 @@ class MemoryOverlay:
         )
 
     def is_of(self, top: MemorySnapshot) -> bool:
-        """Return whether the tables are unchanged since a snapshot, so that rows read now belong to it."""
-        return top.files == self._files()
+        """Return whether the rows are unchanged since a snapshot, so that rows read now belong to it."""
+        return top.key == self._key()
 
     def get(self, memory_id: str, until: datetime | None = None) -> DurableMemory | None:
         """Return the newest version of a memory, or that at `until`, UTC; None if it is unknown.
@@ -157,7 +165,7 @@ class MemoryOverlay:
         overlaid = (*snapshot.above.earlier.get(memory_id, ()), *([] if newest is None else [newest]))
         if snapshot.is_whole:
             return overlaid
-        where = pc.field("memory_id") == pa.scalar(memory_id)
+        where = f"memory_id = {quoted(memory_id)}"
         before = {one.version: one for one in map(row_to_memory, self.rows(where).to_pylist())}
         # Events can change the newest version in the table without adding a version.
         return tuple(version for _, version in sorted((before | {one.version: one for one in overlaid}).items()))
@@ -167,8 +175,8 @@ class MemoryOverlay:
         pending = self._pending_events()
         where = None
         if memory_ids is not None:
-            wanted = pa.array(sorted(memory_ids), pa.string())
-            where = pc.field("memory_id").isin(wanted) | pc.field("other_id").isin(wanted)
+            wanted = _listed(memory_ids)
+            where = f"memory_id IN ({wanted}) OR other_id IN ({wanted})"
         found = self._all_events(where)
         ids = {event.id for event in found}
         fresh = self._unreplaced([event for event in pending.values() if event.id not in ids])
@@ -176,46 +184,54 @@ class MemoryOverlay:
             fresh = [one for one in fresh if one.memory_id in memory_ids or one.other_id in memory_ids]
         return sorted([*found, *fresh], key=lambda event: event.order)
 
-    def _files(self) -> tuple[frozenset[str], ...]:
-        return tuple(self._lake.tables.state(spec, self._owners) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES))
+    def _key(self) -> tuple[str, str]:
+        """Return digests of the scope's events and rows. Reads them only if a table of the shard has changed."""
+        versions = (self._lake.events.version(self._scope), self._lake.memory_rows.version(self._scope))
+        with self._lock:
+            if self._seen is None or self._seen[0] != versions:
+                ids = self._lake.events.read([self._scope], ("id",))["id"].to_pylist()
+                digests = self._lake.memory_rows.read([self._scope], ("digest",))["digest"].to_pylist()
+                self._seen = versions, (events_digest(ids), rows_digest(digests))
+            return self._seen[1]
 
-    def _read_base(self, files: tuple[frozenset[str], ...]) -> _Base:
+    def _read_base(self, key: tuple[str, str]) -> _Base:
         """Read the committed state, without contents and vectors."""
-        rows = self._lake.tables.read(MEMORIES, self._owners, columns={*HEADER_COLUMNS, "source_digest"}, where=_NEWEST)
-        parts = {
-            spec: self._lake.tables.read(spec, self._owners, columns=_EVENT_COLUMNS)
-            for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)
-        }
-        ids = pa.concat_arrays([chunk for part in parts.values() for chunk in part["id"].chunks] or [_NO_IDS])
-        orders = [order for spec, part in parts.items() if (order := _last_order(part, spec)) is not None]
-        known = rows["source_digest"][0].as_py() if rows.num_rows else None
-        is_current = known == events_digest(ids.to_pylist()) if len(ids) else not rows.num_rows
-        events = parts[MEMORY_EVENTS]
+        marks = self._lake.memory_rows.read([self._scope], ("version", "digest", *STATE_COLUMNS))
+        state = fold_states(marks.filter(pc.equal(marks["version"], 0))).get(self._scope)
+        versions = marks.filter(pc.greater(marks["version"], 0))
+        rows = self.rows(_NEWEST, HEADER_COLUMNS)
+        events = self._lake.events.read([self._scope], _EVENT_COLUMNS)
+        ids = events["id"].to_pylist()
+        if state is None:
+            is_current = not ids and not versions.num_rows
+        else:
+            found = events_digest(ids), rows_digest(versions["digest"].to_pylist())
+            is_current = (state.events, state.rows) == found
         remembered = events["memory_id"].filter(pc.equal(events["verb"], MemoryVerb.REMEMBER.value))
         aliases = remembered.filter(pc.invert(pc.is_in(remembered, rows["memory_id"].combine_chunks())))
         return _Base(
-            files,
-            Rows(rows.drop_columns(["source_digest"]), lambda ids: (self._whole(ids), self._files() == files)),
-            ids,
+            key,
+            Rows(rows, lambda ids: (self._whole(ids), self._key() == key)),
+            events["id"].combine_chunks(),
             frozenset(aliases.to_pylist()),
-            max(orders, default=None),
+            _last_order(events),
             is_current,
         )
 
     def _overlaid(self, base: _Base, pending: list[MemoryEvent]) -> MemorySnapshot:
         new = self._new(base, pending)
         if not base.is_current or any(base.last is not None and event.order < base.last for event in new):
-            return MemorySnapshot(_NO_ROWS, fold_events([*self._all_events(), *new]), base.files, is_whole=True)
+            return MemorySnapshot(_NO_ROWS, fold_events([*self._all_events(), *new]), base.key, is_whole=True)
         if not new:
-            return MemorySnapshot(base.rows, Memories(), base.files)
-        return MemorySnapshot(base.rows, fold_events(new, self._affected(base, new)), base.files)
+            return MemorySnapshot(base.rows, Memories(), base.key)
+        return MemorySnapshot(base.rows, fold_events(new, self._affected(base, new)), base.key)
 
     def _is_later(self, base: _Base, pending: Iterable[MemoryEvent], until: datetime) -> bool:
         return (base.last is not None and base.last[0] > until) or any(event.event_at > until for event in pending)
 
     def _at(self, until: datetime, base: _Base, pending: list[MemoryEvent]) -> MemorySnapshot:
         """Return the memories at a time; the last result is cached."""
-        key = (base.files, self._pending_ids)
+        key = (base.key, self._pending_ids)
         if self._past is None or self._past.key != key:
             events = [*self._all_events(), *self._new(base, pending)]
             self._past = _Past(key, sorted(events, key=lambda event: event.order))
@@ -223,12 +239,12 @@ class MemoryOverlay:
         count = bisect_right(past.events, until, key=lambda event: event.event_at)
         if past.cached is None or past.cached[0] != count:
             memories = fold_events(past.events[:count])
-            past.cached = count, MemorySnapshot(_NO_ROWS, memories, base.files, is_whole=True)
+            past.cached = count, MemorySnapshot(_NO_ROWS, memories, base.key, is_whole=True)
         return past.cached[1]
 
     def _affected(self, base: _Base, new: Iterable[MemoryEvent]) -> Memories:
         """Return the committed memories that events may change."""
-        below = MemorySnapshot(base.rows, Memories(), base.files)
+        below = MemorySnapshot(base.rows, Memories(), base.key)
         matches = self._ids_by_key()
         aliases: dict[str, str] = {}
         named = set[str]()
@@ -259,35 +275,34 @@ class MemoryOverlay:
 
     def _aliases_of(self, base: _Base) -> dict[str, str]:
         """Return the memory by alias; this folds all events."""
-        if self._aliases is None or self._aliases[0] != base.files:
-            self._aliases = base.files, fold_events(self._all_events()).aliases
+        if self._aliases is None or self._aliases[0] != base.key:
+            self._aliases = base.key, fold_events(self._all_events()).aliases
         return self._aliases[1]
 
     def _ids_by_key(self) -> dict[str, str]:
         """Return the id of the committed memory by match key."""
-        files = self._lake.tables.state(MEMORIES, self._owners)
+        current = self._key()
         with self._lock:
-            if self._matches is None or self._matches[0] != files:
-                rows = self._lake.tables.read(
-                    MEMORIES, self._owners, columns=["memory_id", "match_keys"], where=_NEWEST
-                )
+            if self._matches is None or self._matches[0] != current:
+                rows = self.rows(_NEWEST, ("memory_id", "match_keys"))
                 keys = pc.list_flatten(rows["match_keys"])
                 owners = rows["memory_id"].take(pc.list_parent_indices(rows["match_keys"]))
-                self._matches = files, dict(zip(keys.to_pylist(), owners.to_pylist(), strict=True))
+                self._matches = current, dict(zip(keys.to_pylist(), owners.to_pylist(), strict=True))
             return self._matches[1]
 
     def _whole(self, memory_ids: Collection[str] | None) -> pa.Table:
         if memory_ids is None:
             return self.rows(_NEWEST)
-        return self.rows(_NEWEST & pc.field("memory_id").isin(pa.array(sorted(memory_ids), pa.string())))
+        return self.rows(f"{_NEWEST} AND memory_id IN ({_listed(memory_ids)})")
 
-    def rows(self, where: pc.Expression, columns: Collection[str] = MEMORY_COLUMNS) -> pa.Table:
-        """Return committed rows of the table of memories."""
-        return self._lake.tables.read(MEMORIES, self._owners, columns=columns, where=where)
+    def rows(self, where: str, columns: Collection[str] = MEMORY_COLUMNS) -> pa.Table:
+        """Return committed versions of memories that meet a condition, by memory and version."""
+        names = [*columns, *(name for name, _ in _BY_VERSION if name not in columns)]
+        rows = self._lake.memory_rows.read([self._scope], names, f"{IS_VERSION} AND ({where})")
+        return rows.sort_by(_BY_VERSION).select(list(columns))
 
-    def _all_events(self, where: pc.Expression | None = None) -> list[MemoryEvent]:
-        parts = [self._lake.tables.read(spec, self._owners, where=where) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)]
-        return [event for part in parts for event in rows_to_events(part)]
+    def _all_events(self, where: str | None = None) -> list[MemoryEvent]:
+        return rows_to_events(self._lake.events.read([self._scope], where=where))
 
     def _new(self, base: _Base, pending: list[MemoryEvent]) -> list[MemoryEvent]:
         """Return the pending events that are not committed yet."""
@@ -301,8 +316,8 @@ class MemoryOverlay:
         hours = {event.hour.key for event in events if event.editor == CONVERSATION}
         if not hours:
             return events
-        where = pc.field("period").isin(sorted(hours)) & ~pc.field("is_edit")
-        rows = self._lake.tables.read(MEMORY_EVENTS, self._owners, columns=["evidence"], where=where)
+        where = f"period IN ({_listed(hours)}) AND NOT is_edit"
+        rows = self._lake.events.read([self._scope], ["evidence"], where)
         processed = set(pc.list_flatten(rows["evidence"]).to_pylist())
         return [event for event in events if event.editor != CONVERSATION or processed.isdisjoint(event.evidence)]
 
@@ -333,8 +348,12 @@ def _no_rows() -> Rows:
 _NO_ROWS = _no_rows()
 
 
-def _last_order(rows: pa.Table, spec: TableSpec) -> _Order | None:
+def _listed(values: Collection[str]) -> str:
+    return ", ".join(map(quoted, sorted(values))) or "''"
+
+
+def _last_order(rows: pa.Table) -> _Order | None:
     if not rows.num_rows:
         return None
     latest = rows.filter(pc.equal(rows["event_at"], pc.max(rows["event_at"]))).to_pylist()
-    return max((row["event_at"], spec is not UPKEEP_EVENTS, row["turn"], row["place"], row["id"]) for row in latest)
+    return max((row["event_at"], not row["is_upkeep"], row["turn"], row["place"], row["id"]) for row in latest)

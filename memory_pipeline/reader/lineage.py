@@ -14,16 +14,12 @@ from memory_pipeline.domain.graph.operations import Verb
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.schemas import (
     FACTS,
-    GRAPH_FACTS,
-    GRAPH_OPERATIONS,
-    MEMORIES,
-    MEMORY_EVENTS,
+    IS_FACT,
     MESSAGES,
     SUMMARIES,
-    UPKEEP_EVENTS,
 )
 
 if TYPE_CHECKING:
@@ -131,27 +127,21 @@ def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> l
 
 
 def _read_graph(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
-    identifiers = [reference.id for reference in references]
-    owners = [owner_of(scope)]
+    listed = ", ".join(quoted(reference.id) for reference in references)
     if what == identity.GRAPH:
-        return _rows(lake.tables.read(GRAPH_FACTS, owners, where=pc.field("id").isin(identifiers)))
-    edited = pc.field("is_edit") & pc.field("evidence_id").isin(identifiers)
-    rows = _rows(lake.tables.read(GRAPH_OPERATIONS, owners, where=edited))
+        return _rows(lake.graph_rows.read([scope], where=f"{IS_FACT} AND id IN ({listed})"))
+    rows = _rows(lake.operations.read([scope], where=f"is_edit AND evidence_id IN ({listed})"))
     # A replacement is two operations; the assertion describes it better than the deletion.
     return [{**row, "id": row["evidence_id"]} for row in sorted(rows, key=lambda row: row["verb"] != Verb.DELETE)]
 
 
 def _read_durable(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
     identifiers = [reference.id for reference in references]
-    owners = [owner_of(scope)]
+    listed = ", ".join(map(quoted, identifiers))
     if what == identity.MEMORY:
-        where = pc.field("is_newest") & pc.field("memory_id").isin(identifiers)
-        rows = _rows(lake.tables.read(MEMORIES, owners, columns=_MEMORY, where=where))
+        rows = _rows(lake.memory_rows.read([scope], _MEMORY, f"is_newest AND memory_id IN ({listed})"))
         return [{**row, "id": row["memory_id"]} for row in rows]
-    where = pc.field("id").isin(identifiers)
-    return [
-        row for spec in (MEMORY_EVENTS, UPKEEP_EVENTS) for row in _rows(lake.tables.read(spec, owners, where=where))
-    ]
+    return _rows(lake.events.read([scope], where=f"id IN ({listed})"))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

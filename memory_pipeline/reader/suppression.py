@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.graph.triples import name_key
@@ -21,6 +20,7 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, match_key
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.codec.memories import row_to_memory
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.memories.queries import until_of
 from memory_pipeline.memories.ranker import resolved_in
 from memory_pipeline.reader.knowledge import DURABLE, GRAPH
@@ -207,6 +207,6 @@ class SuppressionIndex:
         found = [one for memory_id in ids for one in snapshot.above.earlier.get(memory_id, ())]
         found += [one for memory_id in ids if (one := snapshot.above.newest.get(memory_id)) is not None]
         if len(snapshot.rows):
-            rows = self._state.rows(pc.field("memory_id").isin(pa.array(sorted(ids), pa.string())))
+            rows = self._state.rows(f"memory_id IN ({', '.join(map(quoted, sorted(ids)))})")
             found += map(row_to_memory, rows.to_pylist())
         return found

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
-from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.shares import WHOLE, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -36,9 +35,6 @@ _BATCH_PERIODS = {
     Grain.QUARTERLY: 16,
     Grain.YEARLY: 10,
 }
-#: Agents whose own tables, of graph, memories and index, are brought level at a time. Delta writes the partitions of a
-#: commit side by side, and holds some 300 kB for each of them.
-_AGENTS_AT_ONCE = 200
 _AGENT = ("workspace_id", "agent_id")
 
 
@@ -89,27 +85,6 @@ def shares_of(lake: Lake, weights: Mapping[Period, int], grain: Grain, batch: Se
         keys = [child.key for period in batch for child in lake.calendar.children(period)]
         _weigh(own, lake.tables.read(spec, keys, columns=_AGENT, **fixed), _ROW_BYTES)
     return cut(own, _SHARE_BYTES)
-
-
-def groups_of(lake: Lake, grain: Grain, batch: Sequence[Period], also: Collection[Scope]) -> Sequence[Share]:
-    """Return the shares of agents in which their own tables are brought level with a batch that has been made.
-
-    Args:
-        lake: where.
-        grain: of the periods.
-        batch: the periods.
-        also: agents that may have no rows in them.
-    """
-    keys = [period.key for period in batch]
-    fixed = {} if grain is Grain.WORKING else {"grain": grain.value}
-    tables = (MESSAGES, FACTS) if grain is Grain.WORKING else (SUMMARIES,)
-    counts = [lake.tables.counts(spec, **fixed) for spec in tables]
-    if len(also) + sum(count.get(key, 0) for count in counts for key in keys) <= _AGENTS_AT_ONCE:
-        return WHOLE
-    agents = set(also)
-    for spec in tables:
-        agents |= scopes_in(lake.tables.read(spec, keys, columns=_AGENT, **fixed))
-    return cut(dict.fromkeys(agents, 1), _AGENTS_AT_ONCE)
 
 
 def _sources(grain: Grain) -> tuple[TableSpec, dict[str, str]]:

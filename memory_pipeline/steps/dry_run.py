@@ -16,7 +16,7 @@ from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.lake.tables.tables import Change, Replacement, Tables, changed_keys, sorted_rows
 from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
-from memory_pipeline.steps.fold import fold_memories
+from memory_pipeline.steps.fold_memories import embed_memories
 from memory_pipeline.steps.ingest import filter_journal, load_messages
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline.steps.summaries import summarize_periods
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class DryRunLake(Lake):
-    """A lake that discards writes to tables and journal. Its index is the real one: do not write it."""
+    """A lake that discards writes to tables and journal. Its projections are the real ones: do not write them."""
 
     def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
         super().__init__(uri, timezone, start)
@@ -143,4 +143,5 @@ def _run_steps(lake: DryRunLake, models: Models, grain: Grain, batch: list[Perio
     facts = extract_facts(lake, models.extractor, models.embedder, batch)
     # The graph needs no model; durable memories need the embedder.
     events = [event for contents in journal.contents.values() for event in contents.events]
-    return [*messages, *facts, *fold_memories(lake, models.embedder, batch, events)]
+    embed_memories(lake, models.embedder, batch, events)
+    return [*messages, *facts]

@@ -62,7 +62,8 @@ def clean_files(lake: Lake, now: datetime, *, age: timedelta = AGE, dry_run: boo
     started = time.perf_counter()
     compacted = written = 0
     if not dry_run:
-        compacted, written = lake.index.compact()
+        for merged, rewritten in (lake.index.compact(), *(each.compact() for each in lake.projections.values())):
+            compacted, written = compacted + merged, written + rewritten
         for table in lance_tables(lake.storage):
             if not table.path.startswith(PROJECTIONS) and table.data_files >= COMPACT_EVERY:
                 merged = compact_collection(lake.storage, table.path)

@@ -14,7 +14,7 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
-from memory_pipeline.lake.layout import keys_of_shard, scope_in, shard_in
+from memory_pipeline.lake.layout import keys_of_shard
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.group import agents_in, by_period
@@ -66,13 +66,14 @@ def _index_shard(
     written: set[str] = set()
     keys = [period.key for period in periods]
     for _ in range(_ATTEMPTS):
+        removable = _indexed(lake, grain, periods, shard)
         rows = _read(lake, grain, keys, shard)
         wanted = _projected(grain, rows, dimension)
         try:
-            written |= lake.index.replace(grain, periods, wanted, shard=shard)
+            written |= lake.index.replace(grain, periods, wanted, shard=shard, removable=removable)
         except DamagedError:
             restore_tables(lake, [name for name in lake.index.tables() if lake.index.is_damaged(name)], dimension)
-            written |= lake.index.replace(grain, periods, wanted, shard=shard)
+            written |= lake.index.replace(grain, periods, wanted, shard=shard, removable=removable)
         if content_digest(_read(lake, grain, keys, shard, columns=_MARKS)) == content_digest(rows):
             break
     else:
@@ -94,6 +95,18 @@ def _index_shard(
     ]
 
 
+def _indexed(lake: Lake, grain: Grain, periods: list[Period], shard: int | None) -> set[str]:
+    """Return the ids of the indexed rows.
+
+    Only these are deleted if the table, which is read next, lacks them: a row that is indexed later belongs to another
+    run.
+    """
+    try:
+        return lake.index.ids(grain, periods, shard)
+    except DamagedError:  # the write reports and restores it
+        return set()
+
+
 def mend_index(lake: Lake, embedder: Embedder) -> list[str]:
     """Restore tables of the index that are missing or cannot be opened. Return their names."""
     names = sorted(lake.index.tables())
@@ -112,15 +125,9 @@ def restore_tables(lake: Lake, names: Iterable[str], dimension: int) -> None:
     Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
     """
     comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
-    large = {key for name in lake.index.tables() if (key := scope_in(name))}
     for name in names:
         _log.warning("index: %s is missing or damaged; rebuilding it", name)
-        scope = scope_in(name)
-        if scope is not None:
-            own = pc.field("scope") == scope
-        else:
-            own = _in_shard(lake, shard_in(name)) & ~pc.field("scope").isin(pa.array(sorted(large), pa.string()))
-        where = comparable & own
+        where = comparable & lake.index.rows_of(name)
         parts = [
             _projected(grain, lake.tables.read_sound(_table(grain), where=where, **_fixed(grain)), dimension)
             for grain in Grain

@@ -15,7 +15,6 @@ from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.lake.codec.facts import message_digest, messages_to_rows, rows_to_messages
 from memory_pipeline.lake.journal import Contents
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
@@ -68,11 +67,11 @@ def acknowledge(
     stored = set(lake.tables.read(MESSAGES, keys, columns=["id"], where=share.where)["id"].to_pylist())
     sources = lake.tables.read(FACTS, keys, columns=["message_ids"], where=share.where)["message_ids"]
     cited = {message_id for message_ids in sources.to_pylist() for message_id in message_ids}
-    with_edits = {owner_of(file.scope) for file, ids in of_share.items() if ids.edits}
-    edits = lake.tables.read(GRAPH_OPERATIONS, with_edits, columns=["evidence_id"]) if with_edits else None
-    folded = set() if edits is None else set(edits["evidence_id"].to_pylist())
-    with_events = {owner_of(file.scope) for file, ids in of_share.items() if ids.events}
-    events = lake.tables.read(MEMORY_EVENTS, with_events, columns=["id"]) if with_events else None
+    folded: set[str] = set()
+    if any(ids.edits for ids in of_share.values()):
+        folded |= set(lake.tables.read(GRAPH_OPERATIONS, keys, columns=["evidence_id"])["evidence_id"].to_pylist())
+    has_events = any(ids.events for ids in of_share.values())
+    events = lake.tables.read(MEMORY_EVENTS, keys, columns=["id"], where=share.where) if has_events else None
     folded |= set() if events is None else set(events["id"].to_pylist())
     done = [
         file

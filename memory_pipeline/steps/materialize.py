@@ -7,31 +7,27 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake.schemas import (
     FACTS,
-    GRAPH_FACTS,
     GRAPH_OPERATIONS,
-    MEMORIES,
     MEMORY_EVENTS,
     MESSAGES,
     SUMMARIES,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.batches import batches_of, groups_of, shares_of, weights_of
+from memory_pipeline.steps.batches import batches_of, shares_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
-from memory_pipeline.steps.fold import fold_graph, fold_memories
-from memory_pipeline.steps.freeing import give_back
-from memory_pipeline.steps.group import agents_in, by_period, scopes_in
+from memory_pipeline.steps.fold_graph import fold_graph
+from memory_pipeline.steps.fold_memories import fold_memories
+from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.ingest import JournalBatch, acknowledge, load_messages
-from memory_pipeline.steps.results import RowDigests, together
+from memory_pipeline.steps.restore_memories import mend_memories
+from memory_pipeline.steps.shares import EVERYBODY
 from memory_pipeline.steps.summaries import summarize_periods
 
 if TYPE_CHECKING:
@@ -141,16 +137,16 @@ def _materialize_batch(
         journal = JournalBatch(lake, batch, shares)
         results = load_messages(lake, batch, journal.of, shares)
         results += extract_facts(lake, models.extractor, models.embedder, batch, shares)
-        groups = groups_of(lake, grain, batch, {*also, *(file.scope for file in journal.held)})
-        of_groups: list[list[PartitionResult]] = []
-        for group in _one_by_one(groups):
-            edits, events = journal.done_by(group)
-            folded = fold_graph(lake, batch, edits, group.of(also), group)
-            of_groups.append(folded + fold_memories(lake, models.embedder, batch, events, group.of(also), group))
-        results += with_inactive_agents(lake, together(of_groups))
+        edits, events = journal.done_by(EVERYBODY)
+        results += fold_graph(lake, batch, edits, also)
+        try:
+            results += fold_memories(lake, models.embedder, batch, events, also)
+        except DamagedError:
+            if not mend_memories(lake, models.embedder, thoroughly=True):
+                raise
+            results += fold_memories(lake, models.embedder, batch, events, also)
     else:
         results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
-        groups = groups_of(lake, grain, batch, also)
     usage = models.store.settle(batch) if models.store else {}
     indexed = index_periods(lake, grain, batch, models.embedder.dimension)
     results = [*_as_indexed(results, indexed), *indexed]
@@ -159,23 +155,14 @@ def _materialize_batch(
     entries = (part.entry for part in results if part.period in entered or _is_entered(part) or _has_input(part))
     is_entered = lake.ledger.record(entries, seen)
     if journal is not None and is_entered:
-        for group in groups:
-            acknowledge(lake, journal.held, batch, group)
+        acknowledge(lake, journal.held, batch, EVERYBODY)
     return results, usage, is_entered
-
-
-def _one_by_one(shares: Sequence[Share]) -> Iterator[Share]:
-    for share in shares:
-        yield share
-        if len(shares) > 1:
-            give_back()
 
 
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
     keys = [period.key for period in batch]
     if grain is Grain.WORKING:
-        tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS)]
-        tables.append(lake.tables.read(MEMORY_EVENTS, columns=_AGENT, where=pc.field("period").isin(keys)))
+        tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS, MEMORY_EVENTS)]
     else:
         tables = [lake.tables.read(SUMMARIES, keys, columns=_AGENT, grain=grain.value)]
     return {scope for rows in tables for scope in scopes_in(rows)}
@@ -183,10 +170,13 @@ def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
 
 def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
     """Vacuum rows that this run wrote before it saw their tombstone."""
-    working = (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS, MEMORY_EVENTS, MEMORIES)
+    working = (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS)
     for spec in working if grain is Grain.WORKING else (SUMMARIES,):
         lake.tables.purge(spec)
     lake.index.purge(agents)
+    if grain is Grain.WORKING:
+        for projection in lake.projections.values():
+            projection.purge(agents)
 
 
 def _has_input(part: PartitionResult) -> bool:
@@ -221,38 +211,3 @@ def _as_indexed(results: list[PartitionResult], indexed: list[PartitionResult]) 
 def _span(periods: list[Period]) -> str:
     first, last = periods[0], periods[-1]
     return f"{first}" if first == last else f"{len(periods)} periods, {first} to {last}"
-
-
-# Inactive agents have memory events in an hour, but no messages or journal entries when it is recomputed. The fold step
-# does not read them. The ledger must count them, since its entries decide which days of consolidation are due.
-_COLUMNS = ("workspace_id", "agent_id", "period", "id")
-
-
-def with_inactive_agents(lake: Lake, results: Sequence[PartitionResult]) -> list[PartitionResult]:
-    """Count the memory events of inactive agents in the results of hours. Call this before writing the ledger.
-
-    Only hours with a ledger entry that differs from the events that the step read can have inactive agents.
-    """
-    parts = {part.period: part for part in results if part.asset == MEMORIES_ASSET}
-    entries = lake.ledger.entries(MEMORIES_ASSET, list(parts))
-    incomplete = [
-        period
-        for period, part in parts.items()
-        if period.key in entries
-        and entries[period.key].output_digest not in (NOTHING, (part.before or RowDigests()).combined)
-    ]
-    if not incomplete:
-        return list(results)
-    keys = pa.array([period.key for period in incomplete], pa.string())
-    rows = lake.tables.read(MEMORY_EVENTS, columns=_COLUMNS, where=pc.field("period").isin(keys))
-    whole: dict[Period, PartitionResult] = {}
-    for period, events in by_period(rows, incomplete).items():
-        outputs = RowDigests(events["id"])
-        whole[period] = replace(
-            parts[period],
-            rows=events.num_rows,
-            agents=agents_in(events),
-            outputs=outputs,
-            output_digest=outputs.combined,
-        )
-    return [whole.get(part.period, part) if part.asset == MEMORIES_ASSET else part for part in results]

@@ -4,10 +4,11 @@
 damaged                   repair
 ========================  ===========================================================================================
 facts, summaries          recomputed from messages, facts or finer summaries, unless these may have expired
-graph, memories, upkeep   refolded from their operations and events
+graph, upkeep             refolded from their operations and events
+operations by scope       rebuilt from their records
 ledger                    the partitions it lacks are entered again
-index, marts              rebuilt from the tables
-operations, events        derived again from facts, unless the agent added some
+index, memories, marts    rebuilt from the tables
+operations, events        derived again from facts, unless agents added some
 logs of tables            of records: rewritten from the existing files; of other tables: the table is recomputed
 messages, model calls,    none: reported and left unchanged, so that the file can be restored
 tombstones, expirations
@@ -28,15 +29,14 @@ from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows
-from memory_pipeline.lake.layout import PROJECTIONS
+from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.layout import PROJECTIONS, owner_of
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
     FACTS,
-    GRAPH_FACTS,
     GRAPH_OPERATIONS,
-    MEMORIES,
     MEMORY_EVENTS,
     MESSAGES,
     MODEL_CALLS,
@@ -50,11 +50,14 @@ from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
-from memory_pipeline.steps import fold
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
+from memory_pipeline.steps.fold_graph import mend_graph, operations_in
+from memory_pipeline.steps.fold_memories import memory_events_in, project_events, refold_memories
+from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import restore_tables
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.restore_memories import restore_memory_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -68,6 +71,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of passes: rows added by an agent are distinguishable only after a pass has restored its facts.
 _PASSES = 3
+#: Number of periods of which events are synced at a time.
+_PERIODS_AT_ONCE = 500
 #: Tables that cannot be derived from others.
 _RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS)
 #: Tables with derived rows and rows added by agents.
@@ -79,7 +84,7 @@ class Damage:
     """A part of a lake that is lost or cannot be read.
 
     Attributes:
-        kind: "file" or "log" of a table, "partition" missing from the log, "index" or "mart".
+        kind: "file" or "log" of a table, "partition" missing from the log, "index", "projection" or "mart".
         path: relative to the root.
         key: the partition.
         rows: number of rows it held, 0 if unknown.
@@ -108,6 +113,12 @@ def find_damage(lake: Lake) -> list[Damage]:
         for name in sorted(lake.index.tables())
         if lake.index.is_damaged(name)
     ]
+    found += [
+        Damage("projection", name, f"{PROJECTIONS}/{name}.lance", "the table is missing or cannot be read")
+        for projection in lake.projections.values()
+        for name in sorted(projection.tables())
+        if projection.is_damaged(name)
+    ]
     damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
     found += [Damage("mart", name, f"marts/{name}", "the mart cannot be read") for name in sorted(damaged)]
     return found
@@ -130,7 +141,8 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
     _restore_logs(lake, [damage for damage in found if damage.kind in ("log", "partition") and not damage.loss])
     files = [damage for damage in found if damage.kind == "file" and not damage.loss]
     hours = {period.key for period in _periods(lake, found, Grain.WORKING)}
-    owners = {damage.key for damage in files if damage.name in _names(_MIXED)}
+    hours |= {damage.key for damage in files if damage.name in _names(_MIXED)}
+    owners: set[str] = set()
     hours |= {key for owner in owners for key in _facts_of(lake, owner)["period"].to_pylist()}
     for spec in TABLES.values():
         prefix = f"tables/{spec.name}/"
@@ -143,6 +155,10 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
     lake.index.adopt(models.embedder)
     tables = [damage.name for damage in found if damage.kind == "index"]
     restore_tables(lake, tables, models.embedder.dimension)
+    if any(damage.kind == "projection" for damage in found):
+        with suppress(DamagedError):  # records may be damaged, too
+            mend_graph(lake)
+    restore_memory_tables(lake, [damage.name for damage in found if damage.kind == "projection"], models.embedder)
     for grain in Grain:
         periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
         with suppress(DamagedError):  # the others are recomputed, and the next pass reports the loss
@@ -197,13 +213,14 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
         if first <= marks.latest(kept for kept in RetentionClass if kept.grain is grain.finer):
             loss = f"the {grain} summaries of {damage.key}: their sources may have expired"
     elif damage.name in _names(_MIXED):
-        facts = _facts_of(lake, damage.key)
         if damage.name == GRAPH_OPERATIONS.name:
-            derived = operations_to_rows(fold.operations_in(facts), are_edits=False).num_rows
+            facts = lake.tables.read_sound(FACTS, [damage.key])
+            derived = operations_to_rows(operations_in(facts), are_edits=False).num_rows
         else:
-            derived = events_to_rows(fold.memory_events_in(facts, lake.configuration()), are_edits=False).num_rows
+            facts = lake.tables.read_sound(FACTS, [damage.key])
+            derived = events_to_rows(memory_events_in(facts, lake.configuration()), are_edits=False).num_rows
         if derived < damage.rows:
-            loss = f"{damage.rows - derived:,} of {damage.rows:,} rows of {damage.key}, added by the agent itself"
+            loss = f"{damage.rows - derived:,} of {damage.rows:,} rows of {damage.key}, added by agents themselves"
     return replace(damage, loss=loss)
 
 
@@ -226,22 +243,27 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
     names = {damage.name for damage in found if not damage.loss}
     lost_logs = {damage.name for damage in found if damage.kind == "log"}
     unknown = {damage.key for damage in found if damage.loss and damage.name in _names(_MIXED)}
-    if names & _names((GRAPH_FACTS, *_MIXED)):
-        owners = sorted(set(lake.tables.keys(GRAPH_OPERATIONS)) - unknown)
-        operations = lake.tables.read(GRAPH_OPERATIONS, owners)
-        fold.refold_graph(lake, [_scope(owner) for owner in owners], operations, operations)
+    if GRAPH_OPERATIONS.name in names:
+        with suppress(DamagedError):  # the next pass reports the loss
+            mend_graph(lake)
     if names & _names((UPKEEP, UPKEEP_EVENTS)):
-        lost = {damage.key for damage in found if damage.name == UPKEEP_EVENTS.name}
-        if UPKEEP_EVENTS.name in lost_logs:
+        days = {damage.key for damage in found if damage.name == UPKEEP_EVENTS.name}
+        agents = lake.events.scan(("workspace_id", "agent_id"), f"is_upkeep AND period IN ({_listed(days)})")
+        lost = {owner_of(scope) for scope in scopes_in(agents)}
+        if UPKEEP_EVENTS.name in lost_logs or (days and any(damage.kind == "projection" for damage in found)):
             lake.tables.remove(UPKEEP, None)
         elif lost:
             lake.tables.drop_rows(UPKEEP, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"])
-        days = [Period(Grain.DAILY, key) for key in lake.ledger.entries(UPKEEP_ASSET)]
+        entered = [Period(Grain.DAILY, key) for key in lake.ledger.entries(UPKEEP_ASSET)]
         with suppress(DamagedError):
-            consolidate(lake, models, days, start)
-    if names & _names((MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS)):
-        owners = sorted(set(lake.tables.keys(MEMORY_EVENTS)) - unknown)
-        fold.refold_memories(lake, models.embedder, [_scope(owner) for owner in owners])
+            consolidate(lake, models, entered, start)
+    if names & _names((MEMORY_EVENTS, UPKEEP_EVENTS)):
+        for spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
+            keys = sorted(set(lake.tables.keys(spec)) - unknown)
+            for first in range(0, len(keys), _PERIODS_AT_ONCE):
+                project_events(lake, spec, keys[first : first + _PERIODS_AT_ONCE])
+        rows = [projection.scan(("workspace_id", "agent_id")) for projection in (lake.events, lake.memory_rows)]
+        refold_memories(lake, models.embedder, {scope for part in rows for scope in scopes_in(part)})
 
 
 def _periods(lake: Lake, found: Iterable[Damage], grain: Grain) -> list[Period]:
@@ -266,6 +288,10 @@ def _facts_of(lake: Lake, owner: str) -> pa.Table:
 
 def _scope(owner: str) -> Scope:
     return Scope(*owner.split("~"))  # ids never contain a tilde
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(map(quoted, sorted(values))) or "''"
 
 
 def _hour(key: str) -> Period:

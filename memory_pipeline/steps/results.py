@@ -86,8 +86,6 @@ class PartitionResult:
         usage: model usage of this run.
         compression: tokens of summaries per token of their sources; None without sources.
         inputs, outputs: row digests, needed to combine shares of agents; see :func:`together`.
-        before: `outputs` before the step, of the agents that it read; see
-            :func:`~memory_pipeline.steps.materialize.with_inactive_agents`.
     """
 
     asset: str
@@ -109,7 +107,6 @@ class PartitionResult:
     usage: Usage = field(default_factory=Usage)
     inputs: RowDigests | None = field(default=None, compare=False, repr=False)
     outputs: RowDigests | None = field(default=None, compare=False, repr=False)
-    before: RowDigests | None = field(default=None, compare=False, repr=False)
 
     @property
     def entry(self) -> LedgerEntry:
@@ -206,9 +203,6 @@ def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
     )
     inputs = [part.inputs for part in parts if part.inputs is not None]
     outputs = [part.outputs for part in parts if part.outputs is not None]
-    before = [part.before for part in parts if part.before is not None]
-    if before:
-        whole = replace(whole, before=sum(before, RowDigests()))
     if inputs:
         of_all = sum(inputs, RowDigests())
         whole = replace(whole, inputs=of_all, input_digest=of_all.combined)

@@ -20,13 +20,12 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.vector_index import DeleteFilter
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
     FACTS,
-    GRAPH_FACTS,
     GRAPH_OPERATIONS,
     LEDGER,
     MESSAGES,
@@ -34,7 +33,7 @@ from memory_pipeline.lake.schemas import (
 )
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
-from memory_pipeline.steps.fold import refold_graph
+from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline.steps.results import Expiration, Expired
 from memory_pipeline.steps.scheduling.planner import grain_status
 
@@ -197,9 +196,8 @@ def _count_summaries(lake: Lake, latest: Mapping[RetentionClass, str], grain: Gr
 
 def _count_operations(lake: Lake, latest: Mapping[RetentionClass, str]) -> pl.DataFrame:
     through = latest.get(RetentionClass.GRAPH, "")
-    columns = ["period", "workspace_id", "agent_id"]
-    keys: list[str] | None = None if through else []
-    rows = lake.tables.read(GRAPH_OPERATIONS, keys, columns=columns, where=pc.field("period") <= through)
+    keys = [key for key in lake.tables.keys(GRAPH_OPERATIONS) if key <= through]
+    rows = lake.tables.read(GRAPH_OPERATIONS, keys, columns=["period", "workspace_id", "agent_id"])
     return _count(rows, pl.lit(RetentionClass.GRAPH.value))
 
 
@@ -232,7 +230,7 @@ def expire(
     _drop(lake, FACTS, inventory, WORKING_CLASSES)
     _drop(lake, MESSAGES, inventory, (RetentionClass.CONVERSATIONS,))
     _expire_operations(lake, inventory, marks)
-    changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, GRAPH_FACTS, LEDGER, EXPIRATIONS)
+    changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, LEDGER, EXPIRATIONS)
     purged = [lake.tables.purge(spec, grace=grace) for spec in changed]
     return Expiration(
         expired,
@@ -293,14 +291,19 @@ def _expire_operations(lake: Lake, inventory: Inventory, marks: ExpirationMarks)
     owners = {scope: through for scope, name, through in marks if name == RetentionClass.GRAPH} | inventory.owners()
     if not owners:
         return
-    limits = {owner_of(scope): through for scope, through in owners.items()}
-    before = GRAPH_OPERATIONS.schema.empty_table()
+    limits = pa.table({"scope": [scope.key for scope in owners], "through": list(owners.values())})
 
-    def left(old: pa.Table) -> pa.Table:
-        nonlocal before
-        before = old
-        through = pa.array([limits[owner] for owner in old["owner"].to_pylist()], pa.string())
-        return old.filter(pc.greater(old["period"].combine_chunks(), through))
+    def has_expired(rows: pa.Table) -> pa.Array:
+        places = pc.index_in(rows["scope"].combine_chunks(), limits["scope"].combine_chunks())
+        return pc.fill_null(pc.less_equal(rows["period"].combine_chunks(), limits["through"].take(places)), False)
 
-    result = lake.tables.transform(GRAPH_OPERATIONS, limits, left)
-    refold_graph(lake, list(owners), before, result.rows)
+    hours = inventory.keys("graph")
+    if hours:
+        lake.tables.drop_rows(GRAPH_OPERATIONS, hours, has_expired, ["scope", "period"])
+    # An earlier run may have been interrupted here.
+    projected = lake.operations.scan(["scope", "period"], where=f"period <= {quoted(max(owners.values()))}")
+    synced = {*hours, *projected.filter(has_expired(projected))["period"].to_pylist()}
+    refold_graph(lake, owners, sync_operations(lake, synced).changed)
+    if synced:
+        for projection in lake.projections.values():
+            projection.purge(owners)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.lake.codec.codec import with_digest
 from memory_pipeline.lake.schemas import (
     EXPIRATIONS,
     FACTS,
@@ -19,6 +20,7 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
     UPKEEP_EVENTS,
 )
+from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,33 +112,34 @@ def memory(version: int = 1, number: int = 1, *, agent: str = "a", newest: bool 
     at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
     identifier = f"memory:2024-01-15T08:{number:032x}"
     return {
-        "owner": f"acme~{agent}", "id": f"{identifier}#{version}", "memory_id": identifier, "version": version,
+        "scope": Scope("acme", agent).key, "id": f"{identifier}#{version}", "memory_id": identifier, "version": version,
         "is_newest": newest, "workspace_id": "acme", "agent_id": agent, "kind": "fact", "title": "t", "hook": "h",
         "content": "Bruno is a dog.", "importance": 0.5, "confidence": 1.0, "decay_rate": 0.0, "access_count": 0,
         "is_point_in_time": False, "temperature": "warm", "status": "active", "merged_ids": [], "source_ids": [],
         "conversation_ids": [], "tags": [], "editor": "agent", "event_id": "e", "match_keys": [], "created_at": at,
-        "updated_at": at, "changed_at": at, "source_digest": "", **own,
+        "updated_at": at, "changed_at": at, "digest": "", **own,
     }  # fmt: skip
 
 
 def event(number: int, verb: str, *, night: str | None = None, agent: str = "a", **own: Any) -> Row:
     """Return an event of a durable memory; with `night`, one of consolidation."""
     at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
-    when = {"period": "2024-01-15T08", "is_edit": False} if night is None else {"night": night}
+    when = {"period": "2024-01-15T08", "is_edit": False} if night is None else {"period": night}
     return {
-        "owner": f"acme~{agent}", "id": f"event:2024-01-15T08:{number:032x}", "workspace_id": "acme",
+        "scope": Scope("acme", agent).key, "id": f"event:2024-01-15T08:{number:032x}", "workspace_id": "acme",
         "agent_id": agent, "verb": verb, "memory_id": f"memory:2024-01-15T08:{1:032x}", "changes": "{}",
         "editor": "conversation", "evidence": [], "turn": 0, "place": 0, "event_at": at, **when, **own,
     }  # fmt: skip
 
 
 def put_memories(lake: Lake, *rows: Row) -> None:
-    put(lake, MEMORIES, rows)
+    new = with_digest(pa.Table.from_pylist(list(rows), schema=MEMORIES.schema))
+    lake.memory_rows.replace(new, scopes_in(new))
 
 
 def put_events(lake: Lake, *rows: Row) -> None:
-    for spec, name in ((MEMORY_EVENTS, "period"), (UPKEEP_EVENTS, "night")):
-        if own := [row for row in rows if name in row]:
+    for spec, is_upkeep in ((MEMORY_EVENTS, False), (UPKEEP_EVENTS, True)):
+        if own := [row for row in rows if ("is_edit" not in row) is is_upkeep]:
             put(lake, spec, own)
 
 
@@ -144,6 +147,8 @@ def put(lake: Lake, spec: TableSpec, rows: Sequence[Row], **fixed: str) -> None:
     """Replace the rows of their partitions."""
     key = spec.partition_by[-1]
     keys = {row[key] for row in rows}
+    if "scope" in spec.schema.names:
+        rows = [{**row, "scope": Scope(row["workspace_id"], row["agent_id"]).key} for row in rows]
     lake.tables.replace(spec, keys, pa.Table.from_pylist(list(rows), schema=spec.schema), **fixed)
 
 

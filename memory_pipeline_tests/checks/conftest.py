@@ -44,11 +44,11 @@ def made(shared_folder: SharedFolder, models: Models) -> Path:
 @pytest.fixture
 def lake(made: Path, tmp_path: Path) -> Lake:
     """A writable copy of the lake without its index, which has many files."""
-    return Lake(str(shutil.copytree(made, tmp_path / "lake", ignore=shutil.ignore_patterns("projections"))))
+    return Lake(str(shutil.copytree(made, tmp_path / "lake", ignore=shutil.ignore_patterns("index-*"))))
 
 
 @pytest.fixture
 def indexed(made: Path, lake: Lake) -> Lake:
     """A writable copy with the index."""
-    shutil.copytree(made / "projections", Path(lake.storage.uri) / "projections")
+    shutil.copytree(made / "projections", Path(lake.storage.uri) / "projections", dirs_exist_ok=True)
     return lake

@@ -21,6 +21,7 @@ from memory_pipeline.lake.schemas import (
     UPKEEP,
     UPKEEP_EVENTS,
 )
+from memory_pipeline.steps.fold_graph import mend_graph
 from memory_pipeline_tests.building import NOW, hours
 from memory_pipeline_tests.checks.planting import context, plant
 
@@ -35,11 +36,11 @@ PLACES: list[tuple[str, str, TableSpec, str, dict[str, str]]] = [
     ("working_facts", "unique_ids", FACTS, HOUR, {}),
     ("daily_summaries", "unique_ids", SUMMARIES, "2024-01-15", {"grain": "daily"}),
     ("yearly_summaries", "unique_ids", SUMMARIES, "2024", {"grain": "yearly"}),
-    ("graph_facts", "unique_ids", GRAPH_FACTS, "acme~support", {}),
-    ("graph_facts", "unique_operation_ids", GRAPH_OPERATIONS, "acme~support", {}),
-    ("durable_memories", "unique_ids", MEMORIES, "acme~support", {}),
-    ("durable_memories", "unique_event_ids", MEMORY_EVENTS, "acme~support", {}),
-    ("memory_upkeep", "unique_ids", UPKEEP_EVENTS, "acme~support", {}),
+    ("graph_facts", "unique_ids", GRAPH_FACTS, "", {}),
+    ("graph_facts", "unique_operation_ids", GRAPH_OPERATIONS, HOUR, {}),
+    ("durable_memories", "unique_ids", MEMORIES, "", {}),
+    ("durable_memories", "unique_event_ids", MEMORY_EVENTS, HOUR, {}),
+    ("memory_upkeep", "unique_ids", UPKEEP_EVENTS, "2024-01-15", {}),
     ("memory_upkeep", "one_row_an_agent", UPKEEP, "acme", {}),
 ]
 
@@ -52,7 +53,21 @@ def test_a_duplicate_row_is_found(lake: Lake) -> None:
         finding = context(lake, asset, check)
         assert (finding.offenders, finding.numbers["rows_too_many"]) == (1, 1)
         assert finding.numbers["rows"] == before.numbers["rows"] + 1
-        assert finding.sample[0] in lake.tables.read(spec, [key], **fixed)["id"].to_pylist()
+        rows = lake.tables.read(spec, [key], **fixed) if spec.partition_by else lake.projections[spec.name].scan()
+        assert finding.sample[0] in rows["id"].to_pylist()
+
+
+def test_a_graph_that_is_not_in_sync_is_found(lake: Lake) -> None:
+    assert context(lake, "graph_facts", "graph_level").passed
+    plant(lake, GRAPH_FACTS, "", lambda rows: rows.pop())
+    finding = context(lake, "graph_facts", "graph_level")
+    assert finding.sample == ("acme/support",)
+    mend_graph(lake)
+    assert context(lake, "graph_facts", "graph_level").passed
+    lake.operations.delete(f"period = '{HOUR}'")
+    assert context(lake, "graph_facts", "graph_level").sample == ("acme/support",)
+    mend_graph(lake)
+    assert context(lake, "graph_facts", "graph_level").passed
 
 
 def test_a_row_in_the_wrong_partition_and_an_id_in_two_partitions_are_found(lake: Lake) -> None:
@@ -73,8 +88,8 @@ def test_only_the_given_periods_are_checked(lake: Lake) -> None:
     assert some.numbers["rows"] == lake.tables.read(FACTS, ["2024-01-15T11", "2024-02-20T09"]).num_rows
     assert context(lake, "working_facts", "unique_ids", periods=[]).numbers["rows"] == 0
     # Consolidation events belong to days; memories belong to no period.
-    night = lake.tables.read(UPKEEP_EVENTS, ["acme~support"])["night"][0].as_py()
-    plant(lake, UPKEEP_EVENTS, "acme~support", lambda rows: rows.append(rows[0]))
+    night = lake.tables.keys(UPKEEP_EVENTS)[0]
+    plant(lake, UPKEEP_EVENTS, night, lambda rows: rows.append(rows[0]))
     assert not context(lake, "memory_upkeep", "unique_ids", periods=[Period.parse("daily", night)]).passed
     assert context(lake, "memory_upkeep", "unique_ids", periods=hours(HOUR)).passed
     assert context(lake, "durable_memories", "unique_ids", periods=hours(HOUR)).numbers["rows"] > 0

@@ -7,17 +7,20 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
+from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.hot_index import hot_entries
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.codec.memories import row_to_memory
+from memory_pipeline.lake.codec.memories import events_to_rows, row_to_memory
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
-from memory_pipeline_tests.building import NOW
+from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.steps.fold_memories import refold_memories
+from memory_pipeline_tests.building import NOW, memory_rows, put_events
 from memory_pipeline_tests.checks.planting import context, plant
+from memory_pipeline_tests.domain.memories.histories import do, remember
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from memory_pipeline.checks import Finding
     from memory_pipeline.lake import Lake
 
-OWNER = "acme~support"
 LEVEL = ("durable_memories", "level")
 Rows = list[dict[str, Any]]
 
@@ -39,10 +41,10 @@ def twin(rows: Rows, **changes: Any) -> None:
 
 def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> Finding:
     """Return the finding of a check on changed memories, then restore them."""
-    before = lake.tables.read(MEMORIES, [OWNER])
-    plant(lake, MEMORIES, OWNER, change)
+    before = lake.memory_rows.scan()
+    plant(lake, MEMORIES, None, change)
     finding = context(lake, *check)
-    lake.tables.replace(MEMORIES, [OWNER], before)
+    lake.memory_rows.replace(before, None)
     return finding
 
 
@@ -53,22 +55,22 @@ def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> 
         (MEMORY_EVENTS, list.clear),
         (UPKEEP_EVENTS, lambda rows: rows.pop()),
         (MEMORIES, list.clear),
-        (MEMORIES, lambda rows: rows[0].update(source_digest="0" * 32)),
+        (MEMORIES, lambda rows: rows[-1].update(content="Changed.")),
     ],
 )
 def test_memories_out_of_sync_with_their_events_are_found(lake: Lake, spec: Any, change: Callable[[Rows], Any]) -> None:
     assert context(lake, *LEVEL).numbers == {"agents": 1, "stale": 0}
-    plant(lake, spec, OWNER, change)
+    plant(lake, spec, None, change)
     finding = context(lake, *LEVEL)
     assert (finding.offenders, finding.sample) == (1, ("acme/support",))
 
 
 def test_events_without_a_remember_event_make_no_memory(lake: Lake) -> None:
-    lost = lake.tables.read(MEMORY_EVENTS, [OWNER]).to_pylist()[:1]
-    rows = pa.Table.from_pylist(
-        [{**row, "owner": "acme~idle", "agent_id": "idle", "verb": "FORGET"} for row in lost], MEMORY_EVENTS.schema
-    )
-    lake.tables.replace(MEMORY_EVENTS, ["acme~idle"], rows)
+    idle = Scope("acme", "idle")
+    lost = do("FORGET", remember("Anna likes tea.", scope=idle), 1, scope=idle)
+    put_events(lake, events_to_rows([lost], are_edits=True))
+    assert not context(lake, *LEVEL).passed
+    refold_memories(lake, HashingEmbedder(), [idle])
     assert context(lake, *LEVEL).passed
 
 
@@ -76,13 +78,13 @@ def test_an_event_whose_message_is_gone_is_found(lake: Lake) -> None:
     check = ("durable_memories", "orphaned_sources")
     assert context(lake, *check).numbers["citations"] > 0
     plant(lake, MESSAGES, "2024-01-15T08", list.clear)
-    assert context(lake, *check).offenders == lake.tables.read(MEMORY_EVENTS, [OWNER]).num_rows
+    assert context(lake, *check).offenders == lake.tables.read(MEMORY_EVENTS).num_rows
 
 
 def test_duplicate_memories_are_found_after_consolidation(lake: Lake) -> None:
     check = ("memory_upkeep", "duplicates")
     assert context(lake, *check).numbers["memories"] > 0
-    first = next(row for row in lake.tables.read(MEMORIES, [OWNER]).to_pylist() if row["subject"])
+    first = next(row for row in memory_rows(lake).to_pylist() if row["subject"])
     shouted = f"The {first['content'].upper()}!"
     cases: list[tuple[dict[str, Any], int]] = [
         ({"content": shouted}, 1),
@@ -99,7 +101,7 @@ def test_duplicate_memories_are_found_after_consolidation(lake: Lake) -> None:
     for changes, count in cases:
         assert found(lake, check, partial(twin, **changes)).offenders == count, changes
     # Agents with a failed consolidation are reported by another check.
-    plant(lake, MEMORIES, OWNER, lambda rows: twin(rows, content=shouted))
+    plant(lake, MEMORIES, None, lambda rows: twin(rows, content=shouted))
     plant(lake, UPKEEP, "acme", lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows])
     assert context(lake, *check).passed
     troubles = context(lake, "memory_upkeep", "troubles")
@@ -131,7 +133,7 @@ def test_a_hot_index_beyond_its_caps_is_found(lake: Lake) -> None:
     check = ("hot_index", "caps")
     fine = context(lake, *check)
     assert fine.numbers["entries"] > 0
-    lines = [str(entry) for entry in hot_entries(row_to_memory(row) for row in lake.tables.read(MEMORIES).to_pylist())]
+    lines = [str(entry) for entry in hot_entries(row_to_memory(row) for row in memory_rows(lake).to_pylist())]
     assert fine.numbers == {"entries": len(lines), "most_tokens": sum(count_tokens(f"{line}\n") for line in lines)}
     lost = found(lake, check, lambda rows: twin(rows, temperature="hot", status="superseded"))
     assert lost.sample[0].startswith(f"acme/support, {len(lines) + 1} entries, ")
@@ -142,7 +144,7 @@ def test_a_hot_index_beyond_its_caps_is_found(lake: Lake) -> None:
 
 
 def test_consolidation_events_without_a_reason_are_found(lake: Lake) -> None:
-    plant(lake, UPKEEP_EVENTS, OWNER, lambda rows: (rows[0].update(reason=None), rows[1].update(reason="  ")))
+    plant(lake, UPKEEP_EVENTS, None, lambda rows: (rows[0].update(reason=None), rows[1].update(reason="  ")))
     assert context(lake, "memory_upkeep", "explained").offenders == 2
 
 

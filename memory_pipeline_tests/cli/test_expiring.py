@@ -41,15 +41,15 @@ def parquet_files(root: str, table: str) -> int:
 
 
 def test_a_dry_run_of_vacuum_reports_exactly_the_deleted_files(made: Lake, root: str) -> None:
-    before, rows = parquet_files(root, "memories"), table_rows(made)
+    before, rows = parquet_files(root, "ledger"), table_rows(made)
     assert read("vacuum")["files"] == 0
     shown = read("vacuum", "--dry-run", "--older-than", "0")
     assert shown["files"] == sum(kind["files"] for kind in shown["old_versions"].values()) > 0
     assert "would be deleted" in call("vacuum", "--dry-run", "--older-than", "0").output
-    assert parquet_files(root, "memories") == before == 2
+    assert parquet_files(root, "ledger") == before
     done = read("vacuum", "--older-than", "0")
     assert (done["files"], done["bytes"]) == (shown["files"], shown["bytes"])
-    assert parquet_files(root, "memories") == parquet_files(root, "memory_events") == 1
+    assert parquet_files(root, "ledger") < before
     assert table_rows(Lake(root)) == rows
     assert call("vacuum", "--older-than", "-1").exit_code == 2
 
@@ -62,10 +62,11 @@ def test_expire_deletes_old_versions_without_a_retention_plan(
         "memory_pipeline.steps.housekeeping.vacuum",
         lambda storage, tables, now, **options: vacuum(storage, tables, later, **options),
     )
+    before = parquet_files(root, "ledger")
     done = read("expire")
     assert done["expired"] == []
     assert done["old_versions"]["replaced"]["files"] > 0
-    assert parquet_files(root, "memories") == parquet_files(root, "memory_events") == 1
+    assert parquet_files(root, "ledger") < before
 
 
 def test_a_run_vacuums_once_a_day(made: Lake) -> None:

@@ -31,7 +31,8 @@ from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.tables import Tables
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.steps.fold import fold_graph, fold_memories
+from memory_pipeline.steps.fold_graph import fold_graph
+from memory_pipeline.steps.fold_memories import fold_memories
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.index_rows import put_rows
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
-    GRAPH_FACTS,
+    EVENTS,
     GRAPH_OPERATIONS,
+    IS_FACT,
     LEDGER,
     MEMORIES,
     MEMORY_EVENTS,
     MODEL_CALLS,
 )
 from memory_pipeline.lake.tables.marts import Marts
-from memory_pipeline.steps.fold import fold_memories
-from memory_pipeline_tests.building import ACME
+from memory_pipeline.steps.fold_memories import fold_memories
+from memory_pipeline_tests.building import ACME, table_rows
 from memory_pipeline_tests.concurrency.rivals import (
     append_rows,
     count_up,
@@ -81,20 +83,19 @@ def test_concurrent_folds_of_graphs_lose_nothing(rivals: Rivals, usual_place: Pl
     lake = Lake(usual_place.root)
     vocabulary = lake.configuration().vocabulary(ACME)
     for scope in (ACME, *map(scope_of, range(8))):
-        operations = lake.tables.read(GRAPH_OPERATIONS, [owner_of(scope)])
+        operations = lake.operations.read([scope])
+        assert lake.tables.read(GRAPH_OPERATIONS, where=pc.field("scope") == scope.key).num_rows == operations.num_rows
         wanted = {
             edit_of(number, each, scope).id
             for number, each in every(rivals, usual_place.fewer)
             if scope in (ACME, scope_of(number), scope_of(each))
         }
         assert sorted(operations["evidence_id"].to_pylist()) == sorted(wanted), scope
-        whole = triples_to_rows(scope, fold_operations(scope, rows_to_operations(operations), vocabulary), "")
-        stands = lake.tables.read(GRAPH_FACTS, [owner_of(scope)])
-        columns = [name for name in GRAPH_FACTS.schema.names if name != "source_digest"]
-        assert stands.select(columns).sort_by("id").to_pylist() == whole.select(columns).sort_by("id").to_pylist(), (
+        whole = triples_to_rows({scope: fold_operations(scope, rows_to_operations(operations), vocabulary)})
+        stands = lake.graph_rows.read([scope], where=IS_FACT)
+        assert stands.sort_by("id").to_pylist() == whole.sort_by("id").to_pylist(), (
             "a graph is the fold of all that was committed"
         )
-        assert len(set(stands["source_digest"].to_pylist())) <= 1
 
 
 def test_concurrent_folds_of_memories_equal_one_fold(
@@ -105,9 +106,9 @@ def test_concurrent_folds_of_memories_equal_one_fold(
     events = [event_of(number, each) for number, each in every(rivals, usual_place.fewer)]
     fold_memories(alone, models.embedder, sorted({event.hour for event in events}, key=lambda hour: hour.key), events)
     lake = Lake(usual_place.root)
-    for spec in (MEMORY_EVENTS, MEMORIES):
-        ours, theirs = (each.tables.read(spec).sort_by("id").to_pylist() for each in (lake, alone))
-        assert ours == theirs, spec.name
+    for name in (MEMORY_EVENTS.name, EVENTS.name, MEMORIES.name):
+        ours, theirs = (table_rows(each)[name] for each in (lake, alone))
+        assert ours == theirs, name
 
 
 def test_concurrent_writes_to_an_index_lose_nothing(rivals: Rivals, place: Place) -> None:

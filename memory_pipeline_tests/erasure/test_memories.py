@@ -17,13 +17,22 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import ErasureReport, forget, preview
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import ANSWERS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import ANSWERS, EVENTS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.materialize import materialize
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, write
+from memory_pipeline_tests.building import (
+    ACME,
+    NOW,
+    START,
+    conversation,
+    event_rows,
+    hours,
+    memory_rows,
+    table_rows,
+    write,
+)
 from memory_pipeline_tests.erasure.lakes import (
     ANNA,
     NOTED,
@@ -58,13 +67,13 @@ def lake(shared_folder: SharedFolder, tmp_path: Path, models: Models) -> Lake:
 
 def memories(lake: Lake, scope: Any = ACME) -> dict[str, dict[str, Any]]:
     """Return the newest version of each memory of an agent, by content."""
-    rows = lake.tables.read(MEMORIES, [owner_of(scope)]).to_pylist()
+    rows = memory_rows(lake, scope).to_pylist()
     return {row["content"]: row for row in rows if row["is_newest"]}
 
 
 def verbs(lake: Lake, scope: Any = ACME) -> Counter[str]:
     """Return the number of an agent's consolidation events by verb."""
-    return Counter(lake.tables.read(UPKEEP_EVENTS, [owner_of(scope)])["verb"].to_pylist())
+    return Counter(event_rows(lake, scope, is_upkeep=True)["verb"].to_pylist())
 
 
 def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_once: Erased) -> None:
@@ -80,14 +89,14 @@ def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_on
     after = memories(lake)
     assert after["Dora likes tea."]["status"] == "active"
     assert after["Dora likes tea."]["merged_ids"] == []
-    rows = (str(row) for spec in TABLES for row in lake.tables.read(spec).to_pylist() if row["workspace_id"] == "acme")
+    rows = (str(row) for spec in TABLES for row in table_rows(lake)[spec.name] if row["workspace_id"] == "acme")
     assert not any("Anna" in row or "Bob" in row for row in rows)
     assert verbs(lake)["MERGE"] == 0
     assert verbs(lake)["HEAT"] > 0  # consolidation was repeated
     assert not pending_nights(lake, START, NOW)
     removed = {(part.place, part.what): part for part in receipt.removed}
     assert removed["memory_events", "rows"].count == 8 + 2
-    assert removed["memory_events", "rows"].partitions == (owner_of(ACME),)
+    assert removed["memory_events", "rows"].partitions[0] == "2024-01-15T08"
     assert removed["memory_events", "rows that lost a note"].count == 1
     assert after[NOTED.changes.content or ""]["editor"] == "agent"
     assert removed["memories", "rows"].count >= 8
@@ -106,8 +115,8 @@ def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models
     receipt = forget(lake, models, Subject.agent(scope), NOW)
     assert {part.place for part in receipt.removed} >= {spec.name for spec in TABLES} | {"journal"}
     for spec in TABLES:
-        assert not any(row["agent_id"] == "notes" for row in lake.tables.read(spec).to_pylist())
-    own = {spec.name for spec in TABLES}
+        assert not any(row["agent_id"] == "notes" for row in table_rows(lake)[spec.name])
+    own = {spec.name for spec in (*TABLES, EVENTS)}
     assert {name: rows for name, rows in held(lake).items() if name not in own} == {
         name: rows for name, rows in before.items() if name not in own
     }
@@ -253,7 +262,7 @@ def test_a_concurrent_consolidation_does_not_restore_forgotten_data(root: str, m
     assert "Eve likes jam." in memories(lake)
     assert_verified(lake, forget(lake, models, ANNA, NOW))
     for spec in TABLES:
-        for row in lake.tables.read(spec).to_pylist():
+        for row in table_rows(lake)[spec.name]:
             assert row["workspace_id"] == "other" or "Anna" not in str(row)
 
 

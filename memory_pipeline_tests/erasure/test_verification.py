@@ -119,7 +119,7 @@ def test_remnants_of_a_person_are_found(erased: Erased, original: Path) -> None:
 
 
 AGENT: dict[str, Callable[[Path, Path], object]] = {
-    "folder": lambda at, _: (at / "tables/graph_facts/owner=acme~sales").mkdir(),
+    "folder": lambda at, _: (at / "tables/old/owner=acme~sales").mkdir(parents=True),
     "index": lambda at, original: shutil.copytree(
         index_folder(original, SALES), index_folder(at, SALES), dirs_exist_ok=True
     ),
@@ -128,11 +128,11 @@ AGENT: dict[str, Callable[[Path, Path], object]] = {
     "mart": lambda at, _: parquet(at, "marts/growth/part-0.parquet", workspace_id=["acme"], agent_id=["sales"]),
     "owner": lambda at, _: parquet(at, "marts/x.parquet", owner=["acme~sales"]),
     "log": lambda at, _: put(
-        at, "tables/graph_facts/_delta_log/00000000000000000099.json", {"add": {"path": "owner=acme%7Esales/p.parquet"}}
+        at, "tables/old/_delta_log/00000000000000000099.json", {"add": {"path": "owner=acme%7Esales/p.parquet"}}
     ),
     "predicate in a log": lambda at, _: put(
         at,
-        "tables/graph_facts/_delta_log/9.json",
+        "tables/old/_delta_log/9.json",
         {"commitInfo": {"predicate": "owner IN ('acme~other', 'acme~sales')"}},
     ),
     "journal": lambda at, _: put(

@@ -7,6 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import Extraction, FactKind
 from memory_pipeline.domain.graph.operations import Edit, Operation
@@ -15,11 +18,10 @@ from memory_pipeline.graph import Graph
 from memory_pipeline.graph.writer import GraphWriter
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
+from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, IS_FACT
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.overlay import PendingFile, PendingJournal
-from memory_pipeline.steps.fold import refold_graph
+from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline_tests.building import ACME, NOW, START
 from memory_pipeline_tests.domain.graph_oracle import AT, histories
 
@@ -114,12 +116,16 @@ def write_edits(lake: Lake, *changes: str, scope: Scope = ACME, at: datetime = A
 
 
 def land(lake: Lake, operations: Mapping[Scope, Sequence[Operation]]) -> None:
-    """Replace the graph tables of some agents, with the pipeline's own step."""
+    """Replace the operations of some agents and fold them, with the pipeline's own steps."""
     rows = operations_to_rows(operations, are_edits=True)
-    owners = [owner_of(scope) for scope in operations]
-    before = lake.tables.read(GRAPH_OPERATIONS, owners)
-    after = lake.tables.replace(GRAPH_OPERATIONS, owners, rows).rows
-    refold_graph(lake, list(operations), before, after)
+    own = pa.array([scope.key for scope in operations], pa.string())
+
+    def changed(old: pa.Table) -> pa.Table:
+        return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["scope"], own))), rows])
+
+    hours = {*lake.tables.keys(GRAPH_OPERATIONS), *rows["period"].to_pylist()}
+    lake.tables.transform(GRAPH_OPERATIONS, hours, changed)
+    refold_graph(lake, operations, sync_operations(lake, hours).changed)
 
 
 class Waiting(PendingJournal):
@@ -152,11 +158,14 @@ def cut(seed: object, count: int, predicates: list[str]) -> Iterator[tuple[list[
 
 
 def graph_rows(lake: Lake) -> dict[str, Rows]:
-    """Return all rows of the graph's two tables, in one order."""
-    return {
-        spec.name: sorted(lake.tables.read(spec).to_pylist(), key=lambda row: (row["owner"], row["id"]))
-        for spec in (GRAPH_OPERATIONS, GRAPH_FACTS)
+    """Return all rows of the graph, by table, in one order."""
+    rows = {
+        "graph_operations": lake.tables.read(GRAPH_OPERATIONS),
+        "operations": lake.operations.scan(),
+        "graph_facts": lake.graph_rows.scan(where=IS_FACT),
+        "states": lake.graph_rows.scan(["id", "source_digest"], where=f"NOT ({IS_FACT})"),
     }
+    return {name: sorted(own.to_pylist(), key=lambda row: str(row["id"])) for name, own in rows.items()}
 
 
 def lines(facts: object) -> list[str]:

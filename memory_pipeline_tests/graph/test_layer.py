@@ -23,7 +23,7 @@ def column(*names: str) -> pa.ChunkedArray:
 def layer(*said: str, codes: Codes | None = None) -> Layer:
     """Return a layer with a fact per line, an hour apart."""
     operations = [one for place, line in enumerate(said) for one in operations_in(line, [f"m{place}"], hour(place))]
-    return Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), Codes() if codes is None else codes)
+    return Layer(triples_to_rows({ACME: fold_operations(ACME, operations)}), Codes() if codes is None else codes)
 
 
 def test_names_are_numbered_in_order_of_arrival() -> None:
@@ -98,7 +98,7 @@ def test_arrays_agree_with_a_scan_of_all_rows(seed: int) -> None:
     chance = random.Random(seed)
     for operations, _ in histories(f"layer {seed}", 40, PLAIN):
         codes = Codes()
-        own = Layer(triples_to_rows(ACME, fold_operations(ACME, operations), ""), codes)
+        own = Layer(triples_to_rows({ACME: fold_operations(ACME, operations)}), codes)
         rows = own.rows.to_pylist()
         asked = chance.sample(range(len(codes)), min(len(codes), 2))
         names = {codes.name(code) for code in asked}

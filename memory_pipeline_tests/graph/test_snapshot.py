@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def rows(*said: str, names: Names = NOBODY) -> pa.Table:
     """Return a fact per line, an hour apart."""
     operations = [one for place, line in enumerate(said) for one in operations_in(line, [f"m{place}"], hour(place))]
-    return triples_to_rows(ACME, fold_operations(ACME, operations, names=names), "")
+    return triples_to_rows({ACME: fold_operations(ACME, operations, names=names)})
 
 
 def facts_in(snapshot: GraphSnapshot) -> set[str]:

@@ -12,8 +12,9 @@ from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.lake import CONFIGURATION as CONFIGURATION_FILE
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
+from memory_pipeline.lake.layout import shard_of
+from memory_pipeline.lake.schemas import GRAPH_OPERATIONS
+from memory_pipeline.steps.fold_graph import sync_operations
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN
 from memory_pipeline_tests.effort import IS_THOROUGH
@@ -220,15 +221,18 @@ def test_pending_entries_that_are_committed_count_once(lake: Lake) -> None:
 
 
 def test_operations_committed_without_their_fold_count_once(lake: Lake) -> None:
-    """A run was killed between the two commits."""
+    """A run was killed between two commits."""
     graph = graph_of(lake)
     write_edits(lake, "INSERT Anna | lives_in | Porto", at=hour(0))
     before = graph.history("Anna")
     [file] = lake.journal.pending()
     [edit] = lake.journal.read(file).edits
     stored = operations_to_rows({ACME: edit.operations}, are_edits=True)
-    lake.tables.replace(GRAPH_OPERATIONS, [owner_of(ACME)], stored)
-    assert lake.tables.read(GRAPH_FACTS).num_rows == 0
+    hours = set(stored["period"].to_pylist())
+    lake.tables.replace(GRAPH_OPERATIONS, hours, stored)
+    assert graph.history("Anna") == graph_of(lake).history("Anna") == before
+    sync_operations(lake, hours)
+    assert lake.graph_rows.scan().num_rows == 0
     assert graph.history("Anna") == graph_of(lake).history("Anna") == before
 
 
@@ -241,28 +245,35 @@ def test_an_alias_committed_without_its_fold_still_renames(lake: Lake) -> None:
     [file] = lake.journal.pending()
     [edit] = lake.journal.read(file).edits
     stored = operations_to_rows({ACME: [*said, *edit.operations]}, are_edits=True)
-    lake.tables.replace(GRAPH_OPERATIONS, [owner_of(ACME)], stored)
+    hours = set(stored["period"].to_pylist())
+    lake.tables.replace(GRAPH_OPERATIONS, hours, stored)
+    assert graph_of(lake).history("Anna") == before
+    sync_operations(lake, hours)
     assert graph_of(lake).history("Anna") == before
 
 
-def test_unchanged_tables_are_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_rows_are_not_read_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     land(lake, {ACME: operations_in("INSERT Anna|likes|tea", ["m1"], hour(0))})
     write_edits(lake, "INSERT Anna | likes | figs", at=hour(1))
     state = GraphOverlay(lake, ACME, Waiting(lake, ACME))
     first = state.snapshot()
-    read = lake.tables.read
+    reads: list[list[str]] = []
+    for projection in (lake.operations, lake.graph_rows):
 
-    def counted(*args: Any, **kwargs: Any) -> pa.Table:
-        reads.append(args)
-        return read(*args, **kwargs)
+        def counted(scopes: Any, columns: Any = None, where: Any = None, _read: Any = projection.read) -> pa.Table:
+            reads.append(columns)
+            return _read(scopes, columns, where)
 
-    reads: list[object] = []
-    monkeypatch.setattr(lake.tables, "read", counted)
+        monkeypatch.setattr(projection, "read", counted)
     assert state.snapshot() is first
-    land(lake, {Scope("acme", "sales"): operations_in("INSERT Omar|likes|tea", ["m1"], hour(0))})
+    assert reads == []
+    other = next(
+        scope for n in range(99) if shard_of((scope := Scope("acme", f"a{n}")).key, 16) == shard_of(ACME.key, 16)
+    )
+    land(lake, {other: operations_in("INSERT Omar|likes|tea", ["m1"], hour(0))})
     reads.clear()
     assert state.snapshot() is first, "another agent's commits are none of its own"
-    assert reads == []
+    assert reads == [["id", "digest"]]
     land(lake, {ACME: operations_in("INSERT Anna|likes|honey", ["m1"], hour(0))})
     assert state.snapshot() is not first
 

@@ -19,12 +19,13 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories
-from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.index.scoped_rows import ScopedRows
+from memory_pipeline.lake.schemas import EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
-from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, table_rows
+from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, event_rows, memory_rows, table_rows, versions
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.lifecycle.durable_year import (
     CITIES,
@@ -57,7 +58,7 @@ LATE: dict[str, Any] = {
     "predicate": "lives_in",
     "object": "Braga",
 }
-TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP, LEDGER)
+TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, EVENTS, MEMORIES, UPKEEP, LEDGER)
 
 
 def land(lake: Lake, models: Models) -> None:
@@ -107,7 +108,7 @@ def fresh(landed: Path, tmp_path: Path) -> Lake:
 @pytest.fixture(scope="module")
 def kept(whole: Lake) -> dict[str, DurableMemory]:
     """The agent's memories at the end of the year."""
-    return rows_to_memories(whole.tables.read(MEMORIES, ["acme~support"])).newest
+    return rows_to_memories(memory_rows(whole, ACME)).newest
 
 
 # --- the result ------------------------------------------------------------------------------------------------------
@@ -171,8 +172,8 @@ def test_the_hot_index_keeps_its_limits_and_every_instruction(kept: dict[str, Du
 def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(
     whole: Lake, kept: dict[str, DurableMemory]
 ) -> None:
-    base = rows_to_events(whole.tables.read(MEMORY_EVENTS, ["acme~support"]))
-    nightly = rows_to_events(whole.tables.read(UPKEEP_EVENTS, ["acme~support"]))
+    base = rows_to_events(event_rows(whole, ACME))
+    nightly = rows_to_events(event_rows(whole, ACME, is_upkeep=True))
     assert fold_events([*base, *nightly]).newest == kept
     without = fold_events(base).newest
     assert without.keys() == kept.keys()
@@ -214,10 +215,10 @@ def test_consolidation_in_any_order_equals_one_backfill(
     for part in parts:
         consolidate(fresh, models, part, START)
     assert rows(fresh) == whole_rows
-    before = {spec.name: fresh.tables.version(spec) for spec in TABLES}
+    before = versions(fresh)
     again = consolidate(fresh, models, rng.sample(asked, 40), START)
     assert (again.written, again.agents) == (False, 0)
-    assert {spec.name: fresh.tables.version(spec) for spec in TABLES} == before
+    assert versions(fresh) == before
 
 
 def test_a_late_event_recomputes_its_day_and_the_following_ones(
@@ -266,15 +267,14 @@ def test_unchanged_agents_are_not_read(fresh: Lake, models: Models, monkeypatch:
     consolidate(fresh, models, nights(fresh, FIRST, date(2024, 12, 30)), START)
     fresh.journal.append([noted(at(LAST), scope=OTHER, content="The lift is grey.")])
     land(fresh, models)
-    asked: list[str] = []
-    read = type(fresh.tables).read
+    asked: set[Scope] = set()
+    read = ScopedRows.read
 
-    def counted(self: Any, spec: Any, keys: Any = None, **named: Any) -> Any:
-        if spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES):
-            asked.extend(["all"] if keys is None else keys)
-        return read(self, spec, keys, **named)
+    def counted(self: ScopedRows, scopes: Any, columns: Any = None, where: Any = None) -> Any:
+        asked.update(scopes)
+        return read(self, scopes, columns, where)
 
-    monkeypatch.setattr(type(fresh.tables), "read", counted)
+    monkeypatch.setattr(ScopedRows, "read", counted)
     done = consolidate(fresh, models, pending_nights(fresh, START, at(LAST, 23) + timedelta(days=1)), START)
     assert done.agents == 1
-    assert set(asked) == {"acme~sales"}
+    assert asked == {OTHER}

@@ -6,23 +6,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import pyarrow as pa
 
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.codec.memories import (
-    events_digest,
-    events_to_rows,
-    memories_to_rows,
-    rows_to_events,
-    upkeep_to_rows,
-)
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events, upkeep_to_rows
+from memory_pipeline.lake.schemas import MEMORY_EVENTS, UPKEEP_EVENTS
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.overlay import PendingJournal
+from memory_pipeline.steps.fold_memories import project_events, refold_memories
 from memory_pipeline_tests.building import ACME
 
 if TYPE_CHECKING:
@@ -79,40 +73,28 @@ def land(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), a
 def fold_memories(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
     """Write events to their tables without a fold."""
     lake.ensure()
-    nights = {one.event_at: Period.containing(Grain.DAILY, one.event_at - timedelta(seconds=1)) for one in upkeep}
-    rows = {
-        MEMORY_EVENTS: events_to_rows(events, are_edits=are_edits),
-        UPKEEP_EVENTS: upkeep_to_rows(upkeep, nights),
+    nights = {
+        one.event_at: Period.containing(Grain.DAILY, (one.event_at - timedelta(seconds=1)).date()) for one in upkeep
     }
-    for spec, new in rows.items():
-        for owner in sorted(set(new["owner"].to_pylist())):
-            known = lake.tables.read(spec, [owner])
-            fresh = [row for row in new.to_pylist() if row["owner"] == owner]
-            merged = {row["id"]: row for row in (*known.to_pylist(), *fresh)}
-            lake.tables.replace(spec, [owner], known.slice(0, 0).from_pylist(list(merged.values()), spec.schema))
+    for spec, new in (
+        (MEMORY_EVENTS, events_to_rows(events, are_edits=are_edits)),
+        (UPKEEP_EVENTS, upkeep_to_rows(upkeep, nights)),
+    ):
+        keys = set(new["period"].to_pylist())
+        rows = {row["id"]: row for row in (*lake.tables.read(spec, keys).to_pylist(), *new.to_pylist())}
+        lake.tables.replace(spec, keys, pa.Table.from_pylist(list(rows.values()), spec.schema))
+        project_events(lake, spec, keys)
 
 
 def landed(lake: Lake, scope: Scope = ACME) -> list[MemoryEvent]:
     """Return all committed events."""
-    return [
-        one
-        for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)
-        for one in rows_to_events(lake.tables.read(spec, [owner_of(scope)]))
-    ]
+    return rows_to_events(lake.events.read([scope]))
 
 
 def refold(lake: Lake, scope: Scope = ACME) -> Memories:
     """Fold an agent's committed events."""
-    events = landed(lake, scope)
-    memories = fold_events(events)
-    embedder = HashingEmbedder()
-    contents = sorted({memory.content for memory in memories.newest.values()})
-    vectors = dict(zip(contents, embedder.embed(contents), strict=True)) if contents else {}
-    vectors = {content: vector for content, vector in vectors.items() if not np.isnan(vector[0])}
-    digest = events_digest([one.id for one in events])
-    rows = memories_to_rows(scope, memories, digest, vectors, embedder.name)
-    lake.tables.replace(MEMORIES, [owner_of(scope)], rows)
-    return memories
+    refold_memories(lake, HashingEmbedder(), [scope])
+    return fold_events(landed(lake, scope))
 
 
 def state_of(lake: Lake, scope: Scope = ACME) -> MemoryOverlay:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from memory_pipeline.domain.memories.events import MemoryVerb
-from memory_pipeline.lake.tables.tables import Tables
+from memory_pipeline.lake.index.scoped_rows import ScopedRows
 from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
 from memory_pipeline_tests.reader.test_kept import Choosing, helped, reading, said
 
@@ -39,16 +39,16 @@ class Noting(Choosing):
         self.before: list[Read] = []
         self.after: list[Read] = []
         self.forget()
-        read = Tables.read
+        read = ScopedRows.read
 
-        def noting(tables: Tables, spec: Any, keys: Any = None, **options: Any) -> Any:
-            rows = read(tables, spec, keys, **options)
-            if spec.name == "memories":
+        def noting(projection: ScopedRows, scopes: Any, columns: Any = None, where: Any = None) -> Any:
+            rows = read(projection, scopes, columns, where)
+            if "match_keys" in projection.schema.names:
                 ids = rows["memory_id"].to_pylist() if "memory_id" in rows.column_names else []
                 (self.after if self._was_asked else self.before).append(Read(frozenset(rows.column_names), ids))
             return rows
 
-        monkeypatch.setattr(Tables, "read", noting)
+        monkeypatch.setattr(ScopedRows, "read", noting)
 
     def forget(self) -> None:
         """Clear the recorded reads."""

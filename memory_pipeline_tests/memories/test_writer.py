@@ -546,16 +546,15 @@ def test_the_id_of_a_merged_memory_refers_to_the_winner(
 def merge(root: str, winner: str, loser: str) -> None:
     """Commit pending events and one of consolidation."""
     from memory_pipeline.lake.codec.memories import upkeep_to_rows
-    from memory_pipeline.lake.layout import owner_of
-    from memory_pipeline.lake.schemas import UPKEEP_EVENTS
-    from memory_pipeline.steps.fold import refold_memories
+    from memory_pipeline.steps.fold_memories import refold_memories
+    from memory_pipeline_tests.building import put_events
 
     lake = Lake(root)
     run(lake, default_models())
     night = datetime(2024, 1, 16, tzinfo=UTC)
     event = MemoryEvent.of(ACME, MemoryVerb.MERGE, night, Changes(), memory_id=winner, other_id=loser, editor="upkeep")
     rows = upkeep_to_rows([event], {night: Period.parse("daily", "2024-01-15")})
-    lake.tables.replace(UPKEEP_EVENTS, {owner_of(ACME)}, rows)
+    put_events(lake, rows)
     refold_memories(lake, default_models().embedder, [ACME])
 
 

@@ -11,7 +11,7 @@ import pytest
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.tables.tables import Tables
+from memory_pipeline.lake.index.scoped_rows import ScopedRows
 from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.knowledge import Source
@@ -83,14 +83,14 @@ def test_headers_are_the_newest_warm_memories_and_no_content_is_read(
     cold = [event(MemoryVerb.COOL, TUESDAY, one.memory_id, editor="upkeep") for one in told[200:205]]
     land(lake, *told, upkeep=cold)
     asked: list[set[str]] = []
-    read = Tables.read
+    read = ScopedRows.read
 
-    def noting(self: Tables, spec: Any, keys: Any = None, **options: Any) -> Any:
-        if spec.name == "memories":
-            asked.append(set(options["columns"]))
-        return read(self, spec, keys, **options)
+    def noting(self: ScopedRows, scopes: Any, columns: Any = None, where: Any = None) -> Any:
+        if "match_keys" in self.schema.names:
+            asked.append(set(columns))
+        return read(self, scopes, columns, where)
 
-    monkeypatch.setattr(Tables, "read", noting)
+    monkeypatch.setattr(ScopedRows, "read", noting)
     headers = reading(lake, models).memories.headers()
     assert len(headers) == 200
     newest = [one.memory_id for one in reversed(told) if one.memory_id not in {own.memory_id for own in cold}]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject, Tombstone
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, GRAPH_OPERATIONS, MEMORIES, MEMORY_EVENTS, MESSAGES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.ingest import filter_journal
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, memory_rows, run, write
 from memory_pipeline_tests.domain.memories.histories import remember
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_memory_events_about_a_forgotten_person_are_dropped(lake: Lake, models: 
     admitted = filter_journal(lake, {stays.hour})
     assert admitted.forgotten == {stays.hour: 2}
     run(lake, models)
-    memories = lake.tables.read(MEMORIES)
+    memories = memory_rows(lake)
     contents = ["Ines Moreau likes milk.", "Ruben likes tea.", "Someone likes figs."]
     assert sorted(memories["content"].to_pylist()) == contents
     assert "Ines Moreau" not in memories["editor"].to_pylist()  # facts about her stay, her own statements do not
@@ -110,8 +110,10 @@ def test_a_run_removes_messages_forgotten_while_it_ran(lake: Lake, models: Model
     extractor = _ForgetsMeanwhile(models, lake, Subject.conversation(ACME, "c1"))
     made = list(materialize(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
     # The other agent's conversation has the same id and is not affected.
-    for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, GRAPH_FACTS):
+    for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS):
         assert set(lake.tables.read(spec)["agent_id"].to_pylist()) == {"sales"}, spec.name
+    for name, projection in lake.projections.items():
+        assert set(projection.scan()["agent_id"].to_pylist()) == {"sales"}, name
     assert lake.index.count(ACME, Grain.WORKING) == 0
     assert {each.rows for each in made if each.asset == "messages"} == {1}
     files = [
@@ -128,8 +130,8 @@ def test_a_run_removes_memory_events_forgotten_while_it_ran(lake: Lake, models: 
     extractor = _ForgetsMeanwhile(models, lake, Subject.agent(ACME))
     made = list(materialize(lake, replace(models, extractor=extractor), Grain.WORKING, [HOUR]))
     assert {each.rows for each in made if each.asset == "durable_memories"} == {2}  # messages to sales, and its events
-    for spec in (MEMORY_EVENTS, MEMORIES):
-        assert set(lake.tables.read(spec)["agent_id"].to_pylist()) == {"sales"}, spec.name
-        on_disk = (Path(lake.storage.uri) / "tables" / spec.name).rglob("*.parquet")
-        assert len([path for path in on_disk if "_log" not in str(path)]) == 1
+    for rows in (lake.tables.read(MEMORY_EVENTS), lake.events.scan(), lake.memory_rows.scan()):
+        assert set(rows["agent_id"].to_pylist()) == {"sales"}
+    on_disk = (Path(lake.storage.uri) / "tables" / MEMORY_EVENTS.name).rglob("*.parquet")
+    assert len([path for path in on_disk if "_log" not in str(path)]) == 1
     assert lake.journal.pending() == []

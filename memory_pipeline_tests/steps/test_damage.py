@@ -16,14 +16,16 @@ from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
+    IS_FACT,
     LEDGER,
-    MEMORIES,
     MESSAGES,
+    OPERATIONS,
     SUMMARIES,
     UPKEEP,
 )
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.fold_graph import mend_graph, refold_graph, stale_scopes, sync_operations
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline_tests.building import NOW, START, conversation, hours, run, write
@@ -66,7 +68,7 @@ def make_all_again(lake: Lake, models: Models) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("spec", [FACTS, GRAPH_FACTS, MEMORIES, LEDGER], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [FACTS, OPERATIONS, GRAPH_FACTS, LEDGER], ids=lambda spec: spec.name)
 def test_recomputing_partitions_replaces_their_damaged_files(
     lake: Lake, sound: Lake, models: Models, spec: TableSpec, kind: str
 ) -> None:
@@ -189,9 +191,22 @@ def test_a_second_summary_of_a_period_is_removed(lake: Lake, sound: Lake, models
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
-def test_a_graph_that_cites_unknown_messages_is_folded_again(lake: Lake, sound: Lake, models: Models) -> None:
-    [owner] = lake.tables.keys(GRAPH_FACTS)
-    planted(lake, GRAPH_FACTS, owner, lambda row: row.update(id=f"graph:{FIRST}:{'0' * 32}", evidence=[NOBODY]))
-    planted(lake, GRAPH_OPERATIONS, owner, lambda row: row.update(id="0" * 32, evidence_id=NOBODY))
+def test_an_operation_that_cites_an_unknown_message_is_removed(lake: Lake, sound: Lake, models: Models) -> None:
+    planted(lake, GRAPH_OPERATIONS, FIRST, lambda row: row.update(id="0" * 32, evidence_id=NOBODY))
+    sync_operations(lake, [FIRST])
+    refold_graph(lake, stale_scopes(lake))
+    assert NOBODY in [
+        each for ids in lake.graph_rows.scan(["evidence"], IS_FACT)["evidence"].to_pylist() for each in ids
+    ]
     make_all_again(lake, models)
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+
+
+def test_a_graph_that_is_not_the_fold_of_its_operations_is_found_and_folded_again(lake: Lake, sound: Lake) -> None:
+    rows = lake.graph_rows.scan()
+    row = {**rows.filter(rows["source_digest"].is_null()).to_pylist()[0], "id": f"graph:{FIRST}:{'0' * 32}"}
+    planted = pa.Table.from_pylist([row], schema=rows.schema)
+    lake.graph_rows.replace(pa.concat_tables([rows, planted]), None)
+    assert [scope.agent_id for scope in stale_scopes(lake)] == ["support"]
+    mend_graph(lake)
     assert differing(lake_digest(sound), lake_digest(lake)) == []

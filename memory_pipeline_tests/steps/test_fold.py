@@ -20,18 +20,30 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories, upkeep_to_rows
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.layout import SHARDS, shard_of
+from memory_pipeline.lake.schemas import EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Ledger
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.fold import fold_memories, refold_memories
+from memory_pipeline.steps.fold_memories import fold_memories, refold_memories
 from memory_pipeline.steps.ingest import acknowledge
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
+from memory_pipeline_tests.building import (
+    ACME,
+    NOW,
+    START,
+    conversation,
+    event_rows,
+    hours,
+    memory_rows,
+    put_events,
+    table_rows,
+    versions,
+    write,
+)
 from memory_pipeline_tests.domain.memories.histories import at, do, remember, stored
 from memory_pipeline_tests.effort import IS_THOROUGH
 
@@ -131,15 +143,14 @@ def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
 
 
 def rows_of(lake: Lake) -> dict[str, list[dict[str, Any]]]:
-    return {
-        spec.name: sorted(lake.tables.read(spec).to_pylist(), key=lambda row: (row["owner"], row["id"]))
-        for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES)
-    }
+    names = (MEMORY_EVENTS.name, UPKEEP_EVENTS.name, EVENTS.name, MEMORIES.name)
+    rows = table_rows(lake)
+    return {name: sorted(rows[name], key=lambda row: (row["scope"], row["id"])) for name in names}
 
 
 def kept(lake: Lake, scope: Scope = ACME) -> dict[str, int]:
     """Return the active memories of an agent: contents and versions."""
-    memories = rows_to_memories(lake.tables.read(MEMORIES, [owner_of(scope)]))
+    memories = rows_to_memories(memory_rows(lake, scope))
     return {each.content: each.version for each in memories.newest.values() if each.is_active}
 
 
@@ -196,7 +207,8 @@ def test_the_tables_hold_all_conversations_and_events(whole: dict[str, Any]) -> 
     newest = [row for row in whole["memories"] if row["is_newest"]]
     assert {row["status"] for row in newest if row["content"] == "Anna likes figs."} == {"deprecated"}
     assert all((row["vector"] is not None) is row["is_newest"] for row in whole["memories"])
-    assert len({row["source_digest"] for row in whole["memories"]}) == 2
+    # One row for each scope says which events are folded.
+    assert [row["access_count"] for row in whole["memories"] if row["source_digest"]] == [3, 8]
 
 
 @pytest.mark.parametrize("seed", range(3 if IS_THOROUGH else 2))
@@ -221,8 +233,8 @@ def test_a_second_run_writes_nothing(written: Lake, keeping: Models, whole: dict
     }  # fmt: skip
     assert set(lake.ledger.entries(MEMORIES_ASSET)) == set(HOURS)
     assert pending(lake) == []
-    # One commit of each table for all agents, after the one that creates it.
-    assert [lake.tables.version(spec) for spec in (MEMORY_EVENTS, MEMORIES)] == [1, 1]
+    # One commit for all agents, after the one that creates the table.
+    assert lake.tables.version(MEMORY_EVENTS) == 1
     before = versions(lake)
     assert not any(one.changed for one in run(lake, keeping, *HOURS))
     put_all(lake)
@@ -234,23 +246,29 @@ def test_a_second_run_writes_nothing(written: Lake, keeping: Models, whole: dict
 
 def test_only_agents_whose_events_changed_are_written(made: Lake, keeping: Models) -> None:
     lake = made
-    before = {scope: lake.tables.state(MEMORIES, [owner_of(scope)]) for scope in (ACME, OTHER)}
+    agents = (Scope("acme", f"agent-{number}") for number in range(100))
+    elsewhere = next(scope for scope in agents if shard_of(scope.key, SHARDS) != shard_of(ACME.key, SHARDS))
+    put(lake, remember("Rui likes tea.", 50, scope=elsewhere))
+    run(lake, keeping)
+    before = {scope: lake.memory_rows.version(scope) for scope in (ACME, elsewhere)}
+    others = memory_rows(lake, OTHER)
     put(lake, remember("Anna likes honey.", 50))
     run(lake, keeping)
-    assert lake.tables.state(MEMORIES, [owner_of(OTHER)]) == before[OTHER]
-    assert lake.tables.state(MEMORIES, [owner_of(ACME)]) != before[ACME]
+    assert lake.memory_rows.version(elsewhere) == before[elsewhere]
+    assert lake.memory_rows.version(ACME) != before[ACME]
+    assert memory_rows(lake, OTHER) == others
 
 
 def test_rows_and_memories_are_the_fold_of_the_events(made_once: Path, whole: dict[str, Any]) -> None:
     lake = Lake(str(made_once))
     for scope in (ACME, OTHER):
-        events = rows_to_events(lake.tables.read(MEMORY_EVENTS, [owner_of(scope)]))
-        rows = lake.tables.read(MEMORIES, [owner_of(scope)])
+        events = rows_to_events(event_rows(lake, scope))
+        rows = memory_rows(lake, scope)
         assert rows_to_memories(rows) == stored(fold_events(events))
         assert {event.scope for event in events} == {scope}
     # The same words of two agents are two memories (F16).
     homes = [row for row in whole["memories"] if row["content"] == "Anna: Anna lives in Porto."]
-    assert len({row["memory_id"] for row in homes}) == len({row["owner"] for row in homes}) == 2
+    assert len({row["memory_id"] for row in homes}) == len({row["agent_id"] for row in homes}) == 2
 
 
 # --- changes and removals --------------------------------------------------------------------------------------------
@@ -268,7 +286,7 @@ def test_memories_that_an_edited_conversation_no_longer_states_are_removed(lake:
     [made] = run(lake, keeping)
     assert (made.rows, made.changed) == (0, False)
     assert kept(lake) == {}
-    assert rows_of(lake) == {"memory_events": [], "upkeep_events": [], "memories": []}
+    assert rows_of(lake) == {"memory_events": [], "upkeep_events": [], "events": [], "memories": []}
     assert pending(lake) == []
 
 
@@ -325,7 +343,7 @@ def test_settings_decide_which_facts_become_memories(lake: Lake, keeping: Models
     write(lake, conversation("rule! Be brief.", "fact! Anna lives in Porto."))
     run(lake, keeping)
     assert kept(lake) == {"Anna: Be brief.": 1}
-    assert lake.tables.read(MEMORIES)["is_point_in_time"].to_pylist() == [True]
+    assert memory_rows(lake)["is_point_in_time"].to_pylist() == [True]
 
 
 # --- consolidation events --------------------------------------------------------------------------------------------
@@ -338,29 +356,29 @@ def night_of(event: MemoryEvent) -> Any:
 def test_consolidation_events_are_folded_with_the_rest(made: Lake, keeping: Models) -> None:
     lake = made
     cool = do("COOL", TEA, 12, reason="old", turn=4)
-    lake.tables.replace(UPKEEP_EVENTS, [owner_of(ACME)], night_of(cool))
+    put_events(lake, night_of(cool))
     embedder = Counting()
-    assert refold_memories(lake, embedder, [ACME, OTHER]) == {owner_of(ACME)}
-    memories = rows_to_memories(lake.tables.read(MEMORIES, [owner_of(ACME)]))
+    assert refold_memories(lake, embedder, [ACME, OTHER]) == {ACME}
+    memories = rows_to_memories(memory_rows(lake, ACME))
     assert memories.newest[TEA.memory_id].status_reason == "old"
     assert embedder.asked == []
-    assert refold_memories(lake, embedder, [ACME, OTHER]) == frozenset()
+    assert refold_memories(lake, embedder, [ACME, OTHER]) == set()
     # A run that loads something later keeps it.
     put(lake, remember("Anna likes honey.", 50))
     run(lake, keeping)
-    memories = rows_to_memories(lake.tables.read(MEMORIES, [owner_of(ACME)]))
+    memories = rows_to_memories(memory_rows(lake, ACME))
     assert memories.newest[TEA.memory_id].status_reason == "old"
-    lake.tables.replace(UPKEEP_EVENTS, [owner_of(ACME)], UPKEEP_EVENTS.schema.empty_table())
+    put_events(lake, UPKEEP_EVENTS.schema.empty_table(), ["2024-01-15"])
     refold_memories(lake, embedder, [ACME])
-    memories = rows_to_memories(lake.tables.read(MEMORIES, [owner_of(ACME)]))
+    memories = rows_to_memories(memory_rows(lake, ACME))
     assert memories.newest[TEA.memory_id].status_reason is None
 
 
 def test_an_agent_without_events_has_no_memories(made: Lake, keeping: Models) -> None:
     lake = made
-    lake.tables.remove(MEMORY_EVENTS, [owner_of(OTHER)])
-    assert refold_memories(lake, Counting(), [ACME, OTHER, Scope("acme", "nobody")]) == {owner_of(OTHER)}
-    assert {row["owner"] for row in rows_of(lake)["memories"]} == {owner_of(ACME)}
+    put_events(lake, event_rows(lake, ACME), HOURS)
+    assert refold_memories(lake, Counting(), [ACME, OTHER, Scope("acme", "nobody")]) == {OTHER}
+    assert {row["agent_id"] for row in rows_of(lake)["memories"]} == {ACME.agent_id}
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
@@ -427,10 +445,7 @@ def test_concurrent_runs_give_the_same_rows(written: Lake, root: str, keeping: M
     assert lake.journal.pending() == []
 
 
-@pytest.mark.parametrize("table", [MEMORY_EVENTS, MEMORIES], ids=lambda spec: str(spec.name))
-def test_a_run_keeps_events_of_a_concurrent_commit(
-    root: str, keeping: Models, monkeypatch: pytest.MonkeyPatch, table: Any
-) -> None:
+def test_a_run_keeps_events_of_a_concurrent_commit(root: str, keeping: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(root)
     put(lake, TEA)
     overtaken: list[bool] = []
@@ -439,7 +454,7 @@ def test_a_run_keeps_events_of_a_concurrent_commit(
     def slow(spec: Any, keys: Any, change: Any, **fixed: str) -> Any:
         def changed(old: Any) -> Any:
             made = change(old)
-            if spec is table and not overtaken:
+            if spec is MEMORY_EVENTS and not overtaken:
                 overtaken.append(True)
                 put(Lake(root), remember("Anna likes honey.", 0.8))
                 run(Lake(root), keeping)
@@ -460,7 +475,7 @@ def test_a_run_keeps_events_of_a_concurrent_commit(
 
 STEPS: dict[str, tuple[str, Any]] = {
     "fold_memories": ("memory_pipeline.steps.materialize.fold_memories", fold_memories),
-    "refold": ("memory_pipeline.steps.fold.refold_memories", refold_memories),
+    "refold": ("memory_pipeline.steps.fold_memories.refold_memories", refold_memories),
     "record": ("memory_pipeline.lake.tables.ledger.Ledger.record", Ledger.record),
     "acknowledge": ("memory_pipeline.steps.materialize.acknowledge", acknowledge),
 }
@@ -533,7 +548,8 @@ def test_lakes_of_older_versions_are_migrated_once(made: Lake, keeping: Models, 
     lake = made
     derived = lake.tables.read(MEMORY_EVENTS)
     lake.tables.replace(MEMORY_EVENTS, lake.tables.keys(MEMORY_EVENTS), derived.filter(derived["is_edit"]))
-    lake.tables.remove(MEMORIES, None)
+    lake.events.delete("true")
+    lake.memory_rows.delete("true")
     lake.tables.replace(LEDGER, [f"{MEMORIES_ASSET}.2024-01"], LEDGER.schema.empty_table())
     assert pending(lake) == HOURS
     run(lake, keeping)
@@ -561,7 +577,8 @@ def test_an_hour_without_memories_is_processed_once(lake: Lake, keeping: Models)
     run(lake, keeping)
     assert lake.ledger.entries(MEMORIES_ASSET)["2024-01-15T08"].rows == 0
     assert pending(lake) == []
-    assert [lake.tables.version(spec) for spec in (MEMORY_EVENTS, MEMORIES)] == [-1, -1]
+    assert lake.tables.version(MEMORY_EVENTS) == -1
+    assert not lake.events.present() | lake.memory_rows.present()
 
 
 def test_pending_and_loaded_events_fold_to_the_same_memories(lake: Lake, keeping: Models) -> None:
@@ -569,6 +586,6 @@ def test_pending_and_loaded_events_fold_to_the_same_memories(lake: Lake, keeping
     for event in events:
         put(lake, event)
     run(lake, keeping)
-    memories = rows_to_memories(lake.tables.read(MEMORIES, [owner_of(ACME)]))
+    memories = rows_to_memories(memory_rows(lake, ACME))
     assert memories == stored(fold_events(events))
     assert memories.newest[TEA.memory_id].last_accessed_at == at(1.5)

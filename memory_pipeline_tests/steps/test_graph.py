@@ -10,12 +10,16 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.erasure.forget import forget
+from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import (
     operations_to_rows,
@@ -24,13 +28,13 @@ from memory_pipeline.lake.codec.graph import (
     triples_to_rows,
 )
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, LEDGER
+from memory_pipeline.lake.layout import SHARDS, shard_of
+from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, IS_FACT, LEDGER
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import materialize as steps
-from memory_pipeline.steps.fold import fold_graph, refold_graph
+from memory_pipeline.steps.fold_graph import fold_graph, mend_graph, refold_graph, stale_scopes, sync_operations
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
@@ -167,7 +171,8 @@ def test_the_tables_hold_all_operations(whole: dict[str, Any]) -> None:
     assert {row["source_id"] for row in whole["graph_facts"]} == {"anna", "bergen"}
     assert {row["is_edit"] for row in whole["graph_operations"]} == {True, False}
     assert len(whole["graph_operations"]) == 15
-    assert len({row["source_digest"] for row in whole["graph_facts"]}) == 2
+    assert len(whole["operations"]) == 15
+    assert len({row["source_digest"] for row in whole["states"]}) == 2
 
 
 @pytest.mark.parametrize("seed", range(5 if IS_THOROUGH else 2))
@@ -210,14 +215,24 @@ def test_each_hour_reports_its_operations(written: Lake, outspoken: Models) -> N
     assert set(lake.ledger.entries(GRAPH_ASSET)) == set(HOURS)
 
 
+def numbers(lake: Lake, scope: Scope) -> list[Any]:
+    """Return the rows of a scope's graph with LanceDB's row ids, which change when a row is rewritten."""
+    projection = lake.graph_rows
+
+    async def read(table: Any) -> Any:
+        return await table.query().where(f"scope = '{scope.key}'").select(["id", "digest"]).with_row_id().to_arrow()
+
+    rows = projection._loop.run(projection._tables.read(scope, read, None))
+    return sorted(tuple(row.values()) for row in rows.to_pylist())
+
+
 def test_only_agents_whose_operations_changed_are_folded_again(made: Lake, outspoken: Models) -> None:
     lake = made
-    before = lake.tables.state(GRAPH_FACTS, [owner_of(OTHER)])
-    mine = lake.tables.state(GRAPH_FACTS, [owner_of(ACME)])
+    before, mine = (numbers(lake, scope) for scope in (OTHER, ACME))
     write(lake, conversation("INSERT Anna|likes|honey", at="2024-01-21T10:30", conversation_id="late"))
     run(lake, outspoken)
-    assert lake.tables.state(GRAPH_FACTS, [owner_of(OTHER)]) == before
-    assert lake.tables.state(GRAPH_FACTS, [owner_of(ACME)]) != mine
+    assert numbers(lake, OTHER) == before
+    assert numbers(lake, ACME) != mine
 
 
 # --- concurrent runs -------------------------------------------------------------------------------------------------
@@ -296,32 +311,40 @@ def test_concurrent_processes_give_the_same_rows(
     assert graph_rows(lake) == whole
 
 
-@pytest.mark.parametrize("moment", ["before the operations", "between the tables"])
+@pytest.mark.parametrize("moment", ["before the records", "before the sync", "before the fold", "before the graph"])
 def test_a_run_folds_operations_of_a_concurrent_commit(
     root: str, outspoken: Models, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     lake = Lake(root)
     write(lake, conversation("INSERT Anna|likes|tea"))
     overtaken: list[bool] = []
-    original = lake.tables.transform
 
-    def slow(spec: Any, keys: Any, change: Any, **fixed: str) -> Any:
-        def changed(old: Any) -> Any:
-            made = change(old)
-            if spec.name == wanted and not overtaken:
-                overtaken.append(True)
-                other = Lake(root)
-                write(other, conversation("INSERT Anna|likes|figs", conversation_id="newer"))
-                run(other, outspoken)
-            return made
+    def overtake() -> None:
+        if not overtaken:
+            overtaken.append(True)
+            other = Lake(root)
+            write(other, conversation("INSERT Anna|likes|figs", conversation_id="newer"))
+            run(other, outspoken)
 
-        return original(spec, keys, changed, **fixed)
+    place: Any = {
+        "before the records": (lake.tables, "transform"),
+        "before the sync": (lake.operations, "replace"),
+        "before the fold": (lake.operations, "read"),
+        "before the graph": (lake.graph_rows, "replace"),
+    }[moment]
+    owner, name = place
+    original = getattr(owner, name)
 
-    wanted = GRAPH_OPERATIONS.name if moment == "before the operations" else GRAPH_FACTS.name
-    monkeypatch.setattr(lake.tables, "transform", slow)
+    def slow(*args: Any, **fixed: Any) -> Any:
+        if moment != "before the records" or args[0] is GRAPH_OPERATIONS:
+            overtake()
+        return original(*args, **fixed)
+
+    monkeypatch.setattr(owner, name, slow)
     run(lake, outspoken)
     assert overtaken
     assert sorted(row["target"] for row in graph_rows(lake)["graph_facts"]) == ["figs", "tea"]
+    assert stale_scopes(lake) == set()
     run(Lake(root), outspoken)
     assert grain_status(Lake(root), Grain.WORKING, START, NOW).pending == []
 
@@ -332,18 +355,17 @@ def test_a_run_refolds_a_graph_written_by_a_concurrent_run(
     """It read the operations of a run that had not folded them yet."""
     write(Lake(root), conversation("INSERT Anna|likes|tea"))
     with monkeypatch.context() as patch:
-        patch.setattr("memory_pipeline.steps.fold.refold_graph", broken_disk)
+        patch.setattr("memory_pipeline.steps.fold_graph.refold_graph", broken_disk)
         with pytest.raises(OSError, match="disk is full"):
             run(Lake(root), outspoken)
     lake = Lake(root)
-    original = lake.tables.transform
+    original = lake.graph_rows.replace
 
-    def overtaken(spec: Any, *args: Any, **fixed: Any) -> Any:
-        if spec is GRAPH_FACTS:
-            run(Lake(root), outspoken)
-        return original(spec, *args, **fixed)
+    def overtaken(*args: Any) -> Any:
+        run(Lake(root), outspoken)
+        return original(*args)
 
-    monkeypatch.setattr(lake.tables, "transform", overtaken)
+    monkeypatch.setattr(lake.graph_rows, "replace", overtaken)
     run(lake, outspoken)
     assert [row["target"] for row in graph_rows(lake)["graph_facts"]] == ["tea"]
 
@@ -358,12 +380,13 @@ STEPS = {
     "load_messages": "memory_pipeline.steps.materialize.load_messages",
     "extract_facts": "memory_pipeline.steps.materialize.extract_facts",
     "fold_graph": "memory_pipeline.steps.materialize.fold_graph",
-    "refold": "memory_pipeline.steps.fold.refold_graph",
+    "sync": "memory_pipeline.steps.fold_graph.sync_operations",
+    "refold": "memory_pipeline.steps.fold_graph.refold_graph",
     "index_periods": "memory_pipeline.steps.materialize.index_periods",
     "record": "memory_pipeline.lake.tables.ledger.Ledger.record",
     "acknowledge": "memory_pipeline.steps.materialize.acknowledge",
 }
-CALLED = {"refold": refold_graph}
+CALLED = {"sync": sync_operations, "refold": refold_graph}
 
 
 def of_step(step: str) -> Any:
@@ -380,10 +403,11 @@ def broken_after(step: Any) -> Any:
     return broken
 
 
-#: The steps at which runs stop, each further than the one before. `fold_graph` calls `refold_graph`.
+#: The steps at which runs stop, each further than the one before. `fold_graph` calls `sync` and `refold`.
 ENDS = [
     *product(("load_messages", "extract_facts"), ("instead", "after")),
-    ("fold_graph", "instead"), ("refold", "instead"), ("refold", "after"), ("fold_graph", "after"),
+    ("fold_graph", "instead"), ("sync", "instead"), ("sync", "after"),
+    ("refold", "instead"), ("refold", "after"), ("fold_graph", "after"),
     *product(("index_periods", "record", "acknowledge"), ("instead", "after")),
 ]  # fmt: skip
 
@@ -479,11 +503,11 @@ def test_readers_find_an_edit_exactly_once_before_during_and_after_the_run(
 def test_an_hour_without_a_graph_is_pending(made: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
     """Lakes of older versions have no graph: the next run folds all earlier operations."""
     lake = made
-    for spec in (GRAPH_FACTS, GRAPH_OPERATIONS):
-        stored = lake.tables.read(spec)
-        # Edits by agents have no other record.
-        rows = stored.slice(0, 0) if spec is GRAPH_FACTS else stored.filter(stored["is_edit"])
-        lake.tables.replace(spec, lake.tables.keys(spec), rows)
+    for projection in (lake.graph_rows, lake.operations):
+        projection.delete("true")
+    stored = lake.tables.read(GRAPH_OPERATIONS)
+    # Edits by agents have no other record.
+    lake.tables.replace(GRAPH_OPERATIONS, lake.tables.keys(GRAPH_OPERATIONS), stored.filter(stored["is_edit"]))
     lake.tables.replace(LEDGER, ["graph_facts.2024-01"], LEDGER.schema.empty_table())
     assert [str(period) for period in grain_status(lake, Grain.WORKING, START, NOW).pending] == HOURS
     run(lake, outspoken)
@@ -511,7 +535,8 @@ def test_an_hour_without_operations_is_processed_once(lake: Lake, outspoken: Mod
     run(lake, outspoken)
     assert lake.ledger.entries(GRAPH_ASSET)["2024-01-15T08"].rows == 0
     assert grain_status(lake, Grain.WORKING, START, NOW).pending == []
-    assert (lake.tables.version(GRAPH_OPERATIONS), lake.tables.version(GRAPH_FACTS)) == (-1, -1)
+    assert lake.tables.version(GRAPH_OPERATIONS) == -1
+    assert not lake.operations.tables() | lake.graph_rows.tables()
 
 
 def test_an_hour_with_only_edits_is_processed_once(lake: Lake, outspoken: Models) -> None:
@@ -616,7 +641,7 @@ def test_many_orders_of_the_same_operations_give_the_same_rows(lake: Lake) -> No
         for _ in range(examples(20)):
             chance.shuffle(own)
             stored = rows_to_operations(operations_to_rows({ACME: own}, are_edits=False))
-            made = triples_to_rows(ACME, fold_operations(ACME, stored), "d")
+            made = triples_to_rows({ACME: fold_operations(ACME, stored)})
             expected = expected or made
             assert made.equals(expected)
 
@@ -635,7 +660,7 @@ def grown(lake: Lake, seed: str, predicates: list[str], count: int) -> list[Scop
         land(lake, {scope: sum_of(own[:pieces]) for scope, own in zip(scopes, parts, strict=True)})
     wrong = []
     for scope, own in zip(scopes, parts, strict=True):
-        stored = sorted(rows_to_triples(lake.tables.read(GRAPH_FACTS, [owner_of(scope)])), key=lambda one: one.id)
+        stored = sorted(rows_to_triples(lake.graph_rows.read([scope], where=IS_FACT)), key=lambda one: one.id)
         if stored != sorted(model(scope, sum_of(own), VOCABULARY), key=lambda one: one.id):
             wrong.append(scope)
     return wrong
@@ -698,3 +723,78 @@ def test_a_cat_with_a_persons_name_does_not_replace_the_person(lake: Lake, model
     tom = MemoryReader(lake, ACME, models.embedder).graph.entity("Tom")
     assert tom is not None
     assert tom.id == "tom"
+
+
+# --- projections -----------------------------------------------------------------------------------------------------
+
+
+def test_only_the_facts_that_changed_are_folded(
+    made: Lake, outspoken: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(made, conversation("INSERT Anna|likes|honey", at="2024-01-21T10:30", conversation_id="late"))
+    with monkeypatch.context() as patch:
+        patch.setattr("memory_pipeline.steps.fold_graph.fold_operations", broken_disk)  # all operations of a scope
+        run(made, outspoken)
+    rows = graph_rows(made)
+    new = [row for row in rows["graph_facts"] if row not in whole["graph_facts"]]
+    assert [row["target"] for row in new] == ["honey"]
+    assert len(rows["graph_facts"]) == len(whole["graph_facts"]) + 1
+    assert stale_scopes(made) == set()
+
+
+@pytest.mark.parametrize("lost", ["operations", "graph_facts"])
+def test_a_lost_projection_is_rebuilt_by_the_next_run(
+    made: Lake, outspoken: Models, whole: dict[str, Any], lost: str
+) -> None:
+    for name in made.projections[lost].present():
+        shutil.rmtree(f"{made.storage.uri}/projections/{name}.lance")
+    lake = Lake(made.storage.uri)
+    with pytest.raises(DamagedError, match="repair"):
+        lake.projections[lost].scan()
+    if lost == "graph_facts":
+        with pytest.raises(DamagedError, match="repair"):
+            graph_of(lake).facts_about("Anna")
+    write(lake, conversation("Hello.", at="2024-01-21T10:30", conversation_id="late", scope=OTHER))
+    run(lake, outspoken)
+    mend_graph(lake)  # of agents that did not speak
+    assert graph_rows(lake) == whole
+
+
+def test_a_projection_without_any_trace_is_rebuilt(made: Lake, outspoken: Models, whole: dict[str, Any]) -> None:
+    for folder in ("projections", "state/projections"):
+        shutil.rmtree(f"{made.storage.uri}/{folder}")
+    lake = Lake(made.storage.uri)
+    run(lake, outspoken, *HOURS)
+    assert graph_rows(lake) == whole
+
+
+def neighbour(scope: Scope) -> Scope:
+    """Return another scope of the same shard."""
+    names = (Scope(scope.workspace_id, f"neighbour-{number}") for number in range(1_000))
+    return next(other for other in names if shard_of(other.key, SHARDS) == shard_of(scope.key, SHARDS))
+
+
+def test_scopes_of_one_shard_do_not_touch_each_other(lake: Lake, outspoken: Models) -> None:
+    other = neighbour(ACME)
+    for scope in (ACME, other):
+        write(lake, conversation("INSERT Anna|likes|tea", "INSERT Anna|lives_in|Porto", scope=scope))
+    run(lake, outspoken)
+    assert len(lake.graph_rows.present()) == len(lake.operations.present()) == 1
+    before = numbers(lake, other)
+    assert len(before) == 3
+    theirs = lake.tables.read(GRAPH_OPERATIONS, where=pc.field("scope") == other.key)
+    ended = conversation(
+        "DELETE Anna|likes|tea", "INSERT Anna|lives_in|Rome", at="2024-01-15T09:00", conversation_id="c2"
+    )
+    write(lake, ended)
+    run(lake, outspoken)
+    assert numbers(lake, other) == before
+    assert lines(graph_of(lake).facts_about("Anna")) == ["Anna lives_in Rome"]
+    forget(lake, outspoken, Subject.conversation(ACME, "c2"), NOW)
+    assert sorted(lines(graph_of(lake).facts_about("Anna"))) == ["Anna likes tea", "Anna lives_in Porto"]
+    forget(lake, outspoken, Subject.agent(ACME), NOW)
+    for projection in (lake.operations, lake.graph_rows):
+        assert set(projection.scan(["agent_id"])["agent_id"].to_pylist()) == {other.agent_id}
+    assert [row[:2] for row in numbers(lake, other)] == [row[:2] for row in before]
+    assert lake.tables.read(GRAPH_OPERATIONS).equals(theirs)
+    assert stale_scopes(lake) == set()

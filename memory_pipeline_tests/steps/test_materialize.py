@@ -369,7 +369,10 @@ def test_concurrent_runs_of_one_hour_lose_nothing(
 
     def slow_index(*args: Any, **kwargs: Any) -> set[str]:
         overtake()
-        return replace_index(*args, **kwargs)
+        written = replace_index(*args, **kwargs)
+        found = set(lake.index.scan(ACME, Grain.WORKING)["content"].to_pylist())
+        assert "Anna: I bought a canoe." in found, "an acknowledged message is never missing from the index"
+        return written
 
     monkeypatch.setattr(lake.index, "replace", slow_index)
     list(materialize(lake, mine, Grain.WORKING, hours("2024-01-15T08")))

@@ -17,9 +17,8 @@ from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake.lake import CONFIGURATION, Lake
 from memory_pipeline.lake.schemas import (
     FACTS,
-    GRAPH_FACTS,
     GRAPH_OPERATIONS,
-    MEMORIES,
+    IS_FACT,
     MEMORY_EVENTS,
     MESSAGES,
     SUMMARIES,
@@ -40,6 +39,7 @@ from memory_pipeline_tests.building import (
     conversation,
     hours,
     index_rows,
+    memory_rows,
     run,
     table_rows,
     versions,
@@ -330,14 +330,14 @@ def test_the_graph_expires_if_configured(lake: Lake, models: Models) -> None:
         now=LATER,
     )
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08", "2024-04-15T08")))
-    said = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
+    said = {row["target"] for row in lake.graph_rows.scan(where=IS_FACT).to_pylist()}
     assert "Porto" in said
     expire_at(lake, LATER)
-    left = {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()}
+    left = {row["target"] for row in lake.graph_rows.scan(where=IS_FACT).to_pylist()}
     assert left == said - {"Porto"}
     # Recomputing the hour does not restore it.
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
-    assert {row["target"] for row in lake.tables.read(GRAPH_FACTS).to_pylist()} == left
+    assert {row["target"] for row in lake.graph_rows.scan(where=IS_FACT).to_pylist()} == left
 
 
 def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, models: Models) -> None:
@@ -355,7 +355,7 @@ def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, m
         run(lake, models, _noon(day))
         consolidate(lake, models, pending_nights(lake, START, _noon(day)), START)
         assert not grain_status(lake, Grain.WORKING, START, _noon(day)).pending
-        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)}
+        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, UPKEEP)}
         expire_at(lake, _noon(day))
         for kept in RetentionClass:
             if kept.grain is None:
@@ -370,7 +370,7 @@ def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, m
             assert last is not None
             assert not pc.any(pc.less_equal(periods, last.key)).as_py(), (kept, day)
         assert {spec: lake.tables.version(spec) for spec in before} == before
-        held = {row["content"]: row for row in lake.tables.read(MEMORIES).to_pylist() if row["is_newest"]}
+        held = {row["content"]: row for row in memory_rows(lake).to_pylist() if row["is_newest"]}
         assert {text: held[f"Anna: {text}"]["kind"] for text in standing} == standing
         assert {held[f"Anna: {text}"]["status"] for text in standing} == {"active"}
         assert "Anna: I moved to Porto." in held

@@ -46,7 +46,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a share take an agent or two."""
     monkeypatch.setattr(batches, "_SHARE_BYTES", 2_500)
     monkeypatch.setattr(batches, "_ROW_BYTES", 250)
-    monkeypatch.setattr(batches, "_AGENTS_AT_ONCE", 2)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +133,6 @@ def test_a_large_hour_and_its_day_are_what_one_piece_would_be(
     again = make_all(cut_up, models)
     assert versions(cut_up) == versions_before, "nothing has changed, so nothing is written"
     monkeypatch.setattr(batches, "_SHARE_BYTES", 10**9)
-    monkeypatch.setattr(batches, "_AGENTS_AT_ONCE", 10**9)
     assert told(first) == told(make_all(whole, models))
     assert told(again) == told(make_all(whole, models))
     assert not cut_up.journal.pending()
@@ -162,14 +160,9 @@ def test_what_was_cut_short_at_one_stage_after_the_other_is_made_by_the_next_run
 ) -> None:
     write(lake, *talks())
     for stage in ("extract_facts", "fold_graph", "fold_memories", "index_periods", "acknowledge"):
-        true = getattr(steps, stage)
-        calls = []
 
-        def failing(*args: Any, **kwargs: Any) -> Any:
-            calls.append(1)  # noqa: B023  # called before the next stage
-            if len(calls) == 2 or stage in ("extract_facts", "index_periods"):  # noqa: B023  # amid the shares, or between the commits
-                raise KeyboardInterrupt
-            return true(*args, **kwargs)  # noqa: B023
+        def failing(*_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
             patch.setattr(steps, stage, failing)

@@ -136,9 +136,8 @@ def supersede(root: str, loser: str, winner: str) -> None:
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.codec.memories import upkeep_to_rows
-    from memory_pipeline.lake.layout import owner_of
-    from memory_pipeline.lake.schemas import UPKEEP_EVENTS
-    from memory_pipeline.steps.fold import refold_memories
+    from memory_pipeline.steps.fold_memories import refold_memories
+    from memory_pipeline_tests.building import put_events
 
     lake = Lake(root)
     run(lake, default_models())
@@ -148,7 +147,7 @@ def supersede(root: str, loser: str, winner: str) -> None:
         reason="eight is newer",
     )  # fmt: skip
     rows = upkeep_to_rows([event], {night: Period.parse("daily", "2024-03-02")})
-    lake.tables.replace(UPKEEP_EVENTS, {owner_of(ACME)}, rows)
+    put_events(lake, rows)
     refold_memories(lake, default_models().embedder, [ACME])
 
 

@@ -143,7 +143,7 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
                 deps=[source] if (source := source_of(name, grain)) else [],
                 description=_DESCRIPTIONS[name] + (f"{_NUMBERS}." if name == table else ""),
                 group_name=group_name,
-                kinds={"deltalake"},
+                kinds={"deltalake" if spec.partition_by else "lancedb"},
                 metadata={**table_columns(spec), "dagster/table_name": spec.name},
                 **common,
             )

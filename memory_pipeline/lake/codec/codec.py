@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -57,7 +58,8 @@ class Attribute:
 
 
 #: Cached: many rows share an agent, and creating a scope validates it.
-SCOPE = Attribute(("workspace_id", "agent_id"), lru_cache(maxsize=4_096)(Scope))
+scope_of = lru_cache(maxsize=4_096)(Scope)
+SCOPE = Attribute(("workspace_id", "agent_id"), scope_of)
 _SCOPE_COLUMNS = {
     "workspace_id": attrgetter("scope.workspace_id"),
     "agent_id": attrgetter("scope.agent_id"),
@@ -216,6 +218,38 @@ def ids_digest(ids: Sequence[str]) -> str:
     width = 32
     whole = np.frombuffer("".join(own[-width:] for own in ids).encode(), np.uint64).reshape(-1, width // 8)
     return digest(len(ids), whole.sum(axis=0, dtype=np.uint64).tolist())
+
+
+def with_digest(rows: pa.Table, without: Collection[str] = ("vector",)) -> pa.Table:
+    """Return rows of a projection with ``digest`` set to a digest of their other columns, except those in `without`."""
+    names = [name for name in rows.column_names if name != "digest" and name not in without]
+    parts = [_sized(_as_text(rows[name])) for name in names]
+    whole = pc.binary_join_element_wise(*parts, "") if rows.num_rows else pa.chunked_array([], pa.string())
+    digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in whole.to_pylist()]
+    place = rows.schema.get_field_index("digest")
+    return rows.set_column(place, rows.schema.field(place), pa.array(digests, pa.string()))
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if _is_list(column.type):
+        values = _sized(_as_text(pa.chunked_array([pc.list_flatten(column)])))
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+        offsets = pa.array(np.cumsum([0, *lengths]), pa.int32())
+        listed = pa.ListArray.from_arrays(offsets, values.combine_chunks().cast(pa.string()), mask=_nulls(column))
+        return pa.chunked_array([pc.binary_join(listed, "")])
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    return column.cast(pa.string())
+
+
+def _nulls(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array(column.is_null().to_numpy(), pa.bool_())
+
+
+def _sized(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Prefix each text with its length, so that joined texts are unambiguous. Null differs from an empty text."""
+    lengths = pc.utf8_length(texts).cast(pa.string())
+    return pc.fill_null(pc.binary_join_element_wise(lengths, texts, ":"), "-")
 
 
 def _frozen(value: Any) -> Any:

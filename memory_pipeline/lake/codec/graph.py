@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.graph.triples import Triple, name_key
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key, ids_digest
+from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key, ids_digest, with_digest
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
+from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    import pyarrow as pa
-
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.graph.triples import Vocabulary
 
-_SCOPE = ("owner", "workspace_id", "agent_id")
+_SCOPE = ("workspace_id", "agent_id", "scope")
 _OPERATIONS = Codec(
     GRAPH_OPERATIONS,
     Operation,
@@ -34,7 +35,7 @@ _TRIPLES = Codec(
     GRAPH_FACTS,
     Triple,
     columns={"source_hour": lambda triple: triple.id.split(":", 2)[1]},  # an id contains its hour
-    given=(*_SCOPE, "source_digest"),
+    given=(*_SCOPE, "source_digest", "digest"),
 )
 
 
@@ -42,7 +43,7 @@ rows_to_operations, rows_to_triples = _OPERATIONS.to_records, _TRIPLES.to_record
 
 
 def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_edits: bool) -> pa.Table:
-    """Return operations of agents, or edits by them, as rows of ``graph_operations``, each once."""
+    """Return operations of scopes, or edits by agents, as rows of ``graph_operations``, each once."""
     found = {}
     for scope, own in operations.items():
         owner = owner_of(scope)
@@ -50,28 +51,50 @@ def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_e
             content = (one.verb, one.subject, one.predicate, one.object, one.confidence, one.weight)
             order = (one.event_at, one.turn, one.place)
             found[digest(owner, one.message_ids[0], *content, *order)] = scope, one
-    scopes = [scope for scope, _ in found.values()]
     return _OPERATIONS.to_rows(
         [one for _, one in found.values()],
-        owner=list(map(owner_of, scopes)),
-        workspace_id=[scope.workspace_id for scope in scopes],
-        agent_id=[scope.agent_id for scope in scopes],
+        **_of_scopes([scope for scope, _ in found.values()]),
         id=list(found),
         is_edit=are_edits,
     )
 
 
-def operations_digest(rows: pa.Table) -> str:
-    """Return a digest of rows of ``graph_operations`` that does not depend on their order."""
-    return ids_digest(rows["id"].to_pylist())
+def operations_to_project(rows: pa.Table) -> pa.Table:
+    """Return rows of ``graph_operations`` as rows of the projection by scope."""
+    empty = pa.repeat("", rows.num_rows)
+    return with_digest(rows.append_column(OPERATIONS.schema.field("digest"), empty).select(OPERATIONS.schema.names))
 
 
-def triples_to_rows(scope: Scope, triples: Sequence[Triple], source_digest: str) -> pa.Table:
-    """Return an agent's triples as rows of ``graph_facts``. `source_digest` is that of its operations."""
-    return _TRIPLES.to_rows(
-        triples,
-        owner=owner_of(scope),
-        workspace_id=scope.workspace_id,
-        agent_id=scope.agent_id,
-        source_digest=source_digest,
-    )
+def triples_to_rows(triples: Mapping[Scope, Sequence[Triple]]) -> pa.Table:
+    """Return triples of scopes as rows of ``graph_facts``."""
+    listed = [(scope, triple) for scope, own in triples.items() for triple in own]
+    rows = _TRIPLES.to_rows([triple for _, triple in listed], **_of_scopes([scope for scope, _ in listed]), digest="")
+    return with_digest(rows)
+
+
+def fold_state(vocabulary: Vocabulary, operations: Sequence[str], facts: Sequence[str]) -> str:
+    """Return what a scope's graph was folded from, and its result: vocabulary, operations and facts by their digests.
+
+    The graph is up to date if its stored state is that of its rows and operations, whatever was interrupted or
+    concurrent.
+    """
+    return f"{vocabulary.digest} {ids_digest(operations)} {ids_digest(facts)}"
+
+
+def states_to_rows(states: Mapping[Scope, str]) -> pa.Table:
+    """Return the states of scopes' graphs as rows of ``graph_facts``, with null in the columns of facts."""
+    given = {**_of_scopes(list(states)), "source_digest": list(states.values()), "digest": list(states.values())}
+    given["id"] = given["scope"]
+    columns = [
+        pa.array(given[field.name], field.type) if field.name in given else pa.nulls(len(states), field.type)
+        for field in GRAPH_FACTS.schema
+    ]
+    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in GRAPH_FACTS.schema]))
+
+
+def _of_scopes(scopes: Sequence[Scope]) -> dict[str, list[str]]:
+    return {
+        "workspace_id": [scope.workspace_id for scope in scopes],
+        "agent_id": [scope.agent_id for scope in scopes],
+        "scope": [scope.key for scope in scopes],
+    }

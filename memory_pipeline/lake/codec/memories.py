@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
-from memory_pipeline.lake.codec.codec import Attribute, Codec, ids_digest
-from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.codec.codec import Attribute, Codec, ids_digest, scope_of, with_digest
+from memory_pipeline.lake.schemas import EVENTS, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +53,7 @@ _UPKEEP_EVENTS = Codec(
     UPKEEP_EVENTS,
     MemoryEvent,
     columns={"changes": _changes_to_json},
-    given=["night"],
+    given=["period"],
     attributes=_EVENT,
     unstored=["received_at"],
 )
@@ -60,7 +61,7 @@ _MEMORIES = Codec(
     MEMORIES,
     DurableMemory,
     columns={"id": attrgetter("version_id"), "memory_id": attrgetter("id")},
-    given=("owner", "workspace_id", "agent_id", "is_newest", "source_digest", "vector", "embed_model"),
+    given=("workspace_id", "agent_id", "scope", "is_newest", "source_digest", "vector", "embed_model", "digest"),
     attributes={
         "id": Attribute(("memory_id",)),
         "kind": MemoryKind,
@@ -70,7 +71,7 @@ _MEMORIES = Codec(
 )
 
 
-#: Rows of ``memory_events`` or ``upkeep_events`` as events. They were validated when written.
+#: Rows of ``memory_events``, ``upkeep_events`` or ``events`` as events. They were validated when written.
 rows_to_events = _EVENTS.to_records
 #: A row of ``memories``, a mapping with all columns of the record, as a version of a memory.
 row_to_memory = _MEMORIES.to_record
@@ -86,36 +87,111 @@ def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Tabl
 def upkeep_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
     """Return consolidation events as rows of ``upkeep_events``, each once. `nights` is their day by event time."""
     unique = list({event.id: event for event in events}.values())
-    return _UPKEEP_EVENTS.to_rows(unique, night=[nights[event.event_at].key for event in unique])
+    return _UPKEEP_EVENTS.to_rows(unique, period=[nights[event.event_at].key for event in unique])
+
+
+def events_projected(rows: pa.Table) -> pa.Table:
+    """Return rows of ``memory_events`` or ``upkeep_events`` as rows of ``events``."""
+    is_upkeep = "is_edit" not in rows.column_names
+    computed = {
+        "is_upkeep": pa.repeat(pa.scalar(is_upkeep), rows.num_rows),
+        "is_edit": pa.repeat(pa.scalar(False), rows.num_rows),  # a value
+        "digest": pa.repeat("", rows.num_rows),
+    }
+    columns = [rows[name] if name in rows.column_names else computed[name] for name in EVENTS.schema.names]
+    return with_digest(pa.table(columns, schema=EVENTS.schema))
 
 
 def memories_to_rows(
-    scope: Scope,
-    memories: Memories,
-    source_digest: str,
+    memories: Mapping[Scope, Memories],
     vectors: Mapping[str, NDArray[np.float32]],
     embed_model: str | None = None,
 ) -> pa.Table:
-    """Return all versions of all durable memories of an agent as rows of ``memories``.
+    """Return all versions of all durable memories of scopes as rows of ``memories``, by scope in the given order.
 
-    `source_digest` is :func:`events_digest` of their events. `vectors` are by content, from `embed_model`. Older
-    versions are not searched and have no vector. A newest version without a vector has no embedder either.
+    `vectors` are by content, from `embed_model`. Older versions are not searched and have no vector. A newest version
+    without a vector has no embedder either.
     """
-    versions = [version for own in memories.newest for version in memories.history(own)]
-    versions.sort(key=lambda version: (version.id, version.version))
-    is_newest = [memories.newest[version.id] is version for version in versions]
+    scopes: list[Scope] = []
+    versions: list[DurableMemory] = []
+    is_newest: list[bool] = []
+    for scope, folded in memories.items():
+        own = [version for memory_id in folded.newest for version in folded.history(memory_id)]
+        own.sort(key=lambda version: (version.id, version.version))
+        versions += own
+        scopes += [scope] * len(own)
+        is_newest += [folded.newest[version.id] is version for version in own]
     found = [vectors.get(version.content) if newest else None
              for version, newest in zip(versions, is_newest, strict=True)]  # fmt: skip
-    return _MEMORIES.to_rows(
+    rows = _MEMORIES.to_rows(
         versions,
-        owner=owner_of(scope),
-        workspace_id=scope.workspace_id,
-        agent_id=scope.agent_id,
+        workspace_id=[scope.workspace_id for scope in scopes],
+        agent_id=[scope.agent_id for scope in scopes],
+        scope=[scope.key for scope in scopes],
         is_newest=is_newest,
-        source_digest=source_digest,
         vector=vectors_to_lists(found),
         embed_model=[None if vector is None else embed_model for vector in found],
+        digest="",
     )
+    return with_digest(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldState:
+    """What a scope's stored memories are the fold of: the row of version 0.
+
+    Attributes:
+        events: digest of the ids of all folded events.
+        rows: digest of the scope's rows, which shows whether a write was completed.
+        count: number of folded events.
+        last: id of the last one in their order.
+    """
+
+    events: str
+    rows: str
+    count: int
+    last: str
+
+
+def states_to_rows(states: Mapping[Scope, FoldState]) -> pa.Table:
+    """Return fold states as rows of ``memories``; all columns that are not about the state are null."""
+    schema = pa.schema([column.with_nullable(True) for column in MEMORIES.schema])
+    rows = [
+        {
+            "id": f"{scope.key}#0",
+            "memory_id": scope.key,
+            "version": 0,
+            "is_newest": False,
+            "workspace_id": scope.workspace_id,
+            "agent_id": scope.agent_id,
+            "scope": scope.key,
+            "access_count": state.count,
+            "event_id": state.last,
+            "source_digest": f"{state.events} {state.rows}",
+        }
+        for scope, state in states.items()
+    ]
+    return with_digest(pa.Table.from_pylist(rows, schema=schema))
+
+
+#: The columns from which :func:`fold_states` reads.
+STATE_COLUMNS = ("scope", "workspace_id", "agent_id", "access_count", "event_id", "source_digest")
+#: The condition on rows of ``memories`` that are versions of memories, and on those that are fold states.
+IS_VERSION, IS_STATE = "version > 0", "version = 0"
+
+
+def fold_states(rows: pa.Table) -> dict[Scope, FoldState]:
+    """Return the fold states in rows of ``memories`` of version 0."""
+    found = {}
+    for row in rows.select(STATE_COLUMNS).to_pylist():
+        events, _, own = row["source_digest"].partition(" ")
+        scope = scope_of(row["workspace_id"], row["agent_id"])
+        found[scope] = FoldState(events, own, row["access_count"], row["event_id"])
+    return found
+
+
+#: A digest of the digests of rows of ``memories`` that does not depend on their order.
+rows_digest = ids_digest
 
 
 def vectors_to_lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
@@ -128,15 +204,25 @@ def vectors_to_lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListAr
 
 
 def rows_to_memories(rows: pa.Table) -> Memories:
-    """Return all rows of ``memories`` of one agent as memories.
+    """Return all rows of ``memories`` of one scope as memories.
 
-    :attr:`Memories.last` and events without effect are not restored.
+    :attr:`Memories.last`, aliases and events without effect are not restored.
     """
-    memories = Memories()
-    for version in sorted(_MEMORIES.to_records(rows), key=lambda version: (version.id, version.version)):
+    return next(iter(rows_to_memories_of(rows).values()), Memories())
+
+
+def rows_to_memories_of(rows: pa.Table) -> dict[Scope, Memories]:
+    """Return rows of ``memories`` as memories by scope; see :func:`rows_to_memories`. Fold states are skipped."""
+    rows = rows.filter(pc.field("version") > 0)
+    found: dict[Scope, Memories] = {}
+    scopes = map(scope_of, rows["workspace_id"].to_pylist(), rows["agent_id"].to_pylist())
+    listed = list(zip(scopes, _MEMORIES.to_records(rows), strict=True))
+    for scope, version in sorted(listed, key=lambda each: (each[1].id, each[1].version)):
+        memories = found.setdefault(scope, Memories())
         before = memories.newest.get(version.id)
         if before is not None:
             memories.earlier[version.id] = (*memories.earlier.get(version.id, ()), before)
         memories.newest[version.id] = version
-    memories.matches = {key: own for own, newest in memories.newest.items() for key in newest.match_keys}
-    return memories
+    for memories in found.values():
+        memories.matches = {key: own for own, newest in memories.newest.items() for key in newest.match_keys}
+    return found

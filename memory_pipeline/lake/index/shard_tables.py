@@ -28,7 +28,8 @@ from memory_pipeline.lake.index.lance_tables import (
     retry_lance_commit,
 )
 from memory_pipeline.lake.index.maintenance import compact, compact_deletes, rewrite
-from memory_pipeline.lake.layout import PROJECTIONS, scope_in, scope_table, shard_in, shard_of, shard_table, tables_of
+from memory_pipeline.lake.index.table_roster import ROSTER, TableRoster
+from memory_pipeline.lake.layout import PROJECTIONS, scope_in, shard_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -45,8 +46,6 @@ _log = logging.getLogger(__name__)
 LARGE_FROM = 50_000
 #: From this many vectors on, a table of one scope has an approximate index.
 APPROXIMATE_FROM = 50_000
-#: A folder with an empty file for each table: created, not dropped, and possibly lost.
-_ROSTER = "state/projections"
 #: Number of tables that are written concurrently.
 _CONCURRENCY = 16
 #: Files are merged when a table has more than this many.
@@ -100,57 +99,30 @@ class ShardTables:
         self._databases = databases
         self._projection = projection
         self._shards = shards
-        # Keys of scopes with a table of their own, and the version of each shard at which they were listed.
-        self._large: frozenset[str] = frozenset()
+        self.roster = TableRoster(storage, projection.name, shards)
+        # The version of each shard at which the large scopes were read.
         self._listed_at: dict[str, int | None] = {}
-        self._noted: set[str] = set()
 
     # Names of tables.
-
-    def noted(self) -> set[str]:
-        """Return the names of tables that were created and not dropped. Some may be lost."""
-        names = (entry.path.rpartition("/")[2] for entry in self._storage.list(_ROSTER))
-        return {name for name in names if name.startswith(f"{self._projection.name}-")}
-
-    def present(self) -> set[str]:
-        """Return the names of existing tables."""
-        return tables_of(self._storage, self._projection.name)
-
-    def _list_large(self) -> None:
-        self._large = frozenset(key for name in self.noted() if (key := scope_in(name)))
-
-    def is_large(self, scope: Scope) -> bool:
-        """Return whether a scope has a table of its own, as of its last read or write."""
-        return scope.key in self._large
-
-    def _name(self, key: str) -> str:
-        if key in self._large:
-            return scope_table(self._projection.name, key, self._shards)
-        return shard_table(self._projection.name, shard_of(key, self._shards))
-
-    def names_of(self, scope: Scope) -> list[str]:
-        """Return the names of the tables that may have rows of a scope, whether they exist or not."""
-        name = self._projection.name
-        return [shard_table(name, shard_of(scope.key, self._shards)), scope_table(name, scope.key, self._shards)]
 
     async def name_of(self, scope: Scope) -> str:
         """Return the name of the table that has a scope's rows."""
         await self.version(scope)
-        return self._name(scope.key)
+        return self.roster.name_of(scope.key)
 
     async def version(self, scope: Scope) -> int | None:
         """Return a number that grows with each commit to the scope's table; None without a table."""
         while True:
-            name = self._name(scope.key)
+            name = self.roster.name_of(scope.key)
             version = await self._databases.version(PROJECTIONS, name)
-            if scope.key in self._large and version is not None:
+            if scope.key in self.roster.large and version is not None:
                 return version
             # Rows move to a table of their own by a commit to the shard, or back after the table was dropped.
-            if name in self._listed_at and self._listed_at[name] == version and scope.key not in self._large:
+            if name in self._listed_at and self._listed_at[name] == version and scope.key not in self.roster.large:
                 return version
-            await asyncio.to_thread(self._list_large)
+            await asyncio.to_thread(self.roster.refresh)
             self._listed_at[name] = version
-            if self._name(scope.key) == name:
+            if self.roster.name_of(scope.key) == name:
                 return version
 
     async def refuse_lost(self, name: str) -> None:
@@ -159,13 +131,30 @@ class ShardTables:
         Raises:
             DamagedError: it was.
         """
-        is_noted = await asyncio.to_thread(self._storage.is_there, f"{_ROSTER}/{name}")
+        is_noted = await asyncio.to_thread(self.roster.is_listed, name)
         # Another process may have created it since the caller looked.
         if is_noted and await self._databases.table(PROJECTIONS, name) is None:
             raise DamagedError(
                 f"{PROJECTIONS}/{name}.lance is missing; "
                 "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
             )
+
+    async def refuse_lost_of(self, scope: Scope) -> None:
+        """Raise a DamagedError if the table of a scope was created and is missing."""
+        await self.refuse_lost(await self.name_of(scope))
+
+    async def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
+        """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
+
+        async def read(table: Any) -> int:
+            return int((await table.query().to_arrow()).num_rows) if thoroughly else int(await table.count_rows())
+
+        try:
+            if await self._databases.read(PROJECTIONS, name, read, None) is None:
+                await self.refuse_lost(name)
+        except DamagedError:
+            return True
+        return False
 
     # Reads.
 
@@ -189,9 +178,9 @@ class ShardTables:
         """Return the rows of scopes that meet a condition, unordered, in parts."""
         wanted = [*OWNERS, *(name for name in columns if name not in OWNERS)]
         by_table: dict[str, list[Scope]] = {}
-        await asyncio.to_thread(self._list_large)
+        await asyncio.to_thread(self.roster.refresh)
         for scope in scopes:
-            by_table.setdefault(self._name(scope.key), []).append(scope)
+            by_table.setdefault(self.roster.name_of(scope.key), []).append(scope)
 
         async def select(name: str, own: list[Scope]) -> pa.Table:
             condition = f"scope IN ({_listed({scope.key for scope in own})})" + (f" AND ({where})" if where else "")
@@ -199,7 +188,10 @@ class ShardTables:
             async def read(table: Any) -> pa.Table:
                 return await table.query().where(condition).select(wanted).to_arrow()
 
-            rows = await self._databases.read(PROJECTIONS, name, read, nothing)
+            rows = await self._databases.read(PROJECTIONS, name, read, None)
+            if rows is None:
+                await self.refuse_lost(name)
+                return nothing.select(list(columns))
             expected = {(scope.key, scope.workspace_id, scope.agent_id) for scope in own}
             found = rows.group_by(list(OWNERS)).aggregate([])
             if not expected.issuperset(zip(*(found[name].to_pylist() for name in OWNERS), strict=True)):
@@ -213,21 +205,27 @@ class ShardTables:
         ]
         return await self._all(select(name, own) for name, own in chunks)
 
-    async def scan(self, where: str | None, columns: Collection[str]) -> list[pa.Table]:
-        """Return the rows of all scopes that meet a condition, by table."""
+    async def scan(self, where: str | None, columns: Collection[str], shard: int | None = None) -> list[pa.Table]:
+        """Return the rows of all scopes that meet a condition, by table; of one shard if it is given."""
 
         async def select(table: Any) -> pa.Table:
             query = table.query().where(where) if where else table.query()
             return await query.select(list(columns)).to_arrow()
 
-        names = sorted(await asyncio.to_thread(self.present))
+        names = sorted(await asyncio.to_thread(self.roster.present))
+        names = [name for name in names if shard is None or shard_in(name) == shard]
         found = await self._all(self._databases.read(PROJECTIONS, name, select, None) for name in names)
         return [rows for rows in found if rows is not None]
 
     # Writes.
 
     async def replace(
-        self, within: str, rows: pa.Table, scopes: Collection[Scope] | None = None, shard: int | None = None
+        self,
+        within: str,
+        rows: pa.Table,
+        scopes: Collection[Scope] | None = None,
+        shard: int | None = None,
+        removable: Collection[str] | None = None,
     ) -> set[_Mark]:
         """Make the rows that meet a condition equal to `rows`. Return the marks of the rows that were written.
 
@@ -236,19 +234,21 @@ class ShardTables:
             rows: with all columns of the table.
             scopes: those to compare; all if not given.
             shard: the shard to compare; all if not given.
+            removable: ids that may be deleted; all if not given. With the ids that were there before the records were
+                read, rows that another run adds meanwhile stay.
         """
         written: set[_Mark] = set()
-        await asyncio.to_thread(self._list_large)
+        await asyncio.to_thread(self.roster.refresh)
         while True:
-            large = self._large
+            large = self.roster.large
             parts = self._by_table(rows, scopes, shard)
             keys = None if scopes is None else {scope.key for scope in scopes}
             written |= set().union(
-                *await self._all(self._replaced(name, within, part, keys) for name, part in parts.items())
+                *await self._all(self._replaced(name, within, part, keys, removable) for name, part in parts.items())
             )
             await self._grow(rows)
-            await asyncio.to_thread(self._list_large)
-            if self._large == large:
+            await asyncio.to_thread(self.roster.refresh)
+            if self.roster.large == large:
                 return written
             # Meanwhile a scope got a table of its own: what was written to its shard may be missing there.
             await self._clear_shards()
@@ -256,8 +256,8 @@ class ShardTables:
     def _by_table(self, rows: pa.Table, scopes: Collection[Scope] | None, shard: int | None) -> dict[str, pa.Table]:
         """Return the rows of each table, in which some may have to be deleted, too."""
         keys = rows["scope"].combine_chunks().dictionary_encode()
-        names = [self._name(key) for key in keys.dictionary.to_pylist()]
-        parts = self.noted() | self.present() if scopes is None else {self._name(scope.key) for scope in scopes}
+        names = [self.roster.name_of(key) for key in keys.dictionary.to_pylist()]
+        parts = self.roster.tables() if scopes is None else {self.roster.name_of(scope.key) for scope in scopes}
         parts = {name for name in parts if shard is None or shard_in(name) == shard}
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         numbers = pa.array([places[name] for name in names], pa.int32()).take(keys.indices)
@@ -271,11 +271,25 @@ class ShardTables:
             start += counts[place]
         return tables
 
-    async def _replaced(self, name: str, within: str, rows: pa.Table, keys: Collection[str] | None) -> set[_Mark]:
+    async def _replaced(
+        self,
+        name: str,
+        within: str,
+        rows: pa.Table,
+        keys: Collection[str] | None,
+        removable: Collection[str] | None = None,
+    ) -> set[_Mark]:
         forget = partial(self._databases.forget, PROJECTIONS, name)
-        return await retry_lance_commit(lambda: self._replace(name, within, rows, keys), forget)
+        return await retry_lance_commit(lambda: self._replace(name, within, rows, keys, removable), forget)
 
-    async def _replace(self, name: str, within: str, rows: pa.Table, keys: Collection[str] | None) -> set[_Mark]:
+    async def _replace(
+        self,
+        name: str,
+        within: str,
+        rows: pa.Table,
+        keys: Collection[str] | None,
+        removable: Collection[str] | None,
+    ) -> set[_Mark]:
         table = await self._databases.table(PROJECTIONS, name)
         if table is None:
             await self.refuse_lost(name)
@@ -283,7 +297,7 @@ class ShardTables:
                 return set()
             table = await self._create(name, rows.schema)
         elif scope_in(name) is None:
-            await self._note(name)
+            await asyncio.to_thread(self.roster.add, name)
         listed = keys is not None and len(keys) <= _LISTED
         condition = f"{within} AND scope IN ({_listed(keys or ())})" if listed else within
 
@@ -295,6 +309,9 @@ class ShardTables:
         if keys is not None and not listed:
             present = {mark for mark in present if mark[0] in keys}
         wanted = _marks(rows, self._projection.marks)
+        if removable is not None:
+            ids = {mark[1] for mark in wanted}
+            present = {mark for mark in present if mark[1] in ids or mark[1] in removable}
         differing = present ^ wanted
         if not differing:
             return set()
@@ -315,14 +332,8 @@ class ShardTables:
 
     async def _create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
         table = await self._databases.create(PROJECTIONS, name, schema, rows)
-        await self._note(name)
+        await asyncio.to_thread(self.roster.add, name)
         return table
-
-    async def _note(self, name: str) -> None:
-        """Enter an existing table into the roster: a process may have been killed before it did."""
-        if name not in self._noted:
-            await asyncio.to_thread(self._storage.create, f"{_ROSTER}/{name}", b"", durable=False)
-            self._noted.add(name)
 
     async def delete(self, names: Iterable[str], where: str) -> int:
         """Delete rows from tables, and from the disk. Return their number. Drop a table of one scope if it is empty."""
@@ -341,12 +352,10 @@ class ShardTables:
         return count
 
     async def _drop(self, name: str, *, only_if_empty: bool = False) -> bool:
-        self._noted.discard(name)
-        # Delete the roster entry before the table: a reader in between must not report the table as lost.
-        await asyncio.to_thread(self._storage.delete, [f"{_ROSTER}/{name}"])
+        await asyncio.to_thread(self.roster.discard, name)
         dropped = await self._databases.drop(PROJECTIONS, name, only_if_empty=only_if_empty)
         if not dropped and only_if_empty and await self._databases.table(PROJECTIONS, name) is not None:
-            await asyncio.to_thread(self._storage.create, f"{_ROSTER}/{name}", b"", durable=False)
+            await asyncio.to_thread(self.roster.add, name)
         return dropped
 
     async def restore(self, name: str, rows: pa.Table) -> None:
@@ -363,11 +372,11 @@ class ShardTables:
         """Move scopes with many new rows to tables of their own."""
         counted = pc.value_counts(rows["scope"])
         keys = [one["values"].as_py() for one in counted if one["counts"].as_py() * 10 >= LARGE_FROM]
-        await self._all(self._move(key) for key in keys if key not in self._large)
+        await self._all(self._move(key) for key in keys if key not in self.roster.large)
 
     async def _move(self, key: str) -> None:
         """Copy a scope with many rows from its shard to a table of its own, which is found once it is complete."""
-        shard, own = self._name(key), scope_table(self._projection.name, key, self._shards)
+        shard, own = self.roster.name_of(key), self.roster.own_table(key)
         condition = f"scope = '{key}'"
 
         async def read(table: Any) -> tuple[int, pa.Table]:
@@ -379,14 +388,14 @@ class ShardTables:
         count = await self._databases.read(PROJECTIONS, shard, lambda table: table.count_rows(condition), 0)
         if count < LARGE_FROM:
             return
-        async with self._databases.claimed(_ROSTER, own):
-            if own in await asyncio.to_thread(self.noted):
+        async with self._databases.claimed(ROSTER, own):
+            if own in await asyncio.to_thread(self.roster.listed):
                 return
             await self._databases.drop(PROJECTIONS, own)  # left by a process that was killed here
             version, rows = await self._databases.read(PROJECTIONS, shard, read, nothing)
             table = await self._databases.create(PROJECTIONS, own, rows.schema, rows)
             await self.maintain(own, table, 1)
-            await asyncio.to_thread(self._storage.create, f"{_ROSTER}/{own}", b"", durable=False)
+            await asyncio.to_thread(self.roster.add, own)
             now, later = await self._databases.read(PROJECTIONS, shard, read, nothing)
             if now != version:  # others have written to the shard without knowing of the new table
                 before, after = (_marks(each, self._projection.marks) for each in (rows, later))
@@ -397,8 +406,8 @@ class ShardTables:
     async def _clear_shards(self) -> None:
         """Delete the rows of scopes with tables of their own from their shards."""
         by_shard: dict[str, list[str]] = {}
-        for key in sorted(self._large):
-            by_shard.setdefault(shard_table(self._projection.name, shard_of(key, self._shards)), []).append(key)
+        for key in sorted(self.roster.large):
+            by_shard.setdefault(self.roster.shard_table(key), []).append(key)
         await self._all(self._delete(name, f"scope IN ({_listed(keys)})") for name, keys in by_shard.items())
 
     # Maintenance.
@@ -433,7 +442,7 @@ class ShardTables:
 
     async def compact(self, names: Iterable[str]) -> list[int]:
         """Merge the small files of tables. Return the bytes of the merged rows of each."""
-        await asyncio.to_thread(self._list_large)
+        await asyncio.to_thread(self.roster.refresh)
         await self._clear_shards()  # of rows that a killed process left there
         return await self._all(map(self._compact, names))
 
@@ -459,7 +468,12 @@ class ShardTables:
             indices = {column: config for column, config in [*indices.items(), *vectors] if column in there}
             await rewrite(table, self._storage, path, self._projection.same, indices)
 
-        await self._all(self._edit(name, renew) for name in names)
+        async def purge(name: str) -> None:
+            await self._edit(name, renew)
+            if not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 1):
+                await self._drop(name, only_if_empty=True)  # its newest commit may name deleted ids
+
+        await self._all(map(purge, names))
 
     async def _edit(self, name: str, edit: Callable[[Any, str], Awaitable[None]]) -> None:
         """Run `edit` on a table and its folder, if the table exists."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, shown
+from memory_pipeline.errors import ConfigurationError, LakeError, shown
 from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, quoted
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
 from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, Databases, EventLoop, IvfRq
@@ -22,7 +22,7 @@ from memory_pipeline.lake.index.shard_tables import Projection, ShardTables, of_
 from memory_pipeline.lake.layout import PROJECTIONS, SHARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -139,6 +139,7 @@ class VectorIndex:
         scopes: Collection[Scope] | None = None,
         *,
         shard: int | None = None,
+        removable: Collection[str] | None = None,
     ) -> set[str]:
         """Make the rows of `periods` equal to `rows`, in one or two commits for each shard that differs.
 
@@ -148,6 +149,8 @@ class VectorIndex:
             rows: of these periods, in the columns of :func:`index_schema`.
             scopes: those to compare; all if not given.
             shard: the shard to compare; all if not given.
+            removable: ids that may be deleted; all if not given. Pass those of :meth:`ids`, read before `rows`, so that
+                rows that another run adds meanwhile stay.
 
         Returns:
             The keys of the periods in which something was written.
@@ -155,15 +158,14 @@ class VectorIndex:
         Raises:
             DamagedError: a table is damaged or lost.
         """
-        listed = ", ".join(f"'{key}'" for key in sorted(period.key for period in periods))  # keys contain no quotes
-        within = f"grain = '{grain}' AND period IN ({listed})"
-        written = self._loop.run(self._tables.replace(within, rows, scopes, shard))
+        within = _within(grain, (period.key for period in periods))
+        written = self._loop.run(self._tables.replace(within, rows, scopes, shard, removable))
         return {str(mark[_INDEX.marks.index("period")]) for mark in written}
 
     def is_large(self, scope: Scope) -> bool:
         """Return whether a scope has a table of its own, with indices for :meth:`search`."""
         self._loop.run(self._tables.version(scope))
-        return self._tables.is_large(scope)
+        return scope.key in self._tables.roster.large
 
     def search(
         self, scope: Scope, grain: Grain, where: Filter, limit: int, vector: _Vector | None, text: str
@@ -188,12 +190,16 @@ class VectorIndex:
 
     def scan_all(self, grain: Grain, periods: Collection[str] | None, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of all scopes, unordered; of all periods and all columns if none are given."""
-        where = f"grain = '{grain}'"
-        if periods is not None:
-            where += f" AND period IN ({', '.join(map(quoted, periods)) or quoted('')})"
+        where = _within(grain, periods)
         columns = list(columns or _NOTHING.schema.names)
         found = [rows.select(columns) for rows in self._loop.run(self._tables.scan(where, columns))]
         return pa.concat_tables(found) if found else _NOTHING.select(columns)
+
+    def ids(self, grain: Grain, periods: Collection[Period], shard: int | None = None) -> set[str]:
+        """Return the ids of the rows of periods, of all scopes or of those in a shard."""
+        where = _within(grain, (period.key for period in periods))
+        found = self._loop.run(self._tables.scan(where, ["id"], shard))
+        return {identifier for rows in found for identifier in rows["id"].to_pylist()}
 
     def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
         """Return all rows of a scope.
@@ -219,34 +225,24 @@ class VectorIndex:
         """
         version = self._loop.run(self._tables.version(scope))
         if version is None:
-            self._loop.run(self._refuse_lost(scope))
+            self._loop.run(self._tables.refuse_lost_of(scope))
         return version
 
     def present(self) -> set[str]:
         """Return the names of the existing tables."""
-        return self._tables.present()
+        return self._tables.roster.present()
 
     def tables(self) -> set[str]:
         """Return the names of the existing tables and the lost ones."""
-        return self._tables.present() | self._tables.noted()
+        return self._tables.roster.tables()
+
+    def rows_of(self, name: str) -> pc.Expression:
+        """Return the condition on the facts and summaries of a table."""
+        return self._tables.roster.rows_of(name)
 
     def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
-        """Return whether a table is lost or cannot be read.
-
-        Args:
-            name: of the table.
-            thoroughly: read all of it; otherwise only open it.
-        """
-
-        async def read(table: Any) -> int:
-            return int((await table.query().to_arrow()).num_rows) if thoroughly else int(await table.count_rows())
-
-        try:
-            if self._loop.run(self._databases.read(PROJECTIONS, name, read, None)) is None:
-                self._loop.run(self._tables.refuse_lost(name))
-        except DamagedError:
-            return True
-        return False
+        """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
+        return self._loop.run(self._tables.is_damaged(name, thoroughly=thoroughly))
 
     def restore(self, name: str, rows: pa.Table) -> None:
         """Delete a table and rebuild it from `rows`, which are all of its rows."""
@@ -286,7 +282,7 @@ class VectorIndex:
         if not workspaces:
             return 0
         where = f"grain = '{grain}' AND ({' OR '.join(f'({each})' for each in workspaces)})"
-        return self._loop.run(self._tables.delete(self._tables.present(), where))
+        return self._loop.run(self._tables.delete(self._tables.roster.present(), where))
 
     def remove_scope(self, scope: Scope) -> int:
         """Remove all rows of a scope, from the disk too. Return their number.
@@ -307,13 +303,15 @@ class VectorIndex:
         Raises:
             CommitConflictError: other writers kept changing a table. Safe to retry.
         """
-        names = sorted(self._tables.present() & {name for scope in scopes for name in self._tables.names_of(scope)})
+        names = sorted(
+            self._tables.roster.present() & {name for scope in scopes for name in self._tables.roster.names_of(scope)}
+        )
         self._loop.run(self._tables.purge(names))
         return names
 
     def compact(self) -> tuple[int, int]:
         """Merge small files. Return the number of tables with merged files, and the bytes of the merged rows."""
-        written = self._loop.run(self._tables.compact(sorted(self._tables.present())))
+        written = self._loop.run(self._tables.compact(sorted(self._tables.roster.present())))
         return sum(map(bool, written)), sum(written)
 
     def scopes(self, workspace_id: str | None = None) -> list[Scope]:
@@ -326,11 +324,8 @@ class VectorIndex:
     async def _read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
         return await self._tables.read(scope, read, nothing)
 
-    async def _refuse_lost(self, scope: Scope) -> None:
-        await self._tables.refuse_lost(await self._tables.name_of(scope))
-
     async def _remove_scope(self, scope: Scope) -> int:
-        return await self._tables.delete(self._tables.names_of(scope), of_scope(scope))
+        return await self._tables.delete(self._tables.roster.names_of(scope), of_scope(scope))
 
     async def _condition(self, scope: Scope, grain: Grain, where: Filter | None) -> str:
         names = await self._names(scope, grain) if where is not None and where.person is not None else ()
@@ -438,6 +433,12 @@ class VectorIndex:
     async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         own = await self._condition(scope, grain, where)
         return _messages(await self._tables.select(scope, own, ["source_ids"], _NOTHING))
+
+
+def _within(grain: Grain, keys: Iterable[str] | None) -> str:
+    """Return the condition that selects rows of a grain, of all periods if no keys are given."""
+    where = f"grain = '{grain}'"
+    return where if keys is None else f"{where} AND period IN ({', '.join(map(quoted, sorted(keys))) or quoted('')})"
 
 
 def distinct(rows: pa.Table) -> set[tuple[str, ...]]:

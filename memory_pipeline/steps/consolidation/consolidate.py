@@ -1,7 +1,8 @@
 """Consolidate durable memories: find agents with changes, simulate their days, and write the results.
 
-Agents are processed in batches, with one commit per table: consolidation events (``upkeep_events``), memories
-(``memories``) and checkpoints (``upkeep``). The ledger is written last, so the next run continues an interrupted one.
+Agents are processed in batches, with one commit per table: consolidation events (``upkeep_events``), their projection
+by scope (``events``), memories (``memories``) and checkpoints (``upkeep``). The ledger is written last, so the next run
+continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -16,11 +17,20 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import NOTHING, digest
-from memory_pipeline.lake.codec.memories import events_digest, rows_to_events, upkeep_to_rows
+from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.codec.memories import (
+    IS_STATE,
+    STATE_COLUMNS,
+    events_digest,
+    events_projected,
+    fold_states,
+    rows_to_events,
+    upkeep_to_rows,
+)
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 from memory_pipeline.steps.consolidation.days import (
@@ -33,15 +43,17 @@ from memory_pipeline.steps.consolidation.days import (
 )
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate
-from memory_pipeline.steps.fold import refold_memories
+from memory_pipeline.steps.fold_memories import refold_memories
+from memory_pipeline.steps.group import by_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
@@ -50,8 +62,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A batch is complete at this size of its agents' events, or at this number of agents.
-_BATCH_BYTES, _BATCH_AGENTS = 8_000_000, 200
+#: A batch is complete at this number of its agents' events, or at this number of agents.
+_BATCH_EVENTS, _BATCH_AGENTS = 50_000, 1_000
+#: Maximum number of attempts if other runs keep writing events of the same agents.
+_ATTEMPTS = 10
 #: Seconds between progress messages of a long simulation.
 _PROGRESS_EVERY = 10.0
 #: Increase if consolidation computes different results.
@@ -103,7 +117,7 @@ def consolidate(
 
 
 class _UnchangedAgents:
-    """A cache of agents that are current until a later day with events, by a digest of their files and checkpoint."""
+    """A cache of agents that are current until a later day with events, by a digest of their events and checkpoint."""
 
     def __init__(self, lake: Lake) -> None:
         data = lake.storage.read(_CACHE_PATH)
@@ -114,18 +128,18 @@ class _UnchangedAgents:
         self._old: dict[str, str] = cached if isinstance(cached, dict) else {}
         self._new: dict[str, str] = {}
 
-    def has(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, until: Period) -> bool:
-        """Return whether an agent with these files and this checkpoint has nothing to consolidate up to `until`."""
-        key = _agent_key(files, checkpoint)
+    def has(self, events: str, checkpoint: ConsolidationCheckpoint | None, until: Period) -> bool:
+        """Return whether an agent with these events and this checkpoint has nothing to consolidate up to `until`."""
+        key = _agent_key(events, checkpoint)
         later = self._old.get(key)
         if later is None or (later and later <= until.key):
             return False
         self._new[key] = later
         return True
 
-    def put(self, files: Iterable[str], checkpoint: ConsolidationCheckpoint | None, later: Period | None) -> None:
-        """Add an agent."""
-        self._new[_agent_key(files, checkpoint)] = later.key if later else ""
+    def put(self, events: str, checkpoint: ConsolidationCheckpoint | None, later: Period | None) -> None:
+        """Add an agent by the digest of its events."""
+        self._new[_agent_key(events, checkpoint)] = later.key if later else ""
 
     def write(self, lake: Lake) -> None:
         """Write the cache if it has changed."""
@@ -133,8 +147,8 @@ class _UnchangedAgents:
             lake.storage.write(_CACHE_PATH, json.dumps(self._new, sort_keys=True).encode())
 
 
-def _agent_key(files: Iterable[str], checkpoint: ConsolidationCheckpoint | None) -> str:
-    return digest(_VERSION, sorted(files), None if checkpoint is None else checkpoint.to_row())
+def _agent_key(events: str, checkpoint: ConsolidationCheckpoint | None) -> str:
+    return digest(_VERSION, events, None if checkpoint is None else checkpoint.to_row())
 
 
 class _Run:
@@ -151,7 +165,7 @@ class _Run:
     ) -> None:
         self.lake, self.models, self.requested, self.entries, self.report = lake, models, requested, entries, report
         self.dry_run, self.explain = dry_run, explain
-        self.files = lake.tables.states(MEMORY_EVENTS)
+        self.states = fold_states(lake.memory_rows.scan(("version", *STATE_COLUMNS), IS_STATE))
         self.checkpoints = read_checkpoints(lake.tables)
         self.unchanged = _UnchangedAgents(lake)
         earlier = [*self.entries, *(each.through.key for each in self.checkpoints.values())]
@@ -182,26 +196,25 @@ class _Run:
 
     def batches(self, scopes: Collection[Scope] | None) -> Iterator[list[Scope]]:
         """Yield the agents that may have days to consolidate, in batches that fit in memory."""
-        sizes = self.lake.tables.sizes(MEMORY_EVENTS)
-        owners = self.files.keys() | self.checkpoints.keys() | set(self.lake.tables.keys(UPKEEP_EVENTS))
-        selected = None if scopes is None else {owner_of(scope) for scope in scopes}
+        known = self.states.keys() | {each.scope for each in self.checkpoints.values()}
+        selected = known if scopes is None else known.intersection(scopes)
         batch: list[Scope] = []
         size = 0
-        for owner in sorted(owners):
-            scope = Scope(*owner.split("~"))  # ids never contain a tilde
-            if self._is_current(owner, scope) or (selected is not None and owner not in selected):
+        for scope in sorted(selected, key=lambda scope: scope.key):  # so that a shard is written once
+            if self._is_current(scope):
                 continue
             batch.append(scope)
-            size += sizes.get(owner, 0)
-            if size >= _BATCH_BYTES or len(batch) >= _BATCH_AGENTS:
+            size += self.states[scope].count if scope in self.states else 0
+            if size >= _BATCH_EVENTS or len(batch) >= _BATCH_AGENTS:
                 yield batch
                 batch, size = [], 0
         if batch:
             yield batch
 
-    def _is_current(self, owner: str, scope: Scope) -> bool:
-        checkpoint = self.checkpoints.get(owner)
-        if not self.unchanged.has(self.files.get(owner, ()), checkpoint, self.until):
+    def _is_current(self, scope: Scope) -> bool:
+        checkpoint = self.checkpoints.get(owner_of(scope))
+        events = self.states[scope].events if scope in self.states else ""
+        if not self.unchanged.has(events, checkpoint, self.until):
             return False
         if checkpoint is None:
             return True
@@ -215,7 +228,7 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
     is_repeated = False
     while True:
         tombstones = lake.tombstones.state()
-        simulations = _simulated(run, scopes)
+        simulations, digests = _simulated(run, scopes)
         if run.dry_run:
             break
         touched = [simulation for simulation in simulations if simulation.first is not None]
@@ -229,15 +242,17 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         # Erasure may have written its tombstone after this run read, and deleted before this run wrote.
         if lake.tombstones.state() == tombstones:
             for simulation in simulations:
-                owner = owner_of(simulation.scope)
-                run.unchanged.put(run.files.get(owner, ()), results[simulation.scope], simulation.later)
+                scope = simulation.scope
+                run.unchanged.put(digests.get(scope, ""), results[scope], simulation.later)
             break
         _log.info("consolidation: data was erased during the run, repeating %s agents", f"{len(scopes):,}")
-        run.files, run.checkpoints = lake.tables.states(MEMORY_EVENTS), read_checkpoints(lake.tables)
+        run.checkpoints = read_checkpoints(lake.tables)
         is_repeated = True
     if is_repeated:
-        for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP):
+        for spec in (UPKEEP_EVENTS, UPKEEP):
             lake.tables.purge(spec)
+        lake.events.purge(scopes)
+        lake.memory_rows.purge(scopes)
     for simulation in simulations:
         run.report.note(simulation, explain=run.explain)
     days = {each.day for simulation in simulations for each in simulation.simulated}
@@ -257,46 +272,78 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         )
 
 
-def _simulated(run: _Run, scopes: Sequence[Scope]) -> list[AgentSimulation]:
+def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation], dict[Scope, str]]:
+    """Simulate agents and write their consolidation events. Return the simulations and the digests of all events."""
     lake = run.lake
-    owners = [owner_of(scope) for scope in scopes]
-    simulations: list[AgentSimulation] = []
-    last: tuple[object, pa.Table] | None = None
-
-    def simulated(old: pa.Table) -> pa.Table:
-        # Read inside the attempt: of two concurrent runs, the last to commit has read the events of both.
-        nonlocal last  # reused if a retry reads the same events
-        read = (lake.tables.state(MEMORY_EVENTS, owners), old["id"].to_pylist())
-        if last is None or last[0] != read:
-            last = (read, attempted(old))
-        return last[1]
-
-    def attempted(old: pa.Table) -> pa.Table:
-        nonlocal simulations
-        simulations = _simulations(run, scopes, lake.tables.read(MEMORY_EVENTS, owners), old)
-        touched = {owner_of(simulation.scope): simulation for simulation in simulations if simulation.first is not None}
-        if not touched:
-            return old
-        vectors = CosineMatrix(run.models.embedder)
-        vectors.learn(_vectors(lake, touched, vectors.name))
-        reported = time.perf_counter()
-        for simulation, result in simulate(list(touched.values()), vectors):
-            if time.perf_counter() - reported > _PROGRESS_EVERY:
-                reported = time.perf_counter()
-                _log.info("consolidation: day %s of %s agents (%s)", result.day, f"{len(touched):,}", simulation.scope)
-        ends = {each.at: each.day for simulation in touched.values() for each in simulation.simulated}
-        events = [event for simulation in touched.values() for each in simulation.simulated for event in each.events]
-        is_kept = [
-            owner not in touched or key < str(touched[owner].first)
-            for owner, key in zip(old["owner"].to_pylist(), old["night"].to_pylist(), strict=True)
-        ]
-        return pa.concat_tables([old.filter(pa.array(is_kept, pa.bool_())), upkeep_to_rows(events, ends)])
-
-    if run.dry_run:
-        simulated(lake.tables.read(UPKEEP_EVENTS, owners))
+    base, old = _events_of(lake, scopes)
+    for _ in range(_ATTEMPTS):
+        simulations = _simulations(run, scopes, base, old)
+        touched = {simulation.scope: simulation for simulation in simulations if simulation.first is not None}
+        if touched:
+            vectors = CosineMatrix(run.models.embedder)
+            vectors.learn(_vectors(lake, touched, vectors.name))
+            reported = time.perf_counter()
+            for simulation, result in simulate(list(touched.values()), vectors):
+                if time.perf_counter() - reported > _PROGRESS_EVERY:
+                    reported = time.perf_counter()
+                    _log.info(
+                        "consolidation: day %s of %s agents (%s)", result.day, f"{len(touched):,}", simulation.scope
+                    )
+        if not touched or run.dry_run:
+            break
+        _write_events(run, touched)
+        # A concurrent run may have written other events of these agents: simulate them again.
+        read = _ids(base)
+        base, old = _events_of(lake, scopes)
+        if _ids(base) == read:
+            break
     else:
-        run.report.written |= bool(lake.tables.transform(UPKEEP_EVENTS, owners, simulated).changed)
-    return simulations
+        raise CommitConflictError(f"the memory events of {scopes[0]} and others keep changing; run it again later")
+    events = by_scope(pa.concat_tables([base, old]))
+    return simulations, {scope: events_digest(rows["id"].to_pylist()) for scope, rows in events.items()}
+
+
+def _events_of(lake: Lake, scopes: Collection[Scope]) -> tuple[pa.Table, pa.Table]:
+    """Return the memory events and the consolidation events of agents."""
+    rows = lake.events.read(scopes)
+    return rows.filter(pc.invert(rows["is_upkeep"])), rows.filter(rows["is_upkeep"])
+
+
+def _ids(rows: pa.Table) -> set[str]:
+    return set(rows["id"].to_pylist())
+
+
+def _write_events(run: _Run, touched: Mapping[Scope, AgentSimulation]) -> None:
+    """Replace the consolidation events of simulated agents from their first simulated day on."""
+    lake = run.lake
+    ends = {each.at: each.day for simulation in touched.values() for each in simulation.simulated}
+    events = [event for simulation in touched.values() for each in simulation.simulated for event in each.events]
+    new = upkeep_to_rows(events, ends)
+    firsts = {scope.key: str(simulation.first) for scope, simulation in touched.items()}
+    first = min(firsts.values())
+    of_touched = pc.field("scope").isin(pa.array(list(firsts), pa.string()))
+
+    def stored(columns: Collection[str] | None = None) -> pa.Table:
+        keys = [key for key in lake.tables.keys(UPKEEP_EVENTS) if key >= first]
+        return lake.tables.read(UPKEEP_EVENTS, keys, columns=columns, where=of_touched)
+
+    def merged(old: pa.Table) -> pa.Table:
+        is_kept = [
+            key < firsts.get(scope, "9")
+            for scope, key in zip(old["scope"].to_pylist(), old["period"].to_pylist(), strict=True)
+        ]
+        return pa.concat_tables([old.filter(pa.array(is_kept, pa.bool_())), new])
+
+    keys = {*new["period"].to_pylist(), *stored(("scope", "period"))["period"].to_pylist()}
+    if keys:
+        run.report.written |= bool(lake.tables.transform(UPKEEP_EVENTS, keys, merged).changed)
+    within = f"is_upkeep AND period >= {quoted(first)}"
+    for _ in range(_ATTEMPTS):
+        rows = stored()
+        run.report.written |= bool(lake.events.replace(events_projected(rows), list(touched), within))
+        if _ids(stored(("scope", "id"))) == _ids(rows):  # else a concurrent run committed in between
+            return
+    raise CommitConflictError(f"{UPKEEP_EVENTS.name} from {first} on keep changing; run it again later")
 
 
 def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
@@ -305,7 +352,7 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.
     for event in rows_to_events(base):
         happened[event.scope][day_of(event, calendar)].append(event)
     old: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
-    for event, key in zip(rows_to_events(upkeep), upkeep["night"].to_pylist(), strict=True):
+    for event, key in zip(rows_to_events(upkeep), upkeep["period"].to_pylist(), strict=True):
         old[event.scope][parse_day(key)].append(event)
     return [
         AgentSimulation(
@@ -322,9 +369,8 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.
     ]
 
 
-def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str, NDArray[np.float32]]:
-    columns = ("content", "vector", "embed_model")
-    rows = lake.tables.read(MEMORIES, owners, columns=columns, where=pc.field("embed_model") == embedder)
+def _vectors(lake: Lake, scopes: Collection[Scope], embedder: str) -> Mapping[str, NDArray[np.float32]]:
+    rows = lake.memory_rows.read(scopes, ("content", "vector"), f"embed_model = {quoted(embedder)}")
     if not rows.num_rows:
         return {}
     numbers = rows["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -334,13 +380,13 @@ def _vectors(lake: Lake, owners: Collection[str], embedder: str) -> Mapping[str,
 def _record_days(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
     first, lake = run.requested[0].key, run.lake
     checkpoints = read_checkpoints(lake.tables)
-    owners = [owner for owner, each in checkpoints.items() if each.through.key >= first]
-    rows = lake.tables.read(UPKEEP_EVENTS, owners, columns=("owner", "night", "id"), where=pc.field("night") >= first)
+    keys = [key for key in lake.tables.keys(UPKEEP_EVENTS) if key >= first]
+    rows = lake.tables.read(UPKEEP_EVENTS, keys, columns=("scope", "period", "id"))
     ids: dict[str, list[str]] = defaultdict(list)
     agents: dict[str, set[str]] = defaultdict(set)
-    for owner, key, event_id in zip(*(rows[name].to_pylist() for name in ("owner", "night", "id")), strict=True):
+    for scope, key, event_id in zip(*(rows[name].to_pylist() for name in ("scope", "period", "id")), strict=True):
         ids[key].append(event_id)
-        agents[key].add(owner)
+        agents[key].add(scope)
     troubles = Counter(text.partition(" ")[0] for each in checkpoints.values() for text in each.troubles)
     requested = {day.key: inputs.get(day, NOTHING) for day in run.requested} if is_whole else {}
     digests = {key: entry.input_digest for key, entry in run.entries.items() if key >= first} | requested

@@ -31,6 +31,8 @@ from memory_pipeline_tests.lake_digest import marts_digest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import pyarrow as pa
+
     from memory_pipeline.lake import Lake
     from memory_pipeline_tests.harnesses.soak.expected import Record
     from memory_pipeline_tests.harnesses.soak.shared import SharedFolder
@@ -207,12 +209,14 @@ class Judge:
         """Verify all receipts.
 
         If an erased person speaks again later, summaries may name that person rightly, and a verification cannot tell
-        such names from remnants. These are counted as excused; ids and texts are never excused. The index is purged
-        first, because its files keep replaced rows until then.
+        such names from remnants. These are counted as excused; ids and texts are never excused. Projections
+        are purged first, because their files keep replaced rows until then.
         """
         verdict = Verdict("no file contains erased data")
         young = {entry.path for entry in unnamed_files(self._lake.storage) if entry.path.endswith(".parquet")}
         self._lake.index.purge(self._plan.scopes)
+        for projection in self._lake.projections.values():
+            projection.purge(self._plan.scopes)
         files = excused = orphaned = 0
         said = self._lake.tables.read(TABLES["messages"], columns=["name", "content", "user_id"]).to_pylist()
         for number in self._numbers:
@@ -273,7 +277,7 @@ class Judge:
         return Verdict("orphans are deleted", figures, left)
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._lake.tables.read(TABLES[name]).to_pylist()
+        rows: list[dict[str, Any]] = _read(self._lake, name).to_pylist()
         return rows
 
 
@@ -281,7 +285,11 @@ def _words(text: str) -> list[str]:
     return [found[0] for found in WORD.finditer(text)]
 
 
+def _read(lake: Lake, name: str) -> pa.Table:
+    return lake.tables.read(TABLES[name]) if name in TABLES else lake.projections[name].scan()
+
+
 def _by_text(lake: Lake, name: str) -> Counter[str]:
-    rows = lake.tables.read(TABLES[name])
+    rows = _read(lake, name)
     kept = [column for column in rows.column_names if column != "vector"]
     return Counter(json.dumps(row, sort_keys=True, default=str) for row in rows.select(kept).to_pylist())

@@ -20,7 +20,7 @@ from memory_pipeline.erasure import forget, preview, verify
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.facts import facts_to_rows, rows_to_facts
 from memory_pipeline.lake.codec.memories import rows_to_memories
-from memory_pipeline.lake.schemas import FACTS, MEMORIES
+from memory_pipeline.lake.schemas import FACTS, IS_FACT
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
@@ -75,7 +75,7 @@ def see_column(lake: Lake) -> None:
 
 
 def see_kind(lake: Lake) -> None:
-    rows = lake.tables.read(MEMORIES)
+    rows = lake.memory_rows.scan(where=IS_FACT)
     lisbon, porto = sorted(
         (one for one in rows_to_memories(rows).newest.values() if one.kind is HABIT), key=lambda one: one.created_at
     )
@@ -105,7 +105,9 @@ def see_erasure(lake: Lake) -> None:
     assert preview(lake, Subject.person("acme", ["Lisbon"]), NOW).counts["memory_events"] == 1
     forget(lake, default_models(), Subject.person("acme", ["Lisbon"]), NOW)
     assert [
-        one.content for one in rows_to_memories(lake.tables.read(MEMORIES)).newest.values() if one.kind is HABIT
+        one.content
+        for one in rows_to_memories(lake.memory_rows.scan(where=IS_FACT)).newest.values()
+        if one.kind is HABIT
     ] == ["Anna sleeps in Porto."]
 
 

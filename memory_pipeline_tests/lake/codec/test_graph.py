@@ -15,7 +15,6 @@ from memory_pipeline.lake.codec.graph import (
     rows_to_triples,
     triples_to_rows,
 )
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories
@@ -38,12 +37,12 @@ def test_operations_round_trip_with_their_message(are_edits: bool) -> None:
         assert rows["subject_id"].to_pylist() == [name_key(name) for name in rows["subject"].to_pylist()]
 
 
-def test_a_row_contains_its_owner_and_hour() -> None:
+def test_a_row_contains_its_scope_and_hour() -> None:
     rows = operations_to_rows({ACME: TEA, OTHER: operations_in("DELETE Anna|likes|", ["m2"], hour(2))}, are_edits=False)
-    found = [(row["owner"], row["period"], row["agent_id"], row["verb"], row["object"]) for row in rows.to_pylist()]
+    found = [(row["scope"], row["period"], row["agent_id"], row["verb"], row["object"]) for row in rows.to_pylist()]
     assert found == [
-        ("acme~support", "2024-01-15T08", "support", "INSERT", "tea"),
-        ("acme~sales", "2024-01-15T10", "sales", "DELETE", ""),
+        (ACME.key, "2024-01-15T08", "support", "INSERT", "tea"),
+        (OTHER.key, "2024-01-15T10", "sales", "DELETE", ""),
     ]
 
 
@@ -64,20 +63,20 @@ def test_no_operations_give_no_rows() -> None:
     assert operations_to_rows({}, are_edits=True).equals(GRAPH_OPERATIONS.schema.empty_table())
     assert operations_to_rows({ACME: []}, are_edits=True).num_rows == 0
     assert rows_to_operations(GRAPH_OPERATIONS.schema.empty_table()) == []
-    assert rows_to_triples(triples_to_rows(ACME, [], "")) == []
+    assert rows_to_triples(triples_to_rows({ACME: []})) == []
 
 
 def test_facts_round_trip_through_the_table(lake: Lake) -> None:
     for number, (operations, vocabulary) in enumerate(histories("triples", 12, PLAIN + NAMING)):
         scope = Scope("acme", f"a{number}")
         triples = fold_operations(scope, operations, vocabulary)
-        rows = triples_to_rows(scope, triples, "made from")
+        rows = triples_to_rows({scope: triples})
         assert rows.schema.equals(GRAPH_FACTS.schema)
         assert rows_to_triples(rows) == triples
-        assert set(rows["source_digest"].to_pylist()) <= {"made from"}
+        assert set(rows["source_digest"].to_pylist()) <= {None}
         assert rows["source_hour"].to_pylist() == [f"{one.valid_from:%Y-%m-%dT%H}" for one in triples]
-        lake.tables.replace(GRAPH_FACTS, [owner_of(scope)], rows)
-        stored = lake.tables.read(GRAPH_FACTS, [owner_of(scope)])
+        lake.graph_rows.replace(rows, [scope])
+        stored = lake.graph_rows.read([scope])
         assert sorted(map(str, rows_to_triples(stored))) == sorted(map(str, triples))
         assert {one.id: one for one in rows_to_triples(stored)} == {one.id: one for one in triples}
 
@@ -86,5 +85,6 @@ def test_facts_round_trip_through_the_table(lake: Lake) -> None:
 def test_terms_are_stored_unchanged(lake: Lake, name: str) -> None:
     [tea] = TEA
     own = replace(tea, object=name)
-    lake.tables.replace(GRAPH_OPERATIONS, [owner_of(ACME)], operations_to_rows({ACME: [own]}, are_edits=True))
+    rows = operations_to_rows({ACME: [own]}, are_edits=True)
+    lake.tables.replace(GRAPH_OPERATIONS, rows["period"].to_pylist(), rows)
     assert rows_to_operations(lake.tables.read(GRAPH_OPERATIONS)) == [own]

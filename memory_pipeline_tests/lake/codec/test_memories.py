@@ -54,14 +54,14 @@ def test_events_round_trip(events: list[MemoryEvent], are_edits: bool) -> None:
     rows = upkeep_to_rows(nightly.values(), NIGHTS)
     assert rows.schema == UPKEEP_EVENTS.schema
     assert rows_to_events(rows) == [bare(event) for event in nightly.values()]
-    assert rows["night"].to_pylist() == [NIGHTS[event.event_at].key for event in nightly.values()]
+    assert rows["period"].to_pylist() == [NIGHTS[event.event_at].key for event in nightly.values()]
 
 
 def test_an_event_is_stored_as_the_expected_row() -> None:
     [row] = events_to_rows([UPDATE], are_edits=True).to_pylist()
     assert row == {
-        "owner": "acme~support", "period": "2024-01-15T13", "id": UPDATE.id, "workspace_id": "acme",
-        "agent_id": "support", "verb": "UPDATE", "memory_id": TEA.memory_id, "other_id": None,
+        "period": "2024-01-15T13", "id": UPDATE.id, "workspace_id": "acme",
+        "agent_id": "support", "scope": ACME.key, "verb": "UPDATE", "memory_id": TEA.memory_id, "other_id": None,
         "changes": '{"content":"Anna likes coffee."}', "editor": "agent", "reason": "she said so", "evidence": [],
         "conversation_id": None, "turn": 0, "place": 0, "event_at": at(1), "is_edit": True,
     }  # fmt: skip
@@ -71,7 +71,7 @@ def test_an_event_is_stored_as_the_expected_row() -> None:
 @given(histories())
 def test_memories_round_trip(events: list[MemoryEvent]) -> None:
     memories = fold_events(events)
-    rows = memories_to_rows(ACME, memories, "digest", {})
+    rows = memories_to_rows({ACME: memories}, {})
     assert rows.schema == MEMORIES.schema
     assert rows.equals(sorted_rows(rows, MEMORIES).replace_schema_metadata())
     chance = np.random.default_rng(1)
@@ -85,7 +85,7 @@ def test_memories_round_trip(events: list[MemoryEvent]) -> None:
 def test_memories_are_stored_as_the_expected_rows() -> None:
     vectors = {"Anna likes coffee.": np.array([0.6, 0.8], np.float32), "Anna likes tea.": np.ones(2, np.float32)}
     memories = fold_events([TEA, UPDATE, remember("Anna likes figs.", 2)])
-    rows = memories_to_rows(ACME, memories, "made of", vectors, "hashing").to_pylist()
+    rows = memories_to_rows({ACME: memories}, vectors, "hashing").to_pylist()
     shown = [
         (row["content"], row["version"], row["is_newest"], row["vector"], row["embed_model"])
         for row in sorted(rows, key=lambda row: (row["content"] == "Anna likes figs.", row["version"]))
@@ -97,11 +97,11 @@ def test_memories_are_stored_as_the_expected_rows() -> None:
     ]
     first = next(row for row in rows if row["version"] == 2)
     assert (first["id"], first["memory_id"]) == (f"{TEA.memory_id}#2", TEA.memory_id)
-    assert {(row["owner"], row["workspace_id"], row["agent_id"], row["source_digest"]) for row in rows} == {
-        ("acme~support", "acme", "support", "made of")
+    assert {(row["scope"], row["workspace_id"], row["agent_id"], row["source_digest"]) for row in rows} == {
+        (ACME.key, "acme", "support", None)
     }
     assert row_to_memory(first) == memories.newest[TEA.memory_id]
-    none = memories_to_rows(ACME, Memories(), "made of", {}, "hashing")
+    none = memories_to_rows({ACME: Memories()}, {}, "hashing")
     assert (none.num_rows, none.schema) == (0, MEMORIES.schema)
     assert rows_to_memories(none) == Memories()
 
@@ -118,6 +118,6 @@ def test_the_digest_depends_on_the_set_of_events(numbers: list[int], chance: obj
 def test_agents_have_separate_rows_and_ids() -> None:
     other = Scope("acme", "sales")
     rows = events_to_rows([TEA, remember("Anna likes tea.", scope=other)], are_edits=False)
-    assert rows["owner"].to_pylist() == ["acme~support", "acme~sales"]
+    assert rows["scope"].to_pylist() == [ACME.key, other.key]
     assert [event.scope for event in rows_to_events(rows)] == [ACME, other]
     assert len(set(rows["id"].to_pylist())) == len(set(rows["memory_id"].to_pylist())) == 2

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import memory_pipeline.steps.consolidation.consolidate as module
-import memory_pipeline.steps.fold as steps_memories
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject, Tombstone
 from memory_pipeline.domain.identity import NOTHING
@@ -23,14 +22,25 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.schemas import LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import night_status, nights_between, parse_day, pending_nights
+from memory_pipeline.steps.fold_memories import refold_memories
+from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
-from memory_pipeline_tests.building import ACME, NOW, START, table_rows, versions
+from memory_pipeline_tests.building import (
+    ACME,
+    NOW,
+    START,
+    memory_rows,
+    put_events,
+    remove_events,
+    table_rows,
+    versions,
+)
 from memory_pipeline_tests.lifecycle.durable_year import at, noted
 
 if TYPE_CHECKING:
@@ -41,7 +51,7 @@ SALES = Scope("acme", "sales")
 BETA = Scope("beta", "support")
 FIRST, LAST = date(2024, 1, 15), date(2024, 3, 31)
 AFTER = at(LAST, 23) + timedelta(days=1)
-KEPT = (UPKEEP_EVENTS, MEMORIES, UPKEEP, LEDGER)
+KEPT = (UPKEEP_EVENTS, EVENTS, MEMORIES, UPKEEP, LEDGER)
 
 
 def history(scope: Scope) -> list[Any]:
@@ -106,8 +116,7 @@ def rows(lake: Lake) -> dict[str, Any]:
 
 
 def owners(lake: Lake, spec: Any) -> set[str]:
-    name = "id" if spec is UPKEEP else "owner"
-    return set(lake.tables.read(spec)[name].to_pylist())
+    return {f"{row['workspace_id']}~{row['agent_id']}" for row in table_rows(lake)[spec.name]}
 
 
 # --- pending days ----------------------------------------------------------------------------------------------------
@@ -242,8 +251,9 @@ def test_memories_without_a_vector_are_reported_as_a_failed_comparison(
         return found
 
     monkeypatch.setattr(type(models.embedder), "embed", without)
-    gone = filled.tables.read(MEMORIES)
-    filled.tables.replace(MEMORIES, set(gone["owner"].to_pylist()), gone.slice(0, 0))
+    scopes = scopes_in(filled.memory_rows.scan())
+    filled.memory_rows.delete("true")
+    refold_memories(filled, models.embedder, scopes)
     done = consolidate(filled, models, nights, START)
     troubles = [trouble for each in done.nights for trouble in each.troubles]
     assert any(trouble.endswith("vectors: 1 memories have no vector yet") for trouble in troubles)
@@ -256,34 +266,32 @@ def test_memories_without_a_vector_are_reported_as_a_failed_comparison(
 def test_data_erased_during_the_run_does_not_come_back(
     filled: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refold = steps_memories.refold_memories
     calls: list[int] = []
 
     def forgetting(*args: Any) -> Any:
-        result = refold(*args)
+        result = refold_memories(*args)
         if not calls:
             # As erasure does: the tombstone first, then the rows.
             filled.tombstones.put(Tombstone.of(Subject.agent(SALES), NOW, "0" * 32))
-            for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES):
-                filled.tables.remove(spec, ["acme~sales"])
+            remove_events(filled, SALES)
+            filled.memory_rows.delete(f"scope = '{SALES.key}'", [SALES])
         calls.append(1)
         return result
 
     monkeypatch.setattr(module, "refold_memories", forgetting)
     consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     assert len(calls) == 2
-    for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP):
+    for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, EVENTS, MEMORIES, UPKEEP):
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
-    folder = filled.storage.locate("tables")
-
-    left = [path for path in Path(folder, UPKEEP_EVENTS.name).rglob("*.parquet") if "sales" in str(path)]
-    assert left == []
+    files = Path(filled.storage.locate("tables"), UPKEEP_EVENTS.name).glob("period=*/*.parquet")
+    assert not any("sales" in pq.read_table(path)["agent_id"].to_pylist() for path in files)
 
 
 def test_an_agent_without_events_has_no_days(filled: Lake, models: Models) -> None:
     nights = pending_nights(filled, START, AFTER)
     consolidate(filled, models, nights, START)
-    filled.tables.remove(MEMORY_EVENTS, ["acme~sales"])
+    remove_events(filled, SALES, MEMORY_EVENTS)
+    refold_memories(filled, models.embedder, [SALES])
     consolidate(filled, models, nights, START)
     for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP):
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
@@ -291,9 +299,8 @@ def test_an_agent_without_events_has_no_days(filled: Lake, models: Models) -> No
 
 def test_a_withdrawn_first_day_leaves_no_day_pending(filled: Lake, models: Models) -> None:
     consolidate(filled, models, pending_nights(filled, START, AFTER), START)
-    early = pc.field("period") == "2024-01-15T09"
-    events = filled.tables.read(MEMORY_EVENTS, where=~early)
-    filled.tables.replace(MEMORY_EVENTS, owners(filled, MEMORY_EVENTS), events)
+    put_events(filled, MEMORY_EVENTS.schema.empty_table(), ["2024-01-15T09"])
+    refold_memories(filled, models.embedder, scopes_in(filled.memory_rows.scan()))
     entry = filled.ledger.entries(MEMORIES_ASSET)["2024-01-15T09"]
     noon = filled.ledger.entries(MEMORIES_ASSET)["2024-01-15T12"]
     filled.ledger.record([replace(each, rows=0, output_digest=NOTHING) for each in (entry, noon)])
@@ -310,6 +317,6 @@ def test_new_settings_apply_from_the_next_day_on(filled: Lake, models: Models) -
     assert {change.verb for change in done.changes} == {"CHILL"}
     assert {change.night.key for change in done.changes} == {"2024-03-02"}
     assert filled.tables.read(UPKEEP_EVENTS).num_rows == before + len(done.changes)
-    hot = filled.tables.read(MEMORIES)["temperature"].to_pylist().count(Temperature.HOT)
+    hot = memory_rows(filled)["temperature"].to_pylist().count(Temperature.HOT)
     assert hot == 3
     assert consolidate(filled, models, [parse_day("2024-03-03")], START).agents == 0

@@ -1,0 +1,393 @@
+"""Fold the operations of hours into the graph of each scope.
+
+Operations come from facts and from edits. Their records are by hour (``graph_operations``). The projection
+``operations`` has the same rows by scope, and ``graph`` their fold, which readers see. A run writes the records of its
+hours, syncs the operations by scope, and folds the scopes that changed: one read and one write for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.graph.triples import fold_operations
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.errors import CommitConflictError, DamagedError
+from memory_pipeline.graph.state import names_of, refold_changed
+from memory_pipeline.lake.codec.facts import row_operations
+from memory_pipeline.lake.codec.graph import (
+    fold_state,
+    operations_to_project,
+    operations_to_rows,
+    rows_to_operations,
+    states_to_rows,
+    triples_to_rows,
+)
+from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, OPERATIONS
+from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
+from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from memory_pipeline.domain.graph.operations import Edit, Operation
+    from memory_pipeline.domain.graph.triples import Triple, Vocabulary
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.graph.state import Groups
+    from memory_pipeline.lake import Lake
+
+
+_Result = TypeVar("_Result")
+
+_log = logging.getLogger(__name__)
+
+_AGENT = ("workspace_id", "agent_id")
+_COLUMNS = (
+    "period", *_AGENT, "scope", "conversation_id", "message_ids", "turn", "event_at", "operations", "digest",
+    "embed_model",
+)  # fmt: skip
+#: Maximum number of attempts if concurrent runs keep changing the same rows.
+_ATTEMPTS = 5
+#: Hours that are listed in a condition.
+_HOURS_AT_ONCE = 1_000
+_NOTHING = OPERATIONS.schema.empty_table()
+
+
+class Synced(NamedTuple):
+    """Rows of the projection ``operations``, before and after it was synced with the records of some hours."""
+
+    before: pa.Table
+    after: pa.Table
+
+    @property
+    def changed(self) -> pa.Table:
+        """The rows that were added or removed."""
+        return pa.concat_tables([_without(self.after, self.before), _without(self.before, self.after)])
+
+
+def fold_graph(
+    lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = ()
+) -> list[PartitionResult]:
+    """Update the graph with the facts of `hours` and with `edits` from the journal. Return one result per hour.
+
+    Scopes in `also` had rows in these hours and may have none now. Safe to repeat and to interrupt: the next run of the
+    hours folds operations that were written but not folded.
+    """
+    keys = [hour.key for hour in hours]
+    edited: defaultdict[Scope, list[Operation]] = defaultdict(list)
+    for edit in edits:
+        edited[edit.scope] += edit.operations
+    edited_rows = operations_to_rows(edited, are_edits=True)
+    # From messages, since facts of an earlier run may be gone.
+    messages = lake.tables.read(MESSAGES, keys, columns=("period", *_AGENT, "id"))
+    marks = ExpirationMarks.of(lake.tables)
+    scopes = {*scopes_in(messages), *edited, *also}
+    scope_keys = pa.array([scope.key for scope in scopes], pa.string())
+    facts = FACTS.schema.empty_table().select(_COLUMNS)
+
+    def merged(old: pa.Table) -> pa.Table:
+        # Read inside the attempt: after a concurrent commit of operations the attempt starts over with newer facts.
+        nonlocal facts
+        facts = lake.tables.read(FACTS, keys, columns=_COLUMNS)
+        derived = operations_to_rows(operations_in(facts), are_edits=False)
+        derived = derived.filter(pc.is_in(derived["scope"], scope_keys))
+        new = pa.concat_tables([derived, edited_rows])
+        new = new.filter(pa.array(~marks.mask(new, RetentionClass.GRAPH)))
+        # Rows of scopes without messages stay, as do edits and rows that cannot be derived again.
+        is_kept = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["scope"], scope_keys)))
+        kept = old.filter(pc.or_(is_kept, _has_lost_operations(old, marks, messages["id"])))
+        ids = kept["id"].combine_chunks()
+        return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], ids)))])
+
+    entries = lake.ledger.entries(GRAPH_ASSET, hours)
+    result = lake.tables.transform(GRAPH_OPERATIONS, keys, merged)
+    synced = sync_operations(lake, keys)
+    changed = synced.changed
+    before, after = by_period(synced.before, hours), by_period(synced.after, hours)
+    # An earlier run of these hours may have synced the operations and not folded them.
+    folded = {
+        hour
+        for hour, rows in before.items()
+        if RowDigests(rows["id"]).combined == (entries[hour.key].output_digest if hour.key in entries else _NO_IDS)
+    }
+    unsure = pa.array([hour.key for hour in hours if hour not in folded], pa.string())
+    suspects = {*scopes_in(changed), *edited, *also}
+    suspects |= _mended(lake, partial(_with_other_vocabulary, lake, scopes))
+    for rows in (messages, synced.before, synced.after) if len(unsure) else ():
+        suspects |= scopes_in(rows.filter(pc.is_in(rows["period"], unsure)))
+    written = refold_graph(lake, suspects, changed)
+    outputs = {hour: RowDigests(rows["id"]) for hour, rows in after.items()}
+    return [
+        PartitionResult(
+            asset=GRAPH_ASSET,
+            period=hour,
+            input_digest=inputs.combined,
+            output_digest=outputs[hour].combined,
+            rows=after[hour].num_rows,
+            agents=agents_in(after[hour]),
+            changed=hour.key in result.changed or not written.isdisjoint(after[hour]["scope"].to_pylist()),
+            inputs=inputs,
+            outputs=outputs[hour],
+        )
+        for hour, rows in by_period(facts, hours).items()
+        for inputs in [marks_of(rows)]
+    ]
+
+
+_NO_IDS = RowDigests().combined
+
+
+def operations_in(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
+    """Return the operations in facts, by scope."""
+    operations: defaultdict[Scope, list[Operation]] = defaultdict(list)
+    for row in facts.filter(pc.list_value_length(pc.field("operations")) > 0).to_pylist():
+        operations[Scope(row["workspace_id"], row["agent_id"])] += row_operations(row)
+    return operations
+
+
+def _has_lost_operations(operations: pa.Table, marks: ExpirationMarks, messages: pa.ChunkedArray) -> pa.ChunkedArray:
+    lost = np.zeros(operations.num_rows, np.bool_)
+    for retention_class in RetentionClass:
+        if retention_class.grain is Grain.WORKING:
+            lost |= marks.mask(operations, retention_class)
+    is_present = pc.is_in(operations["evidence_id"], messages.combine_chunks())
+    return pc.and_not(pa.chunked_array([pa.array(lost)]), is_present)
+
+
+# Sync the operations by scope with their records.
+
+
+def sync_operations(lake: Lake, keys: Iterable[str]) -> Synced:
+    """Sync the operations by scope with the records of some hours. Write only rows that differ.
+
+    Raises:
+        CommitConflictError: the records kept changing.
+    """
+    listed = sorted(keys)
+    parts = [
+        _mended(lake, partial(_sync, lake, listed[start : start + _HOURS_AT_ONCE]))
+        for start in range(0, len(listed), _HOURS_AT_ONCE)
+    ]
+    return Synced(*(pa.concat_tables([_NOTHING, *each]) for each in zip(*parts, strict=True))) if parts else _SAME
+
+
+_SAME = Synced(_NOTHING, _NOTHING)
+
+
+def _sync(lake: Lake, keys: Sequence[str]) -> Synced:
+    within = f"period IN ({', '.join(map(quoted, keys))})"
+    before = lake.operations.scan(where=within)
+    for _ in range(_ATTEMPTS):
+        state = lake.tables.state(GRAPH_OPERATIONS, keys)
+        rows = operations_to_project(lake.tables.read(GRAPH_OPERATIONS, keys))
+        lake.operations.replace(rows, None, within)
+        # A concurrent run may have written newer rows, and synced them before this one overwrote them.
+        if lake.tables.state(GRAPH_OPERATIONS, keys) == state:
+            return Synced(before.cast(_NOTHING.schema), rows)
+    raise CommitConflictError(f"graph operations of {keys[0]} to {keys[-1]} keep changing; run it again later")
+
+
+# Fold scopes.
+
+
+def refold_graph(lake: Lake, scopes: Iterable[Scope], changed: pa.Table = _NOTHING) -> set[str]:
+    """Fold the graphs of scopes that are not up to date. Return the keys of the scopes with changed rows.
+
+    Only the facts on which operations in `changed` bear are folded again, if the stored graph is the fold of all
+    others.
+
+    Args:
+        lake: where.
+        scopes: those that may be out of date.
+        changed: operations that were added to the projection, or removed from it, just now.
+
+    Raises:
+        CommitConflictError: the operations kept changing.
+    """
+    return _mended(lake, partial(_refold, lake, set(scopes), changed))
+
+
+def _refold(lake: Lake, scopes: set[Scope], changed: pa.Table) -> set[str]:
+    configuration = lake.configuration()
+    vocabularies = {scope: configuration.vocabulary(scope) for scope in scopes}
+    deltas = by_scope(changed)
+    waiting = {*(scopes & deltas.keys()), *_out_of_date(lake, vocabularies, scopes - deltas.keys())}
+    written: set[str] = set()
+    for _ in range(_ATTEMPTS):
+        if not waiting:
+            return written
+        operations = by_scope(lake.operations.read(waiting).cast(_NOTHING.schema))
+        graphs = by_scope(lake.graph_rows.read(waiting))
+        rows = _folded(lake.graph_rows.schema, vocabularies, operations, graphs, deltas)
+        written |= lake.graph_rows.replace(rows, waiting)
+        # A concurrent run may have added operations and folded them before this one overwrote its graph.
+        now = _digests(lake.operations.read(waiting, ["scope", "digest"]))
+        waiting = {
+            scope
+            for scope in waiting
+            if set(now.get(scope.key, ())) != set(operations.get(scope, _NOTHING)["digest"].to_pylist())
+        }
+        deltas = {}
+    if not waiting:
+        return written
+    raise CommitConflictError(f"the graphs of {len(waiting):,} agents keep changing; run it again later")
+
+
+def _folded(
+    schema: pa.Schema,
+    vocabularies: Mapping[Scope, Vocabulary],
+    operations: Mapping[Scope, pa.Table],
+    graphs: Mapping[Scope, pa.Table],
+    deltas: Mapping[Scope, pa.Table],
+) -> pa.Table:
+    """Return all rows of the graphs of the scopes with operations."""
+    kept: dict[Scope, pa.Table] = {}
+    triples: dict[Scope, list[Triple]] = {}
+    for scope, own in operations.items():
+        vocabulary, graph, delta = vocabularies[scope], graphs.get(scope), deltas.get(scope)
+        if graph is not None and delta is not None:
+            before = pa.concat_tables([_without(own, delta), _without(delta, own)])
+            facts = graph.filter(pc.is_null(graph["source_digest"]))
+            if _state_in(graph) == fold_state(vocabulary, *(rows["digest"].to_pylist() for rows in (before, facts))):
+                kept[scope], triples[scope] = _with_changes(scope, vocabulary, facts, before, own)
+                continue
+        triples[scope] = fold_operations(scope, rows_to_operations(own), vocabulary)
+    new = triples_to_rows(triples).cast(schema)
+    digests = defaultdict(list, _digests(new))
+    for scope, rows in kept.items():
+        digests[scope.key] += rows["digest"].to_pylist()
+    states = {
+        scope: fold_state(vocabularies[scope], own["digest"].to_pylist(), digests[scope.key])
+        for scope, own in operations.items()
+    }
+    return pa.concat_tables([*kept.values(), new, states_to_rows(states).cast(schema)])
+
+
+def _with_changes(
+    scope: Scope, vocabulary: Vocabulary, graph: pa.Table, before: pa.Table, after: pa.Table
+) -> tuple[pa.Table, list[Triple]]:
+    """Update a graph that was folded from `before` to `after`. Return the rows that stay, and the new facts."""
+    changed = pa.concat_tables([_without(after, before), _without(before, after)])
+
+    def stored(where: pc.Expression) -> list[Operation]:
+        return rows_to_operations(after.filter(where))
+
+    def touching(identifiers: set[str]) -> Groups:
+        ids = pa.array(sorted(identifiers), pa.string())
+        found = graph.filter(pc.or_(pc.is_in(graph["source_id"], ids), pc.is_in(graph["target_id"], ids)))
+        return set(zip(found["source_id"].to_pylist(), found["label"].to_pylist(), strict=True))
+
+    names = names_of(lambda where: rows_to_operations(before.filter(where)), vocabulary)
+    refolded = refold_changed(scope, vocabulary, names, rows_to_operations(changed), stored, touching)
+    groups = pa.array(sorted(f"{source_id}\n{label}" for source_id, label in refolded.replaced), pa.string())
+    group_of_row = pc.binary_join_element_wise(graph["source_id"], graph["label"], "\n")
+    return graph.filter(pc.invert(pc.is_in(group_of_row, groups))), refolded.triples
+
+
+def _out_of_date(lake: Lake, vocabularies: Mapping[Scope, Vocabulary], scopes: Collection[Scope]) -> set[Scope]:
+    """Return the scopes with a graph that is not the fold of their operations. Reads digests only."""
+    if not scopes:
+        return set()
+    operations = _digests(lake.operations.read(scopes, ["scope", "digest"]))
+    graphs = lake.graph_rows.read(scopes, ["scope", "digest", "source_digest"])
+    facts = _digests(graphs.filter(pc.is_null(graphs["source_digest"])))
+    states = graphs.filter(pc.is_valid(graphs["source_digest"]))
+    stored = dict(zip(states["scope"].to_pylist(), states["source_digest"].to_pylist(), strict=True))
+    return {
+        scope
+        for scope in scopes
+        for own, held in [(operations.get(scope.key, []), facts.get(scope.key, []))]
+        if stored.get(scope.key) != (fold_state(vocabularies[scope], own, held) if own else None) or (held and not own)
+    }
+
+
+def stale_scopes(lake: Lake) -> set[Scope]:
+    """Return all scopes with a graph that is not the fold of their operations. Reads digests only."""
+    configuration = lake.configuration()
+    scopes = {scope for rows in (lake.operations, lake.graph_rows) for scope in scopes_in(rows.scan(_AGENT))}
+    return _out_of_date(lake, {scope: configuration.vocabulary(scope) for scope in scopes}, scopes)
+
+
+def _with_other_vocabulary(lake: Lake, scopes: Iterable[Scope]) -> set[Scope]:
+    """Return the scopes with a graph that was folded with another vocabulary."""
+    configuration = lake.configuration()
+    by_vocabulary: defaultdict[str, list[Scope]] = defaultdict(list)
+    for scope in scopes:
+        by_vocabulary[configuration.vocabulary(scope).digest].append(scope)
+    found: set[Scope] = set()
+    for vocabulary, own in by_vocabulary.items():
+        found |= scopes_in(lake.graph_rows.read(own, _AGENT, where=f"source_digest NOT LIKE '{vocabulary} %'"))
+    return found
+
+
+def _state_in(graph: pa.Table) -> str | None:
+    states = graph["source_digest"].drop_null().to_pylist()
+    return states[0] if states else None
+
+
+def _digests(rows: pa.Table) -> dict[str, list[str]]:
+    """Return the digests of rows by scope."""
+    groups = pl.DataFrame(pl.from_arrow(rows.select(["scope", "digest"]))).group_by("scope").agg("digest")
+    return dict(groups.iter_rows())
+
+
+def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows["digest"], others["digest"].combine_chunks())))
+
+
+# Rebuild tables of the projections.
+
+
+def _mended(lake: Lake, action: Callable[[], _Result]) -> _Result:
+    """Return the result of an action, repeated after tables were rebuilt if one was lost or damaged."""
+    try:
+        return action()
+    except DamagedError:
+        if not restore_graph(lake, thoroughly=True):
+            raise
+        return action()
+
+
+def restore_graph(lake: Lake, *, thoroughly: bool = False) -> list[str]:
+    """Rebuild tables of operations and graphs by scope that are lost or damaged. Return their names."""
+    restored = []
+    for projection in (lake.operations, lake.graph_rows):
+        for name in sorted(projection.tables()):
+            if projection.is_damaged(name, thoroughly=thoroughly):
+                _log.warning("graph: %s is missing or damaged; rebuilding it", name)
+                restore_table(lake, name)
+                restored.append(name)
+    return restored
+
+
+def mend_graph(lake: Lake) -> None:
+    """Sync all operations by scope with their records, and fold the graphs that are not up to date."""
+    restore_graph(lake, thoroughly=True)
+    known = lake.operations.scan(["period"])["period"].unique().to_pylist()
+    sync_operations(lake, {*lake.tables.keys(GRAPH_OPERATIONS), *known})
+    refold_graph(lake, stale_scopes(lake))
+
+
+def restore_table(lake: Lake, name: str) -> None:
+    """Rebuild a table of operations by scope from their records, or one of graphs from the operations."""
+    if name in lake.operations.tables():
+        rows = lake.tables.read_sound(GRAPH_OPERATIONS, where=lake.operations.rows_of(name))
+        lake.operations.restore(name, operations_to_project(rows))
+        return
+    where = lake.graph_rows.rows_of(name)
+    operations = by_scope(lake.operations.scan().cast(_NOTHING.schema).filter(where))
+    configuration = lake.configuration()
+    vocabularies = {scope: configuration.vocabulary(scope) for scope in operations}
+    lake.graph_rows.restore(name, _folded(lake.graph_rows.schema, vocabularies, operations, {}, {}))
