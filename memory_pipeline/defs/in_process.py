@@ -26,6 +26,7 @@ from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
+from memory_pipeline.steps.fold_graph import restore_graph
 from memory_pipeline.steps.index import mend_index
 from memory_pipeline.steps.restore_memories import mend_memories
 from memory_pipeline.steps.results import RunResult
@@ -65,6 +66,7 @@ def run_all(
     failed_periods: set[Period] = set()
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
         mend_index(lake, models.embedder)
+        restore_graph(lake)
         mend_memories(lake, models.embedder)
         for grain in Grain:
             yield grain

@@ -127,6 +127,7 @@ def forget(
     lake.tombstones.put(tombstones)
     forgotten, scanner, log = Forgotten(tombstones), SubjectScanner(lake, subject, at), ErasureLog()
     hours = {hour for one in tombstones for hour in one.hours} if is_resumed else set[str]()
+    was_resumed = is_resumed
 
     for number in range(_ROUNDS):
         progress("searching")
@@ -150,8 +151,9 @@ def forget(
     if not earlier.keys().isdisjoint(one.id for one in tombstones) and subject.kind is not SubjectKind.AGENT:
         # A concurrent run may have indexed rows that it had read earlier, and removed them at its end. Purge again.
         log.scopes |= _agents(lake, subject)
+        was_resumed = True
     progress("deleting files")
-    _finish(lake, scanner, log, models.embedder.dimension)
+    _finish(lake, scanner, log, models.embedder.dimension, everywhere=was_resumed)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])
     purged = lake.tables.purge(TABLES["tombstones"], orphans=_ORPHANS)
     log.purge("tombstones", purged)
@@ -229,7 +231,7 @@ def _remove(
     log.touch(touched)
 
 
-def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int) -> None:
+def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int, *, everywhere: bool) -> None:
     """Delete removed data from the disk: files, old versions, logs and folders. Rebuild the marts."""
     subject = scanner.subject
     if subject.kind is SubjectKind.PERSON:
@@ -247,9 +249,11 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
         log.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
     if subject.kind is not SubjectKind.AGENT:
         before = _index_files(lake, subject.workspace_id, log.scopes)
-        lake.index.purge(log.scopes)
+        # An interrupted run may have removed all rows of an agent, whose tables are then unknown.
+        scopes = None if everywhere else log.scopes
+        lake.index.purge(scopes)
         for projection in lake.projections.values():
-            projection.purge(log.scopes)
+            projection.purge(scopes)
         _note_deleted(lake, before, log)
     elif subject.scope is not None:
         scope = subject.scope

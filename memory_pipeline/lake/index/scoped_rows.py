@@ -104,11 +104,10 @@ class ScopedRows:
         names = self._tables.roster.present() if scopes is None else self._tables.roster.present_of(scopes)
         return self._loop.run(self._tables.delete(sorted(names), where))
 
-    def purge(self, scopes: Collection[Scope]) -> list[str]:
-        """Rewrite the tables of scopes, so that no byte of earlier versions stays on the disk. Return their names."""
-        names = sorted(
-            self._tables.roster.present() & {name for scope in scopes for name in self._tables.roster.names_of(scope)}
-        )
+    def purge(self, scopes: Collection[Scope] | None) -> list[str]:
+        """Rewrite the tables of scopes, or all, so that no earlier version stays on the disk. Return their names."""
+        roster = self._tables.roster
+        names = sorted(roster.present()) if scopes is None else roster.present_of(scopes)
         self._loop.run(self._tables.purge(names))
         return names
 

@@ -212,7 +212,7 @@ class ShardTables:
             query = table.query().where(where) if where else table.query()
             return await query.select(list(columns)).to_arrow()
 
-        names = sorted(await asyncio.to_thread(self.roster.present))
+        names = sorted(await asyncio.to_thread(self.roster.readable))
         names = [name for name in names if shard is None or shard_in(name) == shard]
         found = await self._all(self._databases.read(PROJECTIONS, name, select, None) for name in names)
         return [rows for rows in found if rows is not None]
@@ -258,6 +258,8 @@ class ShardTables:
         keys = rows["scope"].combine_chunks().dictionary_encode()
         names = [self.roster.name_of(key) for key in keys.dictionary.to_pylist()]
         parts = self.roster.tables() if scopes is None else {self.roster.name_of(scope.key) for scope in scopes}
+        # Another process may be filling a scope's own table, which is not listed before it is complete.
+        parts = {name for name in parts if (key := scope_in(name)) is None or key in self.roster.large}
         parts = {name for name in parts if shard is None or shard_in(name) == shard}
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         numbers = pa.array([places[name] for name in names], pa.int32()).take(keys.indices)
@@ -360,11 +362,14 @@ class ShardTables:
 
     async def restore(self, name: str, rows: pa.Table) -> None:
         """Drop a table and create it again with `rows`, which are all of its rows."""
-        await self._drop(name)
-        if rows.num_rows:
-            # Create it with its rows: if it were empty and this process killed, the missing rows would go unnoticed.
-            await self._create(name, rows.schema, rows)
-            await self.maintain(name, await self._databases.table(PROJECTIONS, name), 1)
+        if not rows.num_rows:
+            await self._drop(name)
+            return
+        # It stays listed, and is created with its rows: if this process is killed, the missing rows are noticed.
+        await asyncio.to_thread(self.roster.add, name)
+        await self._databases.drop(PROJECTIONS, name)
+        await self._create(name, rows.schema, rows)
+        await self.maintain(name, await self._databases.table(PROJECTIONS, name), 1)
 
     # A scope with many rows gets a table of its own.
 
@@ -410,6 +415,15 @@ class ShardTables:
             by_shard.setdefault(self.roster.shard_table(key), []).append(key)
         await self._all(self._delete(name, f"scope IN ({_listed(keys)})") for name, keys in by_shard.items())
 
+    async def _clear_left_behind(self) -> None:
+        """Delete what a killed move of a scope left: rows in the shard, or an unlisted table."""
+        await asyncio.to_thread(self.roster.refresh)
+        await self._clear_shards()
+        for name in sorted(await asyncio.to_thread(self.roster.unlisted)):
+            async with self._databases.claimed(ROSTER, name):
+                if name in await asyncio.to_thread(self.roster.unlisted):
+                    await self._databases.drop(PROJECTIONS, name)
+
     # Maintenance.
 
     async def maintain(self, name: str, table: Any, version: int) -> None:
@@ -442,9 +456,11 @@ class ShardTables:
 
     async def compact(self, names: Iterable[str]) -> list[int]:
         """Merge the small files of tables. Return the bytes of the merged rows of each."""
+        await self._clear_left_behind()
+        written = await self._all(map(self._compact, names))
         await asyncio.to_thread(self.roster.refresh)
-        await self._clear_shards()  # of rows that a killed process left there
-        return await self._all(map(self._compact, names))
+        await self._clear_shards()
+        return written
 
     async def _compact(self, name: str) -> int:
         async def merge(table: Any) -> int:
@@ -452,14 +468,24 @@ class ShardTables:
             await self.maintain(name, table, 1)
             return written
 
+        async def scopes(table: Any) -> pa.Table:
+            return await table.query().select(["scope"]).to_arrow()
+
         try:
-            return await self._databases.edit(PROJECTIONS, name, merge, 0)
+            written = await self._databases.edit(PROJECTIONS, name, merge, 0)
+            if scope_in(name) is None:  # a scope that grows by a few rows a run is moved here
+                rows = await self._databases.read(PROJECTIONS, name, scopes, pa.table({"scope": []}))
+                for one in pc.value_counts(rows["scope"]):
+                    if one["counts"].as_py() >= LARGE_FROM and one["values"].as_py() not in self.roster.large:
+                        await self._move(one["values"].as_py())
+            return written
         except (LakeError, *FAILURES) as error:  # others keep writing, or it is damaged: continue with the other tables
             _log.warning("%s/%s.lance is not compacted: %s", PROJECTIONS, name, error)
             return 0
 
     async def purge(self, names: Iterable[str]) -> None:
         """Rewrite tables with their indices, so that no byte of earlier versions stays on the disk."""
+        await self._clear_left_behind()
 
         async def renew(table: Any, path: str) -> None:
             there = {index.columns[0] for index in await table.list_indices()}

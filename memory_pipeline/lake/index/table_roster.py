@@ -63,13 +63,23 @@ class TableRoster:
         """Return the names of the existing tables and the lost ones."""
         return self.listed() | self.present()
 
+    def unlisted(self) -> set[str]:
+        """Return the names of existing tables of one scope that are not complete, or were left by a killed process."""
+        return {name for name in self.present() - self.listed() if scope_in(name)}
+
+    def readable(self) -> set[str]:
+        """Return the names of existing tables without the unlisted ones."""
+        return self.present() - self.unlisted()
+
     def is_listed(self, name: str) -> bool:
         """Return whether a table was created and not dropped."""
         return self._storage.is_there(f"{ROSTER}/{name}")
 
     def refresh(self) -> None:
         """Read which scopes have tables of their own."""
-        self.large = frozenset(key for name in self.listed() if (key := scope_in(name)))
+        listed = self.listed()
+        self.large = frozenset(key for name in listed if (key := scope_in(name)))
+        self._added &= listed  # another process may have dropped a table
 
     def add(self, name: str) -> None:
         """List a table that exists. Does nothing if this object did so before."""
@@ -108,5 +118,5 @@ class TableRoster:
         if scope is not None:
             return pc.field("scope") == scope
         first, last = keys_of_shard(shard_in(name), self._shards)
-        large = pa.array(sorted(key for other in self.tables() if (key := scope_in(other))), pa.string())
+        large = pa.array(sorted(key for other in self.listed() if (key := scope_in(other))), pa.string())
         return (pc.field("scope") >= first) & (pc.field("scope") < last) & ~pc.field("scope").isin(large)

@@ -292,8 +292,8 @@ class VectorIndex:
         """
         return self._loop.run(self._remove_scope(scope))
 
-    def purge(self, scopes: Collection[Scope]) -> list[str]:
-        """Rewrite the tables of scopes with their indices, so that no byte of earlier versions stays on the disk.
+    def purge(self, scopes: Collection[Scope] | None) -> list[str]:
+        """Rewrite the tables of scopes, or all, with their indices, so that no earlier version stays on the disk.
 
         Files left by killed writers stay until they are an hour old.
 
@@ -303,9 +303,8 @@ class VectorIndex:
         Raises:
             CommitConflictError: other writers kept changing a table. Safe to retry.
         """
-        names = sorted(
-            self._tables.roster.present() & {name for scope in scopes for name in self._tables.roster.names_of(scope)}
-        )
+        roster = self._tables.roster
+        names = sorted(roster.present()) if scopes is None else roster.present_of(scopes)
         self._loop.run(self._tables.purge(names))
         return names
 

@@ -25,8 +25,10 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.filters import Filter, condition
 from memory_pipeline.lake.index.lance_internals import has_vanished
+from memory_pipeline.lake.index.shard_tables import ShardTables
+from memory_pipeline.lake.index.table_roster import TableRoster
 from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
-from memory_pipeline.lake.layout import PROJECTIONS, SHARDS, shard_of
+from memory_pipeline.lake.layout import PROJECTIONS, SHARDS, scope_in, shard_of
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.index_rows import index_folder, put_rows
 from memory_pipeline_tests.lake.index.test_vector_index import rows
@@ -237,6 +239,78 @@ def test_rows_written_while_a_scope_moves_are_not_lost(root: str) -> None:
     index = VectorIndex(Storage(root))
     assert index.is_large(ACME)
     assert numbers(index) == dict.fromkeys(range(24), WHOLE)
+
+
+class KilledError(Exception):
+    """Ends a write as a kill does."""
+
+
+def test_compaction_moves_a_scope_that_grew_in_small_writes(
+    index: VectorIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard_tables, "LARGE_FROM", 20 * WHOLE)
+    for number in range(20):
+        fill(index, number)
+        fill(index, number, scope=BESIDE) if number % 2 else None
+    assert not index.is_large(ACME)
+    index.compact()
+    assert (index.is_large(ACME), index.is_large(BESIDE)) == (True, False)
+    assert numbers(index) == dict.fromkeys(range(20), WHOLE)
+    assert numbers(index, BESIDE) == dict.fromkeys(range(1, 20, 2), WHOLE)
+
+
+def test_a_restore_that_is_cut_short_is_noticed(root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(index, 0)
+    rows_before = index.scan(ACME, Grain.WORKING)
+    name = index_folder(root, ACME).stem
+
+    async def killed(*_: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardTables, "_create", killed)
+        with pytest.raises(KilledError):
+            index.restore(name, rows_before)
+    other = VectorIndex(Storage(root))
+    assert other.is_damaged(name)
+    other.restore(name, rows_before)
+    assert numbers(other) == {0: WHOLE}
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_what_a_killed_move_leaves_is_not_read_and_is_purged(
+    root: str, index: VectorIndex, monkeypatch: pytest.MonkeyPatch, *, is_listed: bool
+) -> None:
+    fill(index, 0, 1, word="secret")
+    fill(index, 0, scope=BESIDE)
+
+    true_add = TableRoster.add
+
+    async def killed(_: Any) -> None:
+        raise KilledError
+
+    def add(roster: TableRoster, name: str) -> None:
+        if scope_in(name):
+            raise KilledError
+        true_add(roster, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_tables, "LARGE_FROM", 1)
+        if is_listed:
+            patch.setattr(ShardTables, "_clear_shards", killed)
+        else:
+            patch.setattr(TableRoster, "add", add)
+        with pytest.raises(KilledError):
+            fill(index, 2)
+    other = VectorIndex(Storage(root))
+    fill(other, 0)
+    fill(other, 1)
+    assert numbers(other) == dict.fromkeys(range(3), WHOLE)
+    other.purge([ACME])
+    assert other.is_large(ACME) is is_listed
+    assert not any(b"secret" in path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
+    listed = other.scan_all(Grain.WORKING, None, ["scope"])["scope"].to_pylist()
+    assert Counter(listed) == {ACME.key: 3 * WHOLE, BESIDE.key: WHOLE}
 
 
 def test_files_of_a_shard_stay_few(index: VectorIndex) -> None:
