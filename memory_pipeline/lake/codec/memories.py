@@ -138,7 +138,7 @@ def memories_to_rows(
 
 @dataclass(frozen=True, slots=True)
 class FoldState:
-    """What a scope's stored memories are the fold of: the row of version 0.
+    """State of the fold of a scope's memories, stored in the row of version 0.
 
     Attributes:
         events: digest of the ids of all folded events.

@@ -60,7 +60,7 @@ _LISTED = 1_000
 
 @dataclass(frozen=True)
 class Projection:
-    """What the tables of a projection hold.
+    """Columns and indices of a projection's tables.
 
     Attributes:
         name: of the projection, which begins the names of its tables.
@@ -90,7 +90,7 @@ class ShardTables:
     Args:
         storage: the lake's files.
         databases: opens tables.
-        projection: what the tables hold.
+        projection: its columns and indices.
         shards: the number of shards of the lake.
     """
 
