@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
@@ -279,3 +281,27 @@ def test_receipt_and_verification_report_files_of_killed_processes(lake: Lake, o
 
 def test_killed_processes_are_not_mentioned_if_there_were_none(erased: Erased) -> None:
     assert not [part for part in erased.person.not_covered if "killed" in part]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("subject", [Subject.person("acme", ["Anna"]), Subject.conversation(ACME, "c1")])
+def test_a_resumed_erasure_leaves_no_byte_of_an_agent_that_has_no_rows_any_more(
+    root: str, models: Models, monkeypatch: pytest.MonkeyPatch, subject: Subject, others: int
+) -> None:
+    lake = Lake(root)
+    write(lake, conversation("Anna moved to Zanzibar.", conversation_id="c1"))
+    if others:
+        write(lake, conversation("The weather is bad.", conversation_id="c2", scope=SALES, name="Dora"))
+    run(lake, models)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        # The package's function has the name of its module.
+        patch.setattr(importlib.import_module("memory_pipeline.erasure.forget"), "_finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            forget(lake, models, subject, NOW)
+    result = verify(Lake(root), forget(Lake(root), models, subject, NOW))
+    assert [str(finding) for finding in result.findings] == []
+    assert not any(b"Zanzibar" in path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
