@@ -34,7 +34,7 @@ NAMES = (
     "housekeeping",
     "marts",
     "ticks",
-    "upkeep",
+    "consolidation",
     "scale",
     "load",
 )

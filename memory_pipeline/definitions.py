@@ -8,15 +8,15 @@ from datetime import datetime  # noqa: TC003
 
 import dagster as dg
 
-from memory_pipeline.defs.assets.consolidation import upkeep_assets
+from memory_pipeline.defs.assets.consolidation import consolidation_asset
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
 from memory_pipeline.defs.jobs import (
     asset_checks,
     checks_schedule,
+    consolidation_schedule,
     retention_job,
     retention_schedule,
-    upkeep_schedule,
     working_memory,
 )
 from memory_pipeline.defs.partition_keys import Partitions
@@ -55,14 +55,14 @@ def build_definitions(
     grains = {grain: grain_assets(grain, models, partitions, calendar, per_run) for grain in Grain}
     hourly = sorted(grains[Grain.WORKING].keys)
     marts = mart_assets(calendar.timezone)
-    upkeep = upkeep_assets(models, partitions, calendar, start)
+    consolidation = consolidation_asset(models, partitions, calendar, start)
     expiring = retention_job(partitions, start)
     return dg.Definitions(
-        assets=[*grains.values(), upkeep, *marts, working_memory(hourly)],
+        assets=[*grains.values(), consolidation, *marts, working_memory(hourly)],
         asset_checks=asset_checks(hourly),
         jobs=[expiring],
         schedules=[
-            upkeep_schedule(upkeep, partitions, start, calendar.timezone, clock),
+            consolidation_schedule(consolidation, partitions, start, calendar.timezone, clock),
             retention_schedule(expiring, calendar.timezone),
             checks_schedule(calendar.timezone),
         ],

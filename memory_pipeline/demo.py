@@ -59,10 +59,10 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     say("2. Run: facts and summaries, grain by grain, through Dagster")
     for event in run_all(lake, settings, models, AFTERWARDS):
         if isinstance(event, RunResult):
-            say(f"   {event.grain:<10} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")
+            say(f"   {event.grain:<13} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")
         elif isinstance(event, ConsolidationReport):
             changed = sum(day.changed for day in event.nights)
-            say(f"   {'upkeep':<10} {len(event.nights):>4} days, {changed} durable memories changed")
+            say(f"   consolidation {len(event.nights):>4} days, {changed} durable memories changed")
     after = {name: lake.tables.version(spec) for name, spec in TABLES.items()}
     unchanged = " Nothing changed: the lake was up to date." if before == after else ""
     say(f"   done in {time.monotonic() - started:.1f} s.{unchanged}\n")
@@ -124,7 +124,7 @@ def _last_changes(reader: MemoryReader, lake: Lake) -> list[dict[str, str]]:
         }
         for memory in reader.memories.list(status=None)
         for event in reader.memories.explain(memory.id)
-        if event.is_upkeep and event.memory_id == memory.id
+        if event.is_consolidation and event.memory_id == memory.id
     ]
     return sorted(found, key=lambda each: each["night"], reverse=True)[:_CHANGES]
 

@@ -104,7 +104,7 @@ def _cell(value: object) -> str:
 def run_line(done: RunResult, seconds: float) -> str:
     """Return the result of a run of one grain, with its model usage."""
     counts = f"{len(done.periods):>6,} periods processed, {done.changed:>6,} partitions changed"
-    text = f"{done.grain:<10} {counts}  ({seconds:.1f} s)"
+    text = f"{done.grain:<13} {counts}  ({seconds:.1f} s)"
     if done.calls:
         tokens = done.tokens_in + done.tokens_out
         text += f", {counted(done.calls, 'model call')}, {counted(tokens, 'token')}, ${done.cost_usd:.4f}"
@@ -122,11 +122,11 @@ def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not expected:
         yield "no model calls expected"
         return
-    yield "grain      purpose     workspace             calls    tokens in   tokens out         cost  model"
+    yield "grain      purpose       workspace             calls    tokens in   tokens out         cost  model"
     for row in expected:
         cost = "unknown" if row["cost"] is None else f"${row['cost']:.4f}"
         yield (
-            f"{row['grain']:<10} {row['purpose']:<11} {row['workspace_id']:<20} {row['calls']:>6,} "
+            f"{row['grain']:<10} {row['purpose']:<13} {row['workspace_id']:<20} {row['calls']:>6,} "
             f"{row['tokens_in']:>12,} {row['tokens_out']:>12,} {cost:>12}  {row['model']}"
         )
     calls, dollars = sum(row["calls"] for row in expected), sum(row["cost"] or 0.0 for row in expected)
@@ -175,12 +175,11 @@ def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
         yield f"{counted(cleaned.compacted, 'index table')} compacted, {counted(cleaned.bytes_written, 'byte')} written"
 
 
-def upkeep_line(done: ConsolidationReport) -> str:
+def consolidation_line(done: ConsolidationReport) -> str:
     """Return the result of consolidation, in the format of :func:`run_line`."""
     changed = sum(night.changed for night in done.nights)
-    text = (
-        f"{'upkeep':<10} {len(done.nights):>6,} days processed, {changed:>9,} memories changed  ({done.seconds:.1f} s)"
-    )
+    counts = f"{len(done.nights):>6,} days processed, {changed:>9,} memories changed"
+    text = f"consolidation {counts}  ({done.seconds:.1f} s)"
     calls = sum(night.usage.calls for night in done.nights)
     if calls:
         cost = sum(night.usage.cost or 0.0 for night in done.nights)
@@ -191,7 +190,7 @@ def upkeep_line(done: ConsolidationReport) -> str:
     return text
 
 
-def upkeep_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
+def consolidation_lines(done: ConsolidationReport, *, dry_run: bool) -> Iterator[str]:
     """Yield the changes of each agent and day with their reasons, the failed passes, and the total."""
     changes = sorted(done.changes, key=lambda each: (each.scope.workspace_id, each.scope.agent_id, each.night.key))
     before = None
@@ -269,17 +268,17 @@ def status_lines(
     statuses: Sequence[GrainStatus], quarantined: Sequence[str], nights: ConsolidationStatus | None = None
 ) -> Iterator[str]:
     """Yield a table of each grain's periods, then the problems."""
-    yield "grain       periods      rows  first          last            pending  missing  open"
+    yield "grain          periods      rows  first          last            pending  missing  open"
     for status in statuses:
         first, last = (str(status.made[0]), str(status.made[-1])) if status.made else ("-", "-")
         yield (
-            f"{status.grain:<10} {len(status.made):>8,} {status.rows:>9,}  {first:<14} {last:<14} "
+            f"{status.grain:<13} {len(status.made):>8,} {status.rows:>9,}  {first:<14} {last:<14} "
             f"{len(status.pending):>8,} {len(status.missing):>8,} {len(status.open):>5,}"
         )
     if nights is not None:
         first, last = (str(nights.made[0]), str(nights.made[-1])) if nights.made else ("-", "-")
         yield (
-            f"{'upkeep':<10} {len(nights.made):>8,} {nights.events:>9,}  {first:<14} {last:<14} "
+            f"consolidation {len(nights.made):>8,} {nights.events:>9,}  {first:<14} {last:<14} "
             f"{len(nights.pending):>8,} {len(nights.missing):>8,} {0:>5,}"
         )
     if any(status.pending for status in statuses) or (nights is not None and nights.pending):
@@ -287,7 +286,7 @@ def status_lines(
     if nights is not None and nights.troubled:
         yield (
             f"a pass of consolidation failed on {counted(len(nights.troubled), 'day')}, "
-            f"the last one {nights.troubled[-1]}: retry with `memory-pipeline upkeep`, which prints the reason"
+            f"the last one {nights.troubled[-1]}: retry with `memory-pipeline consolidate`, which prints the reason"
         )
     for status in statuses:
         if status.expired:

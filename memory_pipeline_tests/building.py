@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Admission, Scope, read_messages
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.schemas import IS_FACT, MEMORY_EVENTS, PROJECTED, TABLES, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, IS_FACT, MEMORY_EVENTS, PROJECTED, TABLES
 from memory_pipeline.steps.fold_memories import project_events
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -125,23 +125,23 @@ def memory_rows(lake: Lake, scope: Scope | None = None) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in ("scope", "memory_id", "version")])
 
 
-def event_rows(lake: Lake, scope: Scope | None = None, *, is_upkeep: bool = False) -> pa.Table:
+def event_rows(lake: Lake, scope: Scope | None = None, *, is_consolidation: bool = False) -> pa.Table:
     """Return the records of memory events or of consolidation events, of a scope or of all."""
     where = None if scope is None else pc.field("scope") == scope.key
-    return lake.tables.read(UPKEEP_EVENTS if is_upkeep else MEMORY_EVENTS, where=where)
+    return lake.tables.read(CONSOLIDATION_EVENTS if is_consolidation else MEMORY_EVENTS, where=where)
 
 
 def remove_events(lake: Lake, scope: Scope, *specs: TableSpec) -> None:
     """Remove the events of a scope, of both tables by default, from the records and from the projection."""
-    for spec in specs or (MEMORY_EVENTS, UPKEEP_EVENTS):
+    for spec in specs or (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
         lake.tables.drop_rows(spec, None, lambda rows: pc.equal(rows["scope"], scope.key), ["scope"])
-        condition = "is_upkeep" if spec is UPKEEP_EVENTS else "NOT is_upkeep"
+        condition = "is_consolidation" if spec is CONSOLIDATION_EVENTS else "NOT is_consolidation"
         lake.events.delete(f"scope = '{scope.key}' AND {condition}", [scope])
 
 
 def put_events(lake: Lake, rows: pa.Table, keys: Collection[str] | None = None) -> None:
     """Replace periods of the records of memory events or consolidation events, and sync their projection."""
-    spec = MEMORY_EVENTS if "is_edit" in rows.column_names else UPKEEP_EVENTS
+    spec = MEMORY_EVENTS if "is_edit" in rows.column_names else CONSOLIDATION_EVENTS
     periods = set(rows["period"].to_pylist()) if keys is None else set(keys)
     lake.tables.replace(spec, periods, rows)
     project_events(lake, spec, periods)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
 
 COMMANDS = [
-    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "upkeep", "mcp", "eval",
-    "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
+    "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate", "mcp",
+    "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 from memory_pipeline.domain.conversations import Rejection, Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.reader import Hit
-from memory_pipeline.rendering import hit_lines, status_lines, to_json, upkeep_line, upkeep_lines
+from memory_pipeline.rendering import consolidation_line, consolidation_lines, hit_lines, status_lines, to_json
 from memory_pipeline.steps.consolidation.days import ConsolidationStatus
 from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult, MemoryDiff
 from memory_pipeline.steps.scheduling.planner import GrainStatus
@@ -151,7 +151,7 @@ def test_consolidation_reports_each_agents_changes_with_reasons() -> None:
     done = done_with(
         change("HEAT", "Anna"), change("MERGE", "new", "old"), change("SUPERSEDE", "Porto", "Faro", night="2024-01-16")
     )
-    assert list(upkeep_lines(done, dry_run=True)) == [
+    assert list(consolidation_lines(done, dry_run=True)) == [
         "w / a",
         "  2024-01-15",
         "    add to hot    “Anna”",
@@ -164,15 +164,15 @@ def test_consolidation_reports_each_agents_changes_with_reasons() -> None:
         "1 day, 1 agent: 1 added to the hot index, 1 merged, 1 superseded; nothing was written",
     ]
     withdrawn = dataclasses.replace(change("COOL", "x"), is_withdrawn=True)
-    lines = list(upkeep_lines(done_with(withdrawn), dry_run=False))
+    lines = list(consolidation_lines(done_with(withdrawn), dry_run=False))
     assert lines[2] == "    cool          undone: “x”"
     assert lines[-1] == "1 day, 1 agent: 1 withdrawn (0.0 s)"
-    assert list(upkeep_lines(ConsolidationReport(), dry_run=True)) == ["no day is pending"]
+    assert list(consolidation_lines(ConsolidationReport(), dry_run=True)) == ["no day is pending"]
 
 
 def test_titles_and_reasons_cannot_steer_or_flood_the_terminal() -> None:
     hostile = change("HEAT", "\x1b[2Jred\u202e" + "x" * 500, reason="word " * 100 + "\x1b[0m")
-    text = "\n".join(upkeep_lines(done_with(hostile, troubles=["w / a: \x1b[31m" + "y" * 500]), dry_run=True))
+    text = "\n".join(consolidation_lines(done_with(hostile, troubles=["w / a: \x1b[31m" + "y" * 500]), dry_run=True))
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert max(map(len, text.splitlines())) < 200
@@ -181,17 +181,17 @@ def test_titles_and_reasons_cannot_steer_or_flood_the_terminal() -> None:
 
 def test_failed_passes_and_memories_to_review_are_listed() -> None:
     done = done_with(troubles=["w / a: staleness: no model"], review=[f"memory {number}" for number in range(12)])
-    lines = list(upkeep_lines(done, dry_run=False))
+    lines = list(consolidation_lines(done, dry_run=False))
     assert lines[0] == "2024-01-15 FAILED, the next run retries: w / a: staleness: no model"
     assert lines[-2:] == ["  … and 2 more; --json lists all", "1 day, 1 agent: no changes (0.0 s)"]
-    assert upkeep_line(done).endswith("1 passes failed, the next run retries")
+    assert consolidation_line(done).endswith("1 passes failed, the next run retries")
 
 
 def test_the_status_of_consolidation_follows_the_grains() -> None:
     nights = [Period(Grain.DAILY, f"2024-01-{day}") for day in (15, 16, 17)]
     found = ConsolidationStatus(made=nights[:2], pending=nights[1:], missing=nights[2:], troubled=nights[1:2], events=7)
     lines = list(status_lines([status()], [], found))
-    assert lines[2].split() == ["upkeep", "2", "7", "2024-01-15", "2024-01-16", "2", "1", "0"]
+    assert lines[2].split() == ["consolidation", "2", "7", "2024-01-15", "2024-01-16", "2", "1", "0"]
     assert lines[3] == "pending: run `memory-pipeline run`"
     assert lines[4].startswith("a pass of consolidation failed on 1 day, the last one 2024-01-16")
 

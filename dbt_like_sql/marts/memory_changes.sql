@@ -5,8 +5,8 @@
 --   month - Month, such as 2024-01: in UTC, or for the consolidation in the deployment's time zone.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
---   made_by - conversation, agent or upkeep (consolidation).
---   verb - REMEMBER, UPDATE, FORGET, BOOST, …; for upkeep PROMOTE, MERGE, SUPERSEDE, COOL, ARCHIVE, HEAT, ….
+--   made_by - conversation, agent or consolidation.
+--   verb - REMEMBER, UPDATE, FORGET, BOOST, …; for consolidation PROMOTE, MERGE, SUPERSEDE, COOL, ARCHIVE, HEAT, ….
 --   events - Number of events.
 --   memories - Number of changed memories.
 --   days - Number of days with such events.
@@ -16,8 +16,8 @@ WITH events AS (
         CASE WHEN is_edit THEN 'agent' ELSE 'conversation' END AS made_by, verb, memory_id
     FROM stg_memory_events
     UNION ALL
-    SELECT left(night, 7) AS month, night AS day, workspace_id, agent_id, 'upkeep' AS made_by, verb, memory_id
-    FROM stg_upkeep_events
+    SELECT left(night, 7) AS month, night AS day, workspace_id, agent_id, 'consolidation' AS made_by, verb, memory_id
+    FROM stg_consolidation_events
 )
 SELECT
     month,

@@ -8,7 +8,7 @@
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   grain - Grain of the memory that the requests were sent for.
---   purpose - extraction, summary, upkeep (consolidation) or embedding.
+--   purpose - extraction, summary, consolidation or embedding.
 --   model - Requested model.
 --   calls - Number of requests; a request for several agents counts for the first of them.
 --   failed - Number of requests without a usable answer.

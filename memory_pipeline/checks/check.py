@@ -13,6 +13,8 @@ from memory_pipeline.domain.identity import EVENT
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import shown
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION,
+    CONSOLIDATION_EVENTS,
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
@@ -21,11 +23,9 @@ from memory_pipeline.lake.schemas import (
     MEMORY_EVENTS,
     MESSAGES,
     SUMMARIES,
-    UPKEEP,
-    UPKEEP_EVENTS,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, table_asset
-from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -77,8 +77,8 @@ GRAPH_ROWS = Place(GRAPH_ASSET, "graph", Grain.WORKING, GRAPH_FACTS, period="sou
 OPERATION_ROWS = Place(GRAPH_ASSET, None, Grain.WORKING, GRAPH_OPERATIONS)
 MEMORY_ROWS = Place(MEMORIES_ASSET, None, Grain.WORKING, MEMORIES, period="")
 EVENT_ROWS = Place(MEMORIES_ASSET, EVENT, Grain.WORKING, MEMORY_EVENTS)
-CONSOLIDATION_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP_EVENTS)
-CHECKPOINT_ROWS = Place(UPKEEP_ASSET, None, Grain.DAILY, UPKEEP, period="")
+CONSOLIDATION_ROWS = Place(CONSOLIDATION_ASSET, None, Grain.DAILY, CONSOLIDATION_EVENTS)
+CHECKPOINT_ROWS = Place(CONSOLIDATION_ASSET, None, Grain.DAILY, CONSOLIDATION, period="")
 
 ROWS_OF_GRAIN = {Grain.WORKING: FACT_ROWS, **SUMMARY_ROWS}
 

@@ -17,7 +17,7 @@ from memory_pipeline.domain.memories.hot_index import HotEntry
 from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.lake.schemas import MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORY_EVENTS
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.fold_memories import stale_scopes
 from memory_pipeline.steps.group import scopes_in
@@ -52,7 +52,9 @@ def stale_agents(context: CheckContext) -> Offences:
 def _unsynced(context: CheckContext) -> set[Scope]:
     """Return the agents whose events by scope differ from the records."""
     lake, columns = context.lake, ("id", *_AGENT)
-    records = pa.concat_tables(lake.tables.read(spec, columns=columns) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS))
+    records = pa.concat_tables(
+        lake.tables.read(spec, columns=columns) for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
+    )
     stored = lake.events.scan(columns)
     pairs = ((records, stored), (stored, records))
     differing = [rows.filter(pc.invert(pc.is_in(rows["id"], other["id"].combine_chunks()))) for rows, other in pairs]
@@ -135,7 +137,7 @@ def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
 
 def _processed_until(context: CheckContext) -> dict[str, datetime]:
     """Return the end of the last consolidated day by owner, except for agents with a failed last day."""
-    rows = context.lake.tables.read(UPKEEP, columns=["id", "through", "troubles"])
+    rows = context.lake.tables.read(CONSOLIDATION, columns=["id", "through", "troubles"])
     calendar = context.lake.calendar
     return {
         owner: calendar.bounds(Period(Grain.DAILY, through))[1]
@@ -158,7 +160,7 @@ def hot_index_excess() -> Scan:
         hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
         names, most = [], 0
         for (workspace_id, agent_id), entries in hot.group_by(_AGENT, maintain_order=True):
-            settings = context.configuration.memories(Scope(str(workspace_id), str(agent_id))).upkeep_settings
+            settings = context.configuration.memories(Scope(str(workspace_id), str(agent_id))).consolidation_settings
             tokens = sum(_tokens(*line) for line in entries.select("kind", "title", "hook").iter_rows())
             most = max(most, tokens)
             inactive = entries.filter(pl.col("status") != Status.ACTIVE.value)
@@ -200,6 +202,8 @@ def pending_days(context: CheckContext) -> Offences:
 
 def failed_passes(context: CheckContext) -> Offences:
     """Find agents with a failed pass in the last consolidated day."""
-    rows = pl.DataFrame(pl.from_arrow(context.lake.tables.read(UPKEEP, columns=[*_AGENT, "through", "troubles"])))
+    rows = pl.DataFrame(
+        pl.from_arrow(context.lake.tables.read(CONSOLIDATION, columns=[*_AGENT, "through", "troubles"]))
+    )
     troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(_AGENT)
     return Offences.of(agent_names(troubled, "through"), {"agents": len(rows), "troubled": len(troubled)})

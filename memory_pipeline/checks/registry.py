@@ -25,7 +25,7 @@ from memory_pipeline.checks.check import (
 )
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 _COST_ASSET = "model_cost"
 
 _RECOMPUTE = "recompute the partitions with `memory-pipeline repair` or `memory-pipeline run --from … --to …`"
-_CONSOLIDATE = "run `memory-pipeline upkeep`"
+_CONSOLIDATE = "run `memory-pipeline consolidate`"
 _PENDING = "compute pending periods with `memory-pipeline run` (`memory-pipeline status` lists them)"
 
 
@@ -176,7 +176,7 @@ def _of_memories() -> Iterator[Check]:
 
 def _of_consolidation() -> Iterator[Check]:
     yield _schema(
-        UPKEEP_ASSET,
+        CONSOLIDATION_ASSET,
         [CONSOLIDATION_ROWS, CHECKPOINT_ROWS],
         f"another program wrote the files: delete them; {_CONSOLIDATE}",
     )
@@ -184,10 +184,10 @@ def _of_consolidation() -> Iterator[Check]:
         ("unique_ids", CONSOLIDATION_ROWS, "Ids of consolidation events are unique."),
         ("one_row_an_agent", CHECKPOINT_ROWS, "Each agent has one consolidation checkpoint."),
     ):
-        yield Check(name, UPKEEP_ASSET, _ERROR, True, description, _CONSOLIDATE, integrity.duplicate_ids(place))
+        yield Check(name, CONSOLIDATION_ASSET, _ERROR, True, description, _CONSOLIDATE, integrity.duplicate_ids(place))
     yield Check(
         "explained",
-        UPKEEP_ASSET,
+        CONSOLIDATION_ASSET,
         _ERROR,
         False,
         "Each consolidation event has a reason.",
@@ -196,7 +196,7 @@ def _of_consolidation() -> Iterator[Check]:
     )
     yield Check(
         "duplicates",
-        UPKEEP_ASSET,
+        CONSOLIDATION_ASSET,
         _ERROR,
         False,
         "After consolidation, no two active memories of one kind are duplicates.",
@@ -205,7 +205,7 @@ def _of_consolidation() -> Iterator[Check]:
     )
     yield Check(
         "contradictions",
-        UPKEEP_ASSET,
+        CONSOLIDATION_ASSET,
         _ERROR,
         False,
         "After consolidation, active memories do not name different objects for a predicate that allows one.",
@@ -214,7 +214,7 @@ def _of_consolidation() -> Iterator[Check]:
     )
     yield Check(
         "nights",
-        UPKEEP_ASSET,
+        CONSOLIDATION_ASSET,
         _WARNING,
         False,
         "Each day that ended more than a day ago is consolidated, late data included.",
@@ -223,11 +223,11 @@ def _of_consolidation() -> Iterator[Check]:
     )
     yield Check(
         "troubles",
-        UPKEEP_ASSET,
+        CONSOLIDATION_ASSET,
         _WARNING,
         False,
         "No consolidation pass of an agent has failed and waits for a retry.",
-        "see `memory-pipeline status` for the reasons, then run `memory-pipeline upkeep` again",
+        "see `memory-pipeline status` for the reasons, then run `memory-pipeline consolidate` again",
         memories.failed_passes,
     )
     yield Check(

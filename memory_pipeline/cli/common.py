@@ -143,8 +143,8 @@ def cli() -> None:
     """Long-term memory for AI agents, as a data pipeline.
 
     `ingest` appends conversations to a journal. `run` turns them into facts, summaries (daily to yearly), a graph and
-    durable memories, and consolidates the durable memories once a day (`upkeep`). Read them with `search`, `recall`,
-    `inject`, `expand`, `graph` and `memories`, or serve them to an MCP client with `mcp`. Start with
+    durable memories, and consolidates the durable memories once a day (`consolidate`). Read them with `search`,
+    `recall`, `inject`, `expand`, `graph` and `memories`, or serve them to an MCP client with `mcp`. Start with
     `memory-pipeline demo`.
 
     \b

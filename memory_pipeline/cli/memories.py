@@ -30,7 +30,7 @@ def memories() -> None:
     """Read or change an agent's durable memories. Kinds are fact, rule, instruction, preference and others.
 
     Durable memories outlive conversations and never expire. Changed, forgotten and merged versions stay available
-    (`history`), with reasons (`explain`). `memory-pipeline upkeep` consolidates them once a day.
+    (`history`), with reasons (`explain`). `memory-pipeline consolidate` consolidates them once a day.
     """
 
 
@@ -194,7 +194,7 @@ def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool, now: 
     if as_json:
         click.echo(to_json(index))
     elif not index:
-        click.echo("the hot index is empty; fill it with `memory-pipeline upkeep`", err=True)
+        click.echo("the hot index is empty; fill it with `memory-pipeline consolidate`", err=True)
     else:
         for entry in index:
             click.echo(plain(str(entry)))

@@ -1,4 +1,4 @@
-"""Commands that run the pipeline: run, status, upkeep, config and demo."""
+"""Commands that run the pipeline: run, status, consolidate, config and demo."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import (
+    consolidation_line,
+    consolidation_lines,
     estimate_lines,
     housekeeping_lines,
     run_line,
     status_lines,
     to_json,
     unloaded_lines,
-    upkeep_line,
-    upkeep_lines,
 )
 from memory_pipeline.settings import Settings
 
@@ -98,7 +98,7 @@ def run(
                 click.echo(run_line(event, time.monotonic() - started))
         elif isinstance(event, ConsolidationReport):
             if not as_json:
-                click.echo(upkeep_line(event))
+                click.echo(consolidation_line(event))
         else:
             started = time.monotonic()
     lines = _clean_daily(lake)
@@ -126,7 +126,7 @@ def _estimate(settings: Settings, now: datetime, between: tuple[datetime, dateti
     )
     for grain, periods in dry_run(lake, models, lake.start, now, between):
         if not as_json:
-            click.echo(f"{grain:<10} {len(periods):>6,} periods checked", err=True)
+            click.echo(f"{grain:<13} {len(periods):>6,} periods checked", err=True)
     ordered = sorted(executor.expected.items(), key=lambda item: item[0].order)
     expected = [{**asdict(what), **asdict(usage)} for what, usage in ordered]
     click.echo(to_json(expected) if as_json else "\n".join(estimate_lines(expected)))
@@ -150,8 +150,8 @@ def status(now: datetime | None, root: str | None, as_json: bool) -> None:
     """Count the periods of each grain: existing, pending, missing and open.
 
     Pending periods are due; missing ones are pending and were never computed; open ones have data but have not ended.
-    A coarser grain becomes pending once the finer one is computed. The line "upkeep" counts days of consolidation as
-    periods and their changes as rows.
+    A coarser grain becomes pending once the finer one is computed. The line "consolidation" counts days as periods, and
+    changes of memories as rows.
     """
     from memory_pipeline.steps.consolidation.days import night_status
     from memory_pipeline.steps.scheduling.planner import grain_status
@@ -163,7 +163,9 @@ def status(now: datetime | None, root: str | None, as_json: bool) -> None:
     quarantined = lake.journal.quarantined()
     if as_json:
         files = [file.path for file in lake.journal.pending()]
-        click.echo(to_json({"grains": statuses, "upkeep": nights, "journal_files": files, "quarantined": quarantined}))
+        click.echo(
+            to_json({"grains": statuses, "consolidation": nights, "journal_files": files, "quarantined": quarantined})
+        )
     else:
         click.echo("\n".join(status_lines(statuses, [rejection.reason for rejection in quarantined], nights)))
 
@@ -180,7 +182,7 @@ def demo(root: str | None, as_json: bool) -> None:
     show_demo(replace(settings, root=root or "./demo-lake"), as_json=as_json)
 
 
-@cli.command()
+@cli.command("consolidate")
 @click.option("--dry-run", is_flag=True, help="Print the changes and their reasons; change nothing.")
 @click.option("--from", "since", type=Time(), metavar="DATE", help="First day to consolidate again.")
 @click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to consolidate again (included).")
@@ -188,7 +190,7 @@ def demo(root: str | None, as_json: bool) -> None:
 @click.option("--agent", "agent_id", help="Only this agent.")
 @now_option
 @common
-def upkeep(
+def consolidate_memories(
     dry_run: bool,
     since: datetime | None,
     until: datetime | None,
@@ -212,14 +214,14 @@ def upkeep(
     preferences never become stale. Each change is an event with a reason (`memory-pipeline memories explain`).
 
     \b
-        memory-pipeline upkeep --dry-run                     preview the pending days, with reasons
-        memory-pipeline upkeep                               consolidate them
-        memory-pipeline upkeep --dry-run --now 2027-01-01    preview all changes up to that day
-        memory-pipeline upkeep --from 2024-01-01 --to 2024-12-31    recompute a year with the current rules
+        memory-pipeline consolidate --dry-run                     preview the pending days, with reasons
+        memory-pipeline consolidate                               consolidate them
+        memory-pipeline consolidate --dry-run --now 2027-01-01    preview all changes up to that day
+        memory-pipeline consolidate --from 2024-01-01 --to 2024-12-31    recompute a year with the current rules
 
     The result depends only on the memories and the day: repeating days, in any order, gives the same result. Late data
     makes its day and all later days pending again. Data still in the journal is not seen: run `memory-pipeline run`
-    first, which also consolidates pending days. Dagster does so every night (`memory_upkeep_nightly`). With
+    first, which also consolidates pending days. Dagster does so every night (`memory_consolidation_nightly`). With
     --workspace or --agent, the days stay pending for all other agents. If a model is configured, --dry-run calls it
     too; its answers are cached for the run that follows.
     """
@@ -250,7 +252,7 @@ def upkeep(
     if as_json:
         click.echo(to_json({**_record(done, dry_run), "unloaded_hours": unloaded}))
         return
-    lines = [*upkeep_lines(done, dry_run=dry_run), *unloaded_lines(unloaded, lake.calendar, moment)]
+    lines = [*consolidation_lines(done, dry_run=dry_run), *unloaded_lines(unloaded, lake.calendar, moment)]
     click.echo("\n".join(lines))
 
 

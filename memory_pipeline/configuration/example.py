@@ -80,7 +80,7 @@ defaults:
     point_in_time: false                  # true: all memories describe one moment and become stale soon
     hot_entries: 20                       # lines of the hot index, which is always loaded, 0 to 500
     hot_tokens: 3000                      # its token budget
-    upkeep: rules                         # or model: completion's model merges duplicates and finds stale memories
+    consolidation: rules                  # or model: completion's model merges duplicates and finds stale memories
     selection: rules                      # or model: injection's model selects memories by their headers
     imagining: rules                      # or model: it generates the queries of proactive recall
 
@@ -125,7 +125,7 @@ workspaces:
         extraction: {known_facts: 50}
         graph: {multi_valued: [on_call]}  # the other predicates are inherited
         injection: {rerank: model, entities: model}   # the workspace's completion model
-        memories: {upkeep: model, kinds: [fact, rule, instruction, preference]}
+        memories: {consolidation: model, kinds: [fact, rule, instruction, preference]}
       "2024-01-15":                       # quote ids that look like dates or numbers
         completion: {model: deterministic}    # no model is called for this agent
 """

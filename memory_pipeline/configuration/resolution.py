@@ -160,14 +160,14 @@ class AgentSettings:
         tasks: dict[tuple[str, ...], TextModelSettings] = {**self.tasks}
         if self.injection.for_model or self.memories.for_reading:
             tasks["injection",] = self.injection
-        if self.memories.upkeep == "model":
+        if self.memories.consolidation == "model":
             tasks["completion",] = self.curation
         return {place: task for place, task in tasks.items() if not task.is_deterministic}
 
     @property
     def uses_models(self) -> bool:
         """Whether a model computes or consolidates any memory; a model that only helps reading does not count."""
-        return self.memories.upkeep == "model" or not all(task.is_deterministic for task in self.tasks.values())
+        return self.memories.consolidation == "model" or not all(task.is_deterministic for task in self.tasks.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +308,10 @@ def _keys_without_model(settings: AgentSettings) -> dict[Path, str]:
                 "model is not accepted while the model of injection is deterministic; "
                 f"name a model in injection or completion, or set {name}: rules"
             )
-    if settings.memories.upkeep == "model" and settings.curation.is_deterministic:
-        lacking["memories", "upkeep"] = (
+    if settings.memories.consolidation == "model" and settings.curation.is_deterministic:
+        lacking["memories", "consolidation"] = (
             "model is not accepted while the model of completion is deterministic; "
-            "name a model in completion, or set upkeep: rules"
+            "name a model in completion, or set consolidation: rules"
         )
     return lacking
 

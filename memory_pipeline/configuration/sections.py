@@ -19,7 +19,7 @@ from memory_pipeline.configuration.model_settings import (
 )
 from memory_pipeline.configuration.validators import described
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.memories.consolidation import UpkeepSettings
+from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.retention import (
     DURATION_OR_FOREVER_FORM,
@@ -50,7 +50,7 @@ class MemoriesSettings(Record):
         kinds: the kinds that the agent may store.
         point_in_time: whether all memories describe one moment and become stale soon.
         hot_entries, hot_tokens: maximum number of lines and tokens of the hot index.
-        upkeep: how memories are merged and marked as stale: by rules, or by the model of `completion`.
+        consolidation: how memories are merged and marked as stale: by rules, or by the model of `completion`.
         selection: how memories are selected by their headers: by rules, or by the model of `injection`.
         imagining: how queries for proactive recall are generated: by rules, or by the model of `injection`.
     """
@@ -59,7 +59,7 @@ class MemoriesSettings(Record):
     point_in_time: bool = False
     hot_entries: Annotated[int, Field(ge=0, le=500)] = 20
     hot_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 3_000
-    upkeep: Literal["rules", "model"] = "rules"
+    consolidation: Literal["rules", "model"] = "rules"
     selection: Literal["rules", "model"] = "rules"
     imagining: Literal["rules", "model"] = "rules"
 
@@ -86,9 +86,9 @@ class MemoriesSettings(Record):
         return tuple(name for name in ("selection", "imagining") if getattr(self, name) == "model")
 
     @property
-    def upkeep_settings(self) -> UpkeepSettings:
+    def consolidation_settings(self) -> ConsolidationSettings:
         """The settings of consolidation."""
-        return UpkeepSettings(hot_entries=self.hot_entries, hot_tokens=self.hot_tokens, kinds=self.kinds)
+        return ConsolidationSettings(hot_entries=self.hot_entries, hot_tokens=self.hot_tokens, kinds=self.kinds)
 
 
 #: The key that sets all classes of working memory.

@@ -62,7 +62,7 @@ _BELONGS = {
     "selection": "set selection in memories",
     "single_valued": "set single_valued in graph",
     "temperature": "set temperature in completion, extraction, summaries.GRAIN or injection",
-    "upkeep": "set upkeep in memories",
+    "consolidation": "set consolidation in memories",
     "working": "set the model of working memory in extraction, and its retention in retention",
     "workspaces": "set workspaces at the top level",
 }

@@ -114,7 +114,7 @@ class Configuration:
     def curation(self, scope: Scope) -> TextModelSettings:
         """Return the model that consolidates an agent's durable memories; a deterministic one if rules do it."""
         settings = self._agent(scope)
-        return settings.curation if settings.memories.upkeep == "model" else TextModelSettings()
+        return settings.curation if settings.memories.consolidation == "model" else TextModelSettings()
 
     def budget(self, workspace_id: str) -> Budget | None:
         """Return a workspace's monthly limits, or None if there are none."""

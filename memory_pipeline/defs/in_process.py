@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.analytics import stale_marts
-from memory_pipeline.defs.assets.consolidation import OP, upkeep_assets
+from memory_pipeline.defs.assets.consolidation import OP, consolidation_asset
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
 from memory_pipeline.defs.partition_keys import Partitions
@@ -34,7 +34,7 @@ from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 
 _MOMENT = timedelta(microseconds=1)
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
-#: Tag of a run: the grain, "upkeep" or "marts".
+#: Tag of a run: the grain, "consolidation" or "marts".
 _MADE = "memory_pipeline/made"
 #: Do not print errors: they are raised, and are in Dagster's event log.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -122,9 +122,9 @@ def keep_nights(
     if not settings.has_dagster_home:
         return consolidate(lake, models, nights, lake.start)
     reports: list[ConsolidationReport] = []
-    assets = upkeep_assets(models, partitions, lake.calendar, lake.start, reports.append)
+    assets = consolidation_asset(models, partitions, lake.calendar, lake.start, reports.append)
     config = {"ops": {OP: {"config": {"periods": [night.key for night in nights]}}}}
-    _run("upkeep", [assets], resource, instance, config)
+    _run("consolidation", [assets], resource, instance, config)
     return reports[0]
 
 

@@ -172,7 +172,7 @@ def _observations(done: Expiration, partitions: Partitions) -> Iterator[dg.Asset
 _CONSOLIDATION_SCHEDULE = "40 0 * * *"
 
 
-def upkeep_schedule(
+def consolidation_schedule(
     assets: dg.AssetsDefinition,
     partitions: Partitions,
     start: date,
@@ -188,7 +188,7 @@ def upkeep_schedule(
     )
 
     @dg.schedule(
-        name="memory_upkeep_nightly",
+        name="memory_consolidation_nightly",
         job=job,
         cron_schedule=_CONSOLIDATION_SCHEDULE,
         execution_timezone=timezone,
@@ -202,7 +202,7 @@ def upkeep_schedule(
             unloaded = len(journal_hours(lake, start, now))
             waits = f"; {unloaded:,} hours wait for the journal sensor, their days follow"
             return dg.SkipReason(f"no day is pending{waits if unloaded else ''}")
-        key = f"upkeep {days[-1]} {digest([day.key for day in days], now.isoformat())[:8]}"
+        key = f"consolidation {days[-1]} {digest([day.key for day in days], now.isoformat())[:8]}"
         if len(list(blocks(days))) == 1:
             tags = {RANGE_START: partitions.key(days[0]), RANGE_END: partitions.key(days[-1])}
             return dg.RunRequest(run_key=key, tags=tags)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from memory_pipeline.domain.conversations import MAX_ID, Message, Role, Scope
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.memories.events import CONVERSATION, UPKEEP, Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.events import CONSOLIDATION, CONVERSATION, Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.text.words import is_unicode, phrases_of, words_of, words_of_name
 from memory_pipeline.errors import InputError, shown
 
@@ -249,7 +249,7 @@ class Forgotten:
 
     def _names_in_note(self, event: MemoryEvent) -> bool:
         notes = _texts_of(event.changes) if event.verb not in SAYING else []
-        texts = [event.reason or "", "" if event.editor in {CONVERSATION, UPKEEP} else event.editor, *notes]
+        texts = [event.reason or "", "" if event.editor in {CONVERSATION, CONSOLIDATION} else event.editor, *notes]
         user_id = event.changes.user_id if event.verb not in SAYING else None
         return self.reaches(event.scope, event.event_at, user_id=user_id, texts=texts)
 

@@ -36,7 +36,7 @@ class Purpose(StrEnum):
     SUMMARY = "summary"
     EMBEDDING = "embedding"
     #: Consolidation of durable memories.
-    UPKEEP = "upkeep"
+    CONSOLIDATION = "consolidation"
 
 
 class Trouble(StrEnum):

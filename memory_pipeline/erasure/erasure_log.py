@@ -16,13 +16,13 @@ from memory_pipeline.erasure.subject_matcher import leaves, texts_of
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION_EVENTS,
     FACTS,
     GRAPH_OPERATIONS,
     MEMORY_EVENTS,
     MESSAGES,
     PROJECTED,
     SUMMARIES,
-    UPKEEP_EVENTS,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
     *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS)),
-    *((spec, {}) for spec in (UPKEEP_EVENTS, MEMORY_EVENTS)),
+    *((spec, {}) for spec in (CONSOLIDATION_EVENTS, MEMORY_EVENTS)),
     *((SUMMARIES, {"grain": grain.value}) for grain in Grain if grain is not Grain.WORKING),
 ]
 
@@ -108,7 +108,7 @@ class ErasureLog:
         for file in lake.journal.pending():
             ids -= {hex_of(event.memory_id) for event in lake.journal.read(file).events}
         for spec, fixed in _TABLES:
-            if spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
+            if spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
                 continue  # their ids are in a projection
             # Removed ids can only reappear in recomputed partitions, and in those of the subject's agents.
             keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())

@@ -25,11 +25,11 @@ from memory_pipeline.erasure.removal import drop
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET, pending_nights
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, pending_nights
 from memory_pipeline.steps.fold_memories import refold_memories, sync_events
 from memory_pipeline.steps.group import scopes_in
 
@@ -102,7 +102,7 @@ def _sources_of(events: Iterable[MemoryEvent]) -> dict[str, tuple[str, ...]]:
     for event in sorted(events, key=lambda event: event.order):
         if event.verb is MemoryVerb.REMEMBER:
             statements.setdefault(memories.memory_id_for(event), []).append(event.id)
-        elif not event.is_upkeep:
+        elif not event.is_consolidation:
             memory = memories.newest.get(memories.resolved(event.memory_id))
             if memory is not None:
                 parts = (memory.id, *memory.merged_ids)
@@ -129,7 +129,7 @@ def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
 
 
 _SCOPE = ("workspace_id", "agent_id")
-_RECORDS = (UPKEEP_EVENTS, MEMORY_EVENTS)
+_RECORDS = (CONSOLIDATION_EVENTS, MEMORY_EVENTS)
 
 
 def agents_with_memories(lake: Lake, subject: Subject) -> set[Scope]:
@@ -162,22 +162,22 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
     """
     # Remove the checkpoints first. After an interruption the next day then consolidates these agents again.
     listed = pa.array(map(owner_of, scopes), pa.string())
-    checkpoints = lake.tables.drop_rows(UPKEEP, None, lambda old: pc.is_in(old["id"], listed), ["id"])
-    log.take(UPKEEP.name, "rows", checkpoints)
+    checkpoints = lake.tables.drop_rows(CONSOLIDATION, None, lambda old: pc.is_in(old["id"], listed), ["id"])
+    log.take(CONSOLIDATION.name, "rows", checkpoints)
     own = pa.array([scope.key for scope in scopes], pa.string())
     log.take(
-        UPKEEP_EVENTS.name,
+        CONSOLIDATION_EVENTS.name,
         "rows",
-        lake.tables.drop_rows(UPKEEP_EVENTS, None, lambda old: pc.is_in(old["scope"], own), ["scope"]),
+        lake.tables.drop_rows(CONSOLIDATION_EVENTS, None, lambda old: pc.is_in(old["scope"], own), ["scope"]),
     )
-    lake.events.replace(lake.events.schema.empty_table(), scopes, "is_upkeep")
+    lake.events.replace(lake.events.schema.empty_table(), scopes, "is_consolidation")
 
 
 def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog) -> None:
     """Remove an agent's durable memories and all of their events."""
     before = note_memories(lake, [scope], log)
     of_scope = pc.field("scope") == scope.key
-    log.note(lake.tables.read(UPKEEP_EVENTS, columns=["id"], where=of_scope)["id"].to_pylist(), ())
+    log.note(lake.tables.read(CONSOLIDATION_EVENTS, columns=["id"], where=of_scope)["id"].to_pylist(), ())
     remove_nights(lake, [scope], log)
     log.take(MEMORIES.name, "rows", {owner: len(ids) for owner, ids in before.items()})
     log.note(found.ids(MEMORY_EVENTS), ())
@@ -206,7 +206,8 @@ def settle_events(
             continue
         rows = lake.events.read([scope])
         stored, nights = (
-            rows_to_events(rows.filter(mask)) for mask in (pc.invert(rows["is_upkeep"]), rows["is_upkeep"])
+            rows_to_events(rows.filter(mask))
+            for mask in (pc.invert(rows["is_consolidation"]), rows["is_consolidation"])
         )
         derived = list(_events_of_messages(lake, pending_files.values()))
         noted = {event.id: without_note(event) for event in stored if event.id in found.notes.get(scope, ())}
@@ -296,7 +297,7 @@ def consolidate_again(
     _drop_unfounded(lake, scopes, hours, log)
     sync_events(lake, scopes, hours)
     refold_memories(lake, models.embedder, scopes)
-    last, first_day = max(lake.ledger.entries(UPKEEP_ASSET), default=None), date(FIRST_YEAR, 1, 1)
+    last, first_day = max(lake.ledger.entries(CONSOLIDATION_ASSET), default=None), date(FIRST_YEAR, 1, 1)
     if last is not None:
         days = {day for day in pending_nights(lake, first_day, now) if day.key <= last}
         consolidate(lake, models, days | {Period(Grain.DAILY, last)}, first_day)

@@ -17,7 +17,7 @@ from memory_pipeline.domain.erasure import SAYING, SubjectKind
 from memory_pipeline.domain.text.words import Mentions, words_of
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
 from memory_pipeline.lake.schema_types import Holds, has_texts
-from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -86,10 +86,10 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     scanner.note(found, FACTS, citing=messages)
     scanner.note(found, GRAPH_OPERATIONS, citing=messages)
     scanner.note(found, MEMORY_EVENTS, citing=messages)
-    if subject.names and not scanner.has_seen(UPKEEP_EVENTS):
+    if subject.names and not scanner.has_seen(CONSOLIDATION_EVENTS):
         # A model may have named the person in a consolidation event that no matching event leads to. Search once only:
         # in repeated decisions, a word of a reason may happen to be a name.
-        scanner.note(found, UPKEEP_EVENTS)
+        scanner.note(found, CONSOLIDATION_EVENTS)
     for file in lake.journal.pending():
         if file.scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, file.scope.agent_id):
             continue
@@ -176,9 +176,9 @@ class SubjectScanner:
                 else:
                     found.notes[scope].add(identifier)
             found.scopes |= set(scopes)
-            if spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
+            if spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
                 found.durable |= set(scopes)
-            if "period" in matching.column_names and spec is not UPKEEP_EVENTS:
+            if "period" in matching.column_names and spec is not CONSOLIDATION_EVENTS:
                 found.hours |= set(matching["period"].to_pylist())
             matching = matching.filter(pa.array(is_removed))
             if "content" in matching.column_names:

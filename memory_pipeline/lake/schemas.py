@@ -179,7 +179,9 @@ ANSWERS = TableSpec(
             field("period", ID, "Period of the partition that needed the answer."),
             field("key", ID, "Hash of everything that determines the answer: model, settings, prompt and input."),
             *AGENT,
-            field("purpose", ID, "extraction, summary or upkeep. Embeddings are stored with their rows instead."),
+            field(
+                "purpose", ID, "extraction, summary or consolidation. Embeddings are stored with their rows instead."
+            ),
             field("model", ID, "Model that answered."),
             field("prompt_version", ID, "Version of the prompt.", nullable=True),
             field("tokens_in", pa.int64(), "Tokens read, in all requests for this answer."),
@@ -202,7 +204,7 @@ MODEL_CALLS = TableSpec(
             field("key", ID, "Hash of everything that determines the answer: model, settings, prompt and input."),
             field("called_at", TIME, "Time at which the request was sent (UTC)."),
             *AGENT,
-            field("purpose", ID, "extraction, summary, upkeep or embedding."),
+            field("purpose", ID, "extraction, summary, consolidation or embedding."),
             field("grain", ID, "Grain of the partition that needed the answer."),
             field("period", ID, "Period of the partition that needed the answer."),
             field("model", ID, "Requested model."),
@@ -297,7 +299,7 @@ def _event(editor: Texts, reason: Texts) -> tuple[pa.Field, ...]:
         field("memory_id", ID, "Memory that the event creates or changes."),
         field("other_id", ID, "Memory that is merged into it, or replaces it; null if none.", nullable=True),
         field("changes", WORDS, "Changed fields, as JSON."),
-        field("editor", editor, "conversation, upkeep (consolidation), agent, or a name set by the writer."),
+        field("editor", editor, "conversation, consolidation, agent, or a name set by the writer."),
         field("reason", reason, "Reason; null if not stated.", nullable=True),
         field("evidence", IDS, "Ids of the source messages; empty for events of an agent itself."),
         field("conversation_id", WORDS, "Conversation of the source messages; null for other events.", nullable=True),
@@ -324,8 +326,8 @@ MEMORY_EVENTS = TableSpec(
     order_by=("scope", "event_at", "turn", "place", "id"),
 )
 
-UPKEEP_EVENTS = TableSpec(
-    "upkeep_events",
+CONSOLIDATION_EVENTS = TableSpec(
+    "consolidation_events",
     pa.schema(
         [
             field("period", ID, "Day of consolidation, in the deployment's time zone, such as 2024-01-15."),
@@ -336,14 +338,16 @@ UPKEEP_EVENTS = TableSpec(
     order_by=("scope", "event_at", "turn", "place", "id"),
 )
 
-#: A projection: the rows of memory_events and upkeep_events by scope.
+#: A projection: the rows of memory_events and consolidation_events by scope.
 EVENTS = TableSpec(
     "events",
     pa.schema(
         [
             field("period", ID, "UTC hour of a memory event, or day of a consolidation event."),
             *_event(NOTE, WORDS),
-            field("is_upkeep", pa.bool_(), "Whether it is from the consolidation, and so in upkeep_events."),
+            field(
+                "is_consolidation", pa.bool_(), "Whether it is from the consolidation, and so in consolidation_events."
+            ),
             field("is_edit", pa.bool_(), "Whether an agent made it directly."),
             field("digest", ID, "Digest of the other columns."),
         ]
@@ -387,7 +391,7 @@ MEMORIES = TableSpec(
             field("source_ids", IDS, "Ids of the source messages or events, oldest first, at most the last 100."),
             field("conversation_ids", WORD_LIST, "Source conversations, at most the last 100."),
             field("tags", WORD_LIST, "Tags, sorted."),
-            field("editor", NOTE, "conversation, upkeep (consolidation), agent, or a name set by the writer."),
+            field("editor", NOTE, "conversation, consolidation, agent, or a name set by the writer."),
             field("event_id", ID, "Event that created this version."),
             field("match_keys", IDS, "Keys for matching; a statement with one of these keys updates this memory."),
             field("created_at", TIME, "Time at which the memory was first stated (UTC)."),
@@ -407,8 +411,8 @@ MEMORIES = TableSpec(
 #: The condition on the rows of a projection that are not the state of a fold.
 IS_FACT = "source_digest IS NULL"
 
-UPKEEP = TableSpec(
-    "upkeep",
+CONSOLIDATION = TableSpec(
+    "consolidation",
     pa.schema(
         [
             *AGENT,
@@ -467,8 +471,8 @@ TABLES = {
         MODEL_CALLS,
         GRAPH_OPERATIONS,
         MEMORY_EVENTS,
-        UPKEEP_EVENTS,
-        UPKEEP,
+        CONSOLIDATION_EVENTS,
+        CONSOLIDATION,
         EXPIRATIONS,
         TOMBSTONES,
     )

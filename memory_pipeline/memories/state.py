@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
 
 MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest", "digest"}
-_EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "is_upkeep", "turn", "place")
+_EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "is_consolidation", "turn", "place")
 #: The condition on the newest versions.
 _NEWEST = "is_newest"
 _BY_VERSION = [("memory_id", "ascending"), ("version", "ascending")]
@@ -356,4 +356,4 @@ def _last_order(rows: pa.Table) -> _Order | None:
     if not rows.num_rows:
         return None
     latest = rows.filter(pc.equal(rows["event_at"], pc.max(rows["event_at"]))).to_pylist()
-    return max((row["event_at"], not row["is_upkeep"], row["turn"], row["place"], row["id"]) for row in latest)
+    return max((row["event_at"], not row["is_consolidation"], row["turn"], row["place"], row["id"]) for row in latest)

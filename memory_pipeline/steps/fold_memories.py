@@ -1,8 +1,8 @@
 """Fold the memory events of hours into durable memories.
 
-Events come from facts and from the journal. The records (``memory_events``, and ``upkeep_events`` of the consolidation)
-are partitioned by period. The projection ``events`` has both by scope, and ``memories`` their fold, which readers see.
-Only scopes with changed events are folded. Durable memories never expire.
+Events come from facts, from the journal and from consolidation. The records (``memory_events`` and
+``consolidation_events``) are partitioned by period. The projection ``events`` has both by scope, and ``memories`` their
+fold, which readers see. Only scopes with changed events are folded. Durable memories never expire.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from memory_pipeline.lake.codec.memories import (
     rows_to_events,
 )
 from memory_pipeline.lake.index.filters import quoted
-from memory_pipeline.lake.schemas import FACTS, MEMORY_EVENTS, MESSAGES, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
@@ -65,11 +65,22 @@ _DURABLE = pc.is_valid(pc.field("durable"))
 _NEWEST = "is_newest"
 _WITHOUT_VECTOR = "is_newest AND embed_model IS NULL"
 #: The columns that decide which events of a scope are folded, and in which order.
-ORDER_COLUMNS = ("id", "scope", *_AGENT, "event_at", "is_upkeep", "turn", "place", "verb", "memory_id", "other_id")
+ORDER_COLUMNS = (
+    "id",
+    "scope",
+    *_AGENT,
+    "event_at",
+    "is_consolidation",
+    "turn",
+    "place",
+    "verb",
+    "memory_id",
+    "other_id",
+)
 EVENT_ORDER = [
     ("scope", "ascending"),
     ("event_at", "ascending"),
-    ("is_upkeep", "descending"),
+    ("is_consolidation", "descending"),
     ("turn", "ascending"),
     ("place", "ascending"),
     ("id", "ascending"),
@@ -187,10 +198,10 @@ def project_events(lake: Lake, spec: TableSpec, keys: Collection[str]) -> tuple[
 
 def sync_events(lake: Lake, scopes: Collection[Scope], hours: Collection[str] = ()) -> None:
     """Sync the events of scopes with their records, in all periods of which they have events, and in `hours`."""
-    known = lake.events.read(scopes, ("period", "is_upkeep"))
-    days = known.filter(known["is_upkeep"])["period"].to_pylist()
-    hours = {*hours, *known.filter(pc.invert(known["is_upkeep"]))["period"].to_pylist()}
-    for spec, keys in ((MEMORY_EVENTS, hours), (UPKEEP_EVENTS, set(days))):
+    known = lake.events.read(scopes, ("period", "is_consolidation"))
+    days = known.filter(known["is_consolidation"])["period"].to_pylist()
+    hours = {*hours, *known.filter(pc.invert(known["is_consolidation"]))["period"].to_pylist()}
+    for spec, keys in ((MEMORY_EVENTS, hours), (CONSOLIDATION_EVENTS, set(days))):
         project_events(lake, spec, keys)
 
 

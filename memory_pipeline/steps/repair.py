@@ -4,7 +4,7 @@
 damaged                   repair
 ========================  ===========================================================================================
 facts, summaries          recomputed from messages, facts or finer summaries, unless these may have expired
-graph, upkeep             refolded from their operations and events
+graph, consolidation             refolded from their operations and events
 operations by scope       rebuilt from their records
 ledger                    the partitions it lacks are entered again
 index, memories, marts    rebuilt from the tables
@@ -34,6 +34,8 @@ from memory_pipeline.lake.layout import PROJECTIONS, owner_of
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
     ANSWERS,
+    CONSOLIDATION,
+    CONSOLIDATION_EVENTS,
     EXPIRATIONS,
     FACTS,
     GRAPH_OPERATIONS,
@@ -43,15 +45,13 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
     TABLES,
     TOMBSTONES,
-    UPKEEP,
-    UPKEEP_EVENTS,
 )
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.fold_graph import mend_graph, operations_in
 from memory_pipeline.steps.fold_memories import memory_events_in, project_events, refold_memories
 from memory_pipeline.steps.group import scopes_in
@@ -246,19 +246,21 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
     if GRAPH_OPERATIONS.name in names:
         with suppress(DamagedError):  # the next pass reports the loss
             mend_graph(lake)
-    if names & _names((UPKEEP, UPKEEP_EVENTS)):
-        days = {damage.key for damage in found if damage.name == UPKEEP_EVENTS.name}
-        agents = lake.events.scan(("workspace_id", "agent_id"), f"is_upkeep AND period IN ({_listed(days)})")
+    if names & _names((CONSOLIDATION, CONSOLIDATION_EVENTS)):
+        days = {damage.key for damage in found if damage.name == CONSOLIDATION_EVENTS.name}
+        agents = lake.events.scan(("workspace_id", "agent_id"), f"is_consolidation AND period IN ({_listed(days)})")
         lost = {owner_of(scope) for scope in scopes_in(agents)}
-        if UPKEEP_EVENTS.name in lost_logs or (days and any(damage.kind == "projection" for damage in found)):
-            lake.tables.remove(UPKEEP, None)
+        if CONSOLIDATION_EVENTS.name in lost_logs or (days and any(damage.kind == "projection" for damage in found)):
+            lake.tables.remove(CONSOLIDATION, None)
         elif lost:
-            lake.tables.drop_rows(UPKEEP, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"])
-        entered = [Period(Grain.DAILY, key) for key in lake.ledger.entries(UPKEEP_ASSET)]
+            lake.tables.drop_rows(
+                CONSOLIDATION, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"]
+            )
+        entered = [Period(Grain.DAILY, key) for key in lake.ledger.entries(CONSOLIDATION_ASSET)]
         with suppress(DamagedError):
             consolidate(lake, models, entered, start)
-    if names & _names((MEMORY_EVENTS, UPKEEP_EVENTS)):
-        for spec in (MEMORY_EVENTS, UPKEEP_EVENTS):
+    if names & _names((MEMORY_EVENTS, CONSOLIDATION_EVENTS)):
+        for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
             keys = sorted(set(lake.tables.keys(spec)) - unknown)
             for first in range(0, len(keys), _PERIODS_AT_ONCE):
                 project_events(lake, spec, keys[first : first + _PERIODS_AT_ONCE])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from memory_pipeline.lake.codec.memories import events_projected
-from memory_pipeline.lake.schemas import EVENTS, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, EVENTS, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.steps.fold_memories import EVENT_ORDER, ORDER_COLUMNS
 from memory_pipeline.steps.group import by_scope
 from memory_pipeline.steps.memory_folding import folded_rows
@@ -44,7 +44,8 @@ def restore_memory_tables(lake: Lake, names: Collection[str], embedder: Embedder
             _log.warning("%s is missing or damaged; rebuilding it", name)
             where = lake.events.rows_of(name)
             parts = [
-                events_projected(lake.tables.read_sound(spec, where=where)) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS)
+                events_projected(lake.tables.read_sound(spec, where=where))
+                for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
             ]
             lake.events.restore(name, pa.concat_tables(parts))
     for name in sorted(names):

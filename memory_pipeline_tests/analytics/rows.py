@@ -11,6 +11,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.codec.codec import with_digest
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION_EVENTS,
     EXPIRATIONS,
     FACTS,
     MEMORIES,
@@ -18,7 +19,6 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     MODEL_CALLS,
     SUMMARIES,
-    UPKEEP_EVENTS,
 )
 from memory_pipeline.steps.group import scopes_in
 
@@ -138,8 +138,8 @@ def put_memories(lake: Lake, *rows: Row) -> None:
 
 
 def put_events(lake: Lake, *rows: Row) -> None:
-    for spec, is_upkeep in ((MEMORY_EVENTS, False), (UPKEEP_EVENTS, True)):
-        if own := [row for row in rows if ("is_edit" not in row) is is_upkeep]:
+    for spec, is_consolidation in ((MEMORY_EVENTS, False), (CONSOLIDATION_EVENTS, True)):
+        if own := [row for row in rows if ("is_edit" not in row) is is_consolidation]:
             put(lake, spec, own)
 
 

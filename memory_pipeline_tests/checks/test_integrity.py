@@ -11,6 +11,8 @@ from memory_pipeline.checks import CheckContext, checks_of, run_checks
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION,
+    CONSOLIDATION_EVENTS,
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
@@ -18,8 +20,6 @@ from memory_pipeline.lake.schemas import (
     MEMORY_EVENTS,
     MESSAGES,
     SUMMARIES,
-    UPKEEP,
-    UPKEEP_EVENTS,
 )
 from memory_pipeline.steps.fold_graph import mend_graph
 from memory_pipeline_tests.building import NOW, hours
@@ -40,8 +40,8 @@ PLACES: list[tuple[str, str, TableSpec, str, dict[str, str]]] = [
     ("graph_facts", "unique_operation_ids", GRAPH_OPERATIONS, HOUR, {}),
     ("durable_memories", "unique_ids", MEMORIES, "", {}),
     ("durable_memories", "unique_event_ids", MEMORY_EVENTS, HOUR, {}),
-    ("memory_upkeep", "unique_ids", UPKEEP_EVENTS, "2024-01-15", {}),
-    ("memory_upkeep", "one_row_an_agent", UPKEEP, "acme", {}),
+    ("memory_consolidation", "unique_ids", CONSOLIDATION_EVENTS, "2024-01-15", {}),
+    ("memory_consolidation", "one_row_an_agent", CONSOLIDATION, "acme", {}),
 ]
 
 
@@ -88,10 +88,10 @@ def test_only_the_given_periods_are_checked(lake: Lake) -> None:
     assert some.numbers["rows"] == lake.tables.read(FACTS, ["2024-01-15T11", "2024-02-20T09"]).num_rows
     assert context(lake, "working_facts", "unique_ids", periods=[]).numbers["rows"] == 0
     # Consolidation events belong to days; memories belong to no period.
-    night = lake.tables.keys(UPKEEP_EVENTS)[0]
-    plant(lake, UPKEEP_EVENTS, night, lambda rows: rows.append(rows[0]))
-    assert not context(lake, "memory_upkeep", "unique_ids", periods=[Period.parse("daily", night)]).passed
-    assert context(lake, "memory_upkeep", "unique_ids", periods=hours(HOUR)).passed
+    night = lake.tables.keys(CONSOLIDATION_EVENTS)[0]
+    plant(lake, CONSOLIDATION_EVENTS, night, lambda rows: rows.append(rows[0]))
+    assert not context(lake, "memory_consolidation", "unique_ids", periods=[Period.parse("daily", night)]).passed
+    assert context(lake, "memory_consolidation", "unique_ids", periods=hours(HOUR)).passed
     assert context(lake, "durable_memories", "unique_ids", periods=hours(HOUR)).numbers["rows"] > 0
     assert context(lake, "working_facts", "unique_ids", periods=[Period.parse("daily", "2024-01-15")]).passed
 

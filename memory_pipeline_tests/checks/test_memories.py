@@ -15,7 +15,7 @@ from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.codec.memories import events_to_rows, row_to_memory
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, MESSAGES, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.steps.fold_memories import refold_memories
 from memory_pipeline_tests.building import NOW, memory_rows, put_events
@@ -53,7 +53,7 @@ def found(lake: Lake, check: tuple[str, str], change: Callable[[Rows], Any]) -> 
     [
         (MEMORY_EVENTS, lambda rows: rows.pop()),
         (MEMORY_EVENTS, list.clear),
-        (UPKEEP_EVENTS, lambda rows: rows.pop()),
+        (CONSOLIDATION_EVENTS, lambda rows: rows.pop()),
         (MEMORIES, list.clear),
         (MEMORIES, lambda rows: rows[-1].update(content="Changed.")),
     ],
@@ -82,7 +82,7 @@ def test_an_event_whose_message_is_gone_is_found(lake: Lake) -> None:
 
 
 def test_duplicate_memories_are_found_after_consolidation(lake: Lake) -> None:
-    check = ("memory_upkeep", "duplicates")
+    check = ("memory_consolidation", "duplicates")
     assert context(lake, *check).numbers["memories"] > 0
     first = next(row for row in memory_rows(lake).to_pylist() if row["subject"])
     shouted = f"The {first['content'].upper()}!"
@@ -102,15 +102,17 @@ def test_duplicate_memories_are_found_after_consolidation(lake: Lake) -> None:
         assert found(lake, check, partial(twin, **changes)).offenders == count, changes
     # Agents with a failed consolidation are reported by another check.
     plant(lake, MEMORIES, None, lambda rows: twin(rows, content=shouted))
-    plant(lake, UPKEEP, "acme", lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows])
+    plant(
+        lake, CONSOLIDATION, "acme", lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows]
+    )
     assert context(lake, *check).passed
-    troubles = context(lake, "memory_upkeep", "troubles")
+    troubles = context(lake, "memory_consolidation", "troubles")
     assert (troubles.offenders, troubles.numbers) == (1, {"agents": 1, "troubled": 1})
     assert troubles.sample[0].startswith("acme/support 2024-")
 
 
 def test_memories_that_contradict_each_other_are_found(lake: Lake) -> None:
-    check = ("memory_upkeep", "contradictions")
+    check = ("memory_consolidation", "contradictions")
     terms = {"kind": "fact", "subject": "Anna", "predicate": "lives_in", "object": "Porto"}
     cases: list[tuple[dict[str, Any], int]] = [
         ({"subject": "ANNA", "object": "Rome"}, 1),
@@ -144,14 +146,14 @@ def test_a_hot_index_beyond_its_caps_is_found(lake: Lake) -> None:
 
 
 def test_consolidation_events_without_a_reason_are_found(lake: Lake) -> None:
-    plant(lake, UPKEEP_EVENTS, None, lambda rows: (rows[0].update(reason=None), rows[1].update(reason="  ")))
-    assert context(lake, "memory_upkeep", "explained").offenders == 2
+    plant(lake, CONSOLIDATION_EVENTS, None, lambda rows: (rows[0].update(reason=None), rows[1].update(reason="  ")))
+    assert context(lake, "memory_consolidation", "explained").offenders == 2
 
 
 def test_unconsolidated_days_are_found_after_a_day(lake: Lake) -> None:
-    check = ("memory_upkeep", "nights")
+    check = ("memory_consolidation", "nights")
     assert context(lake, *check).passed
-    last = max(lake.ledger.entries("memory_upkeep"))
+    last = max(lake.ledger.entries("memory_consolidation"))
     ended = lake.calendar.bounds(Period(Grain.DAILY, last).next())[1]
     assert context(lake, *check, now=ended + timedelta(hours=23)).passed
     finding = context(lake, *check, now=ended + timedelta(hours=25))

@@ -6,7 +6,7 @@ import pytest
 
 from memory_pipeline.configuration import Configuration, MemoriesSettings
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.memories.consolidation import UpkeepSettings
+from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.errors import ConfigurationError
 
@@ -30,9 +30,9 @@ def test_by_default_all_kinds_are_allowed_and_rules_consolidate() -> None:
     settings = parsed("").memories(A)
     assert settings == MemoriesSettings()
     assert settings.kinds == frozenset(MemoryKind)
-    assert (settings.upkeep, settings.selection, settings.imagining) == ("rules", "rules", "rules")
+    assert (settings.consolidation, settings.selection, settings.imagining) == ("rules", "rules", "rules")
     assert settings.for_reading == ()
-    assert settings.upkeep_settings == UpkeepSettings(kinds=frozenset(MemoryKind))
+    assert settings.consolidation_settings == ConsolidationSettings(kinds=frozenset(MemoryKind))
     assert parsed("").curation(A).is_deterministic
 
 
@@ -53,7 +53,7 @@ workspaces:
         frozenset([MemoryKind.FACT, MemoryKind.RULE]),
     )
     assert (other.hot_entries, other.hot_tokens) == (30, 500)
-    assert b.upkeep_settings == UpkeepSettings(hot_entries=10, hot_tokens=500, kinds=b.kinds)
+    assert b.consolidation_settings == ConsolidationSettings(hot_entries=10, hot_tokens=500, kinds=b.kinds)
 
 
 def test_the_description_lists_every_key_with_its_value() -> None:
@@ -63,7 +63,7 @@ def test_the_description_lists_every_key_with_its_value() -> None:
         "point_in_time": False,
         "hot_entries": 20,
         "hot_tokens": 3_000,
-        "upkeep": "rules",
+        "consolidation": "rules",
         "selection": "rules",
         "imagining": "rules",
     }
@@ -71,9 +71,10 @@ def test_the_description_lists_every_key_with_its_value() -> None:
 
 def test_consolidation_uses_the_model_of_completion() -> None:
     configuration = parsed(f"""
-defaults: {{{MODEL}, memories: {{upkeep: model}}}}
+defaults: {{{MODEL}, memories: {{consolidation: model}}}}
 workspaces:
-  w: {{agents: {{a: {{completion: {{model: openai/other, temperature: 1}}}}, b: {{memories: {{upkeep: rules}}}}}}}}
+  w:
+    agents: {{a: {{completion: {{model: openai/other, temperature: 1}}}}, b: {{memories: {{consolidation: rules}}}}}}
 """)
     assert (configuration.curation(A).model, configuration.curation(A).temperature) == ("openai/other", 1)
     assert configuration.curation(B).is_deterministic
@@ -85,7 +86,7 @@ def test_a_model_that_only_consolidates_counts_as_used() -> None:
         f"{grain}: {{model: deterministic}}" for grain in ("daily", "weekly", "monthly", "quarterly", "yearly")
     )
     assert not parsed(f"defaults: {{{MODEL}, {rules}}}}}").uses_models
-    assert parsed(f"defaults: {{{MODEL}, {rules}}}, memories: {{upkeep: model}}}}").uses_models
+    assert parsed(f"defaults: {{{MODEL}, {rules}}}, memories: {{consolidation: model}}}}").uses_models
     assert not parsed(f"defaults: {{{MODEL}, {rules}}}, memories: {{selection: model}}}}").uses_models
 
 
@@ -93,20 +94,20 @@ def test_a_model_that_only_consolidates_counts_as_used() -> None:
     ("text", "said"),
     [
         (
-            "defaults: {memories: {upkeep: model}}",
+            "defaults: {memories: {consolidation: model}}",
             (
-                "line 1: defaults.memories.upkeep: model is not accepted while the model of completion is "
-                "deterministic; name a model in completion, or set upkeep: rules"
+                "line 1: defaults.memories.consolidation: model is not accepted while the model of completion is "
+                "deterministic; name a model in completion, or set consolidation: rules"
             ),
         ),
         (
             (
-                f"defaults: {{{MODEL}, memories: {{upkeep: model}}}}\n"
+                f"defaults: {{{MODEL}, memories: {{consolidation: model}}}}\n"
                 "workspaces: {w: {agents: {a: {completion: {model: deterministic}}}}}"
             ),
             (
-                "line 2: workspaces.w.agents.a.memories.upkeep: model is not accepted while the model of completion is "
-                "deterministic; name a model in completion, or set upkeep: rules"
+                "line 2: workspaces.w.agents.a.memories.consolidation: model is not accepted while the model of "
+                "completion is deterministic; name a model in completion, or set consolidation: rules"
             ),
         ),
         (
@@ -125,7 +126,7 @@ def test_a_model_that_only_consolidates_counts_as_used() -> None:
         ),
         (
             (
-                f"defaults: {{{MODEL[:-1]}, context_tokens: 4500}}, memories: {{upkeep: model}}, "
+                f"defaults: {{{MODEL[:-1]}, context_tokens: 4500}}, memories: {{consolidation: model}}, "
                 "extraction: {model: deterministic}, summaries: {daily: {model: deterministic}, weekly: {model: "
                 "deterministic}, monthly: {model: deterministic}, quarterly: {model: deterministic}, yearly: {model: "
                 "deterministic}}}"
@@ -151,8 +152,8 @@ def test_a_model_that_only_consolidates_counts_as_used() -> None:
             "line 1: defaults.memories.hot_tokens: '9' is not accepted; expected a whole number from 0 to 1,000,000",
         ),
         (
-            "defaults: {memories: {upkeep: always}}",
-            "line 1: defaults.memories.upkeep: 'always' is not accepted; expected rules or model",
+            "defaults: {memories: {consolidation: always}}",
+            "line 1: defaults.memories.consolidation: 'always' is not accepted; expected rules or model",
         ),
         (
             "defaults: {memories: {point_in_time: 1}}",

@@ -14,7 +14,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.scheduling.request_log import Request
 from memory_pipeline_tests.building import START, conversation, write
 
@@ -31,7 +31,7 @@ def test_a_setting_limits_the_partitions_of_a_backfills_runs(root: str, models: 
         graph = definitions.resolve_asset_graph()
         assert {graph.get(dg.AssetKey(table_asset(grain))).backfill_policy for grain in Grain} == {policy}
         # Days of consolidation of an agent depend on each other.
-        assert graph.get(dg.AssetKey(UPKEEP_ASSET)).backfill_policy == dg.BackfillPolicy.single_run()
+        assert graph.get(dg.AssetKey(CONSOLIDATION_ASSET)).backfill_policy == dg.BackfillPolicy.single_run()
 
 
 def test_scattered_days_are_materialized_in_one_run(root: str, models: Models) -> None:

@@ -17,7 +17,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import ErasureReport, forget, preview
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.schemas import ANSWERS, EVENTS, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import ANSWERS, CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
     from memory_pipeline_tests.erasure.conftest import Erased
 
-TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, MEMORIES, UPKEEP)
+TABLES = (MEMORY_EVENTS, CONSOLIDATION_EVENTS, MEMORIES, CONSOLIDATION)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def memories(lake: Lake, scope: Any = ACME) -> dict[str, dict[str, Any]]:
 
 def verbs(lake: Lake, scope: Any = ACME) -> Counter[str]:
     """Return the number of an agent's consolidation events by verb."""
-    return Counter(event_rows(lake, scope, is_upkeep=True)["verb"].to_pylist())
+    return Counter(event_rows(lake, scope, is_consolidation=True)["verb"].to_pylist())
 
 
 def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_once: Erased) -> None:
@@ -100,7 +100,7 @@ def test_memories_that_quote_a_person_are_recomputed_without_the_quote(erased_on
     assert removed["memory_events", "rows that lost a note"].count == 1
     assert after[NOTED.changes.content or ""]["editor"] == "agent"
     assert removed["memories", "rows"].count >= 8
-    assert removed["upkeep_events", "rows"].count > 0
+    assert removed["consolidation_events", "rows"].count > 0
     assert memories(lake, OTHER) == memories(Lake(str(erased_once.stages["original"])), OTHER)
     assert_verified(lake, receipt)
 
@@ -209,11 +209,11 @@ def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, mode
     rows = [
         {**asked, "key": key * 32, "period": period, "purpose": purpose, **own}
         for key, period, purpose, own in [
-            ("1", "2024-01-14", "upkeep", {}),
-            ("2", "2024-01-20", "upkeep", {}),
+            ("1", "2024-01-14", "consolidation", {}),
+            ("2", "2024-01-20", "consolidation", {}),
             ("3", "2024-01-20", "summary", {}),
-            ("4", "2024-01-20", "upkeep", {"agent_id": "idle"}),
-            ("5", "2024-01-14", "upkeep", {"answer": "Anna likes tea, and Dora does.", "agent_id": "idle"}),
+            ("4", "2024-01-20", "consolidation", {"agent_id": "idle"}),
+            ("5", "2024-01-14", "consolidation", {"answer": "Anna likes tea, and Dora does.", "agent_id": "idle"}),
         ]
     ]
     table = pa.Table.from_pylist(rows, schema=ANSWERS.schema)

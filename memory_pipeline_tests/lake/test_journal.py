@@ -220,7 +220,7 @@ def test_events_share_a_file_with_messages_and_edits_and_are_read_separately(jou
 
 
 @settings(max_examples=examples(15), deadline=None)
-@given(histories(with_upkeep=False))
+@given(histories(with_consolidation=False))
 def test_events_round_trip(events: list[MemoryEvent]) -> None:
     with TemporaryDirectory() as folder:
         journal = Journal(Storage(folder))
@@ -239,7 +239,7 @@ def test_events_round_trip(events: list[MemoryEvent]) -> None:
         ({"memory": {}}, "memory {} is unknown"),
         ({"changes": {"content": "\ud800"}}, "content '\\ud800' is not a text"),
         ({"changes": {"content": "x", "importance": 2}}, "importance 2 is not valid"),
-        ({"editor": "upkeep"}, "editor 'upkeep' is reserved for the pipeline"),
+        ({"editor": "consolidation"}, "editor 'consolidation' is reserved for the pipeline"),
         ({"agent_id": "sales"}, "expected the agent and hours of its file"),
         ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the agent and hours of its file"),
         ({"received_at": None}, "received_at None is not a time"),

@@ -20,7 +20,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories
 from memory_pipeline.lake.index.scoped_rows import ScopedRows
-from memory_pipeline.lake.schemas import EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.materialize import materialize
@@ -58,7 +58,7 @@ LATE: dict[str, Any] = {
     "predicate": "lives_in",
     "object": "Braga",
 }
-TABLES = (MEMORY_EVENTS, UPKEEP_EVENTS, EVENTS, MEMORIES, UPKEEP, LEDGER)
+TABLES = (MEMORY_EVENTS, CONSOLIDATION_EVENTS, EVENTS, MEMORIES, CONSOLIDATION, LEDGER)
 
 
 def land(lake: Lake, models: Models) -> None:
@@ -173,7 +173,7 @@ def test_nothing_is_destroyed_and_every_change_is_explained_by_its_event(
     whole: Lake, kept: dict[str, DurableMemory]
 ) -> None:
     base = rows_to_events(event_rows(whole, ACME))
-    nightly = rows_to_events(event_rows(whole, ACME, is_upkeep=True))
+    nightly = rows_to_events(event_rows(whole, ACME, is_consolidation=True))
     assert fold_events([*base, *nightly]).newest == kept
     without = fold_events(base).newest
     assert without.keys() == kept.keys()

@@ -11,8 +11,8 @@ import pyarrow as pa
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events, upkeep_to_rows
-from memory_pipeline.lake.schemas import MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.codec.memories import consolidation_to_rows, events_to_rows, rows_to_events
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORY_EVENTS
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
 from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.overlay import PendingJournal
@@ -64,21 +64,24 @@ def write(lake: Lake, *events: MemoryEvent) -> None:
     lake.journal.append(events)
 
 
-def land(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
+def land(lake: Lake, *events: MemoryEvent, consolidation: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
     """Write events to their tables, and fold them."""
-    fold_memories(lake, *events, upkeep=upkeep, are_edits=are_edits)
-    refold(lake, (*events, *upkeep)[0].scope)
+    fold_memories(lake, *events, consolidation=consolidation, are_edits=are_edits)
+    refold(lake, (*events, *consolidation)[0].scope)
 
 
-def fold_memories(lake: Lake, *events: MemoryEvent, upkeep: Sequence[MemoryEvent] = (), are_edits: bool = True) -> None:
+def fold_memories(
+    lake: Lake, *events: MemoryEvent, consolidation: Sequence[MemoryEvent] = (), are_edits: bool = True
+) -> None:
     """Write events to their tables without a fold."""
     lake.ensure()
     nights = {
-        one.event_at: Period.containing(Grain.DAILY, (one.event_at - timedelta(seconds=1)).date()) for one in upkeep
+        one.event_at: Period.containing(Grain.DAILY, (one.event_at - timedelta(seconds=1)).date())
+        for one in consolidation
     }
     for spec, new in (
         (MEMORY_EVENTS, events_to_rows(events, are_edits=are_edits)),
-        (UPKEEP_EVENTS, upkeep_to_rows(upkeep, nights)),
+        (CONSOLIDATION_EVENTS, consolidation_to_rows(consolidation, nights)),
     ):
         keys = set(new["period"].to_pylist())
         rows = {row["id"]: row for row in (*lake.tables.read(spec, keys).to_pylist(), *new.to_pylist())}

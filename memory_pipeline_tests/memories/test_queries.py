@@ -106,8 +106,10 @@ def test_history_and_explain_return_versions_and_events(kept: DurableMemories, t
 
 def test_a_merged_memory_is_explained_by_all_its_events(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    merge = event(MemoryVerb.MERGE, NIGHT, ALICE[1].memory_id, ALICE[2].memory_id, editor="upkeep", reason="alike")
-    land(lake, *ALICE, upkeep=[merge])
+    merge = event(
+        MemoryVerb.MERGE, NIGHT, ALICE[1].memory_id, ALICE[2].memory_id, editor="consolidation", reason="alike"
+    )
+    land(lake, *ALICE, consolidation=[merge])
     kept = kept_in(lake)
     assert kept.resolved(ALICE[2].memory_id) == ALICE[1].memory_id
     assert [one.id for one in kept.explain(ALICE[1].memory_id)] == [ALICE[1].id, ALICE[2].id, merge.id]

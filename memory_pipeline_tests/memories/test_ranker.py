@@ -201,13 +201,13 @@ def test_cold_and_inactive_memories_have_no_headers(lake: Lake, models: Models) 
     choosing = Choosing()
     reader = helped(reading(lake, models), selector=choosing)
     changes: list[tuple[MemoryVerb, Callable[[MemoryEvent], None]]] = [
-        (MemoryVerb.COOL, lambda one: land(lake, upkeep=[one])),
-        (MemoryVerb.ARCHIVE, lambda one: land(lake, upkeep=[one])),
+        (MemoryVerb.COOL, lambda one: land(lake, consolidation=[one])),
+        (MemoryVerb.ARCHIVE, lambda one: land(lake, consolidation=[one])),
         (MemoryVerb.FORGET, lambda one: land(lake, one)),
         (MemoryVerb.FORGET, lambda one: write(lake, one)),
     ]
     for verb, happens in changes:
-        happens(event(verb, minute(300), ids.pop(), editor="agent" if verb is MemoryVerb.FORGET else "upkeep"))
+        happens(event(verb, minute(300), ids.pop(), editor="agent" if verb is MemoryVerb.FORGET else "consolidation"))
         reader.memories.search("price", 5)
         assert len(choosing.headers) == 200
         shown = {int(header.partition(" is")[0].rpartition(" ")[2]) for header in choosing.headers}

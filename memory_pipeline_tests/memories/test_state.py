@@ -140,16 +140,16 @@ def test_pending_events_apply_after_consolidation(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     old, new, snapshot = remember(PORTO), remember(LISBON, minute(1)), remember("12 in stock.", minute(2))
     ids = [one.memory_id for one in (old, new, snapshot)]
-    upkeep = [
+    consolidation = [
         event(MemoryVerb.MERGE, NIGHT, ids[1], ids[0], content=f"{LISBON} {PORTO}", reason="they say the same"),
         event(MemoryVerb.COOL, NIGHT, ids[2], reason="31 days old"),
     ]
-    upkeep = [replace(one, turn=number, editor="upkeep") for number, one in enumerate(upkeep)]
-    land(lake, old, new, snapshot, upkeep=upkeep)
+    consolidation = [replace(one, turn=number, editor="consolidation") for number, one in enumerate(consolidation)]
+    land(lake, old, new, snapshot, consolidation=consolidation)
     tail = [event(MemoryVerb.BOOST, NIGHT, ids[0]), remember("12 in stock!", NIGHT + timedelta(minutes=1))]
     write(lake, *tail)
     state = state_of(lake)
-    wanted = fold_events([old, new, snapshot, *upkeep, *tail])
+    wanted = fold_events([old, new, snapshot, *consolidation, *tail])
     assert not state.snapshot().is_whole
     assert_is(state, wanted)
     assert state.resolved(ids[0]) == ids[1]
@@ -214,7 +214,7 @@ def happenings(draw: st.DrawFn) -> list[MemoryEvent]:
         other_id = other if verb in {MemoryVerb.MERGE, MemoryVerb.SUPERSEDE} else None
         said = content if verb in {MemoryVerb.UPDATE, MemoryVerb.MERGE} else None
         at = at if verb.is_open else minute(24 * 60)
-        events.append(event(verb, at, own, other_id, editor="agent" if verb.is_open else "upkeep", content=said))
+        events.append(event(verb, at, own, other_id, editor="agent" if verb.is_open else "consolidation", content=said))
     return events
 
 
@@ -227,14 +227,14 @@ def test_the_state_is_the_fold_of_all_committed_and_pending_events(
     order = sorted(events, key=lambda one: one.order) if data.draw(st.booleans()) else list(events)
     level = data.draw(st.integers(0, len(order)))
     behind = data.draw(st.integers(level, len(order)))
-    base = [one for one in order[:level] if not one.is_upkeep]
-    upkeep = [one for one in events if one.is_upkeep]
-    if base or upkeep:
-        land(lake, *base, upkeep=upkeep)
-    more = [one for one in order[level:behind] if not one.is_upkeep]
+    base = [one for one in order[:level] if not one.is_consolidation]
+    consolidation = [one for one in events if one.is_consolidation]
+    if base or consolidation:
+        land(lake, *base, consolidation=consolidation)
+    more = [one for one in order[level:behind] if not one.is_consolidation]
     if more:
         fold_memories(lake, *more)
-    pending = [one for one in order[data.draw(st.integers(0, behind)) :] if not one.is_upkeep]
+    pending = [one for one in order[data.draw(st.integers(0, behind)) :] if not one.is_consolidation]
     if pending:
         write(lake, *pending)
     state = state_of(lake)

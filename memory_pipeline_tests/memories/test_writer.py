@@ -376,7 +376,7 @@ def test_a_value_nested_a_thousand_levels_is_refused(writer: MemoryWriter) -> No
         ({"subject": "Anna", "object": "tea"}, "predicate is missing"),
         ({"object": "Porto"}, "an object needs both"),
         ({"predicate": "!!", "subject": "Anna"}, "predicate '!!' has no letter or digit"),
-        ({"editor": "upkeep"}, "editor 'upkeep' is reserved for the pipeline"),
+        ({"editor": "consolidation"}, "editor 'consolidation' is reserved for the pipeline"),
         ({"editor": ""}, "editor '' is not accepted"),
         ({"now": datetime(2024, 1, 15)}, "now .* has no time zone"),  # noqa: DTZ001  # that is the point
         ({"now": datetime(2023, 1, 15, tzinfo=UTC)}, "is before the first day of this memory"),
@@ -545,15 +545,17 @@ def test_the_id_of_a_merged_memory_refers_to_the_winner(
 
 def merge(root: str, winner: str, loser: str) -> None:
     """Commit pending events and one of consolidation."""
-    from memory_pipeline.lake.codec.memories import upkeep_to_rows
+    from memory_pipeline.lake.codec.memories import consolidation_to_rows
     from memory_pipeline.steps.fold_memories import refold_memories
     from memory_pipeline_tests.building import put_events
 
     lake = Lake(root)
     run(lake, default_models())
     night = datetime(2024, 1, 16, tzinfo=UTC)
-    event = MemoryEvent.of(ACME, MemoryVerb.MERGE, night, Changes(), memory_id=winner, other_id=loser, editor="upkeep")
-    rows = upkeep_to_rows([event], {night: Period.parse("daily", "2024-01-15")})
+    event = MemoryEvent.of(
+        ACME, MemoryVerb.MERGE, night, Changes(), memory_id=winner, other_id=loser, editor="consolidation"
+    )
+    rows = consolidation_to_rows([event], {night: Period.parse("daily", "2024-01-15")})
     put_events(lake, rows)
     refold_memories(lake, default_models().embedder, [ACME])
 

@@ -80,8 +80,8 @@ def test_headers_are_the_newest_warm_memories_and_no_content_is_read(
     lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = [remember(f"Fact number {number}.", minute(number)) for number in range(255)]
-    cold = [event(MemoryVerb.COOL, TUESDAY, one.memory_id, editor="upkeep") for one in told[200:205]]
-    land(lake, *told, upkeep=cold)
+    cold = [event(MemoryVerb.COOL, TUESDAY, one.memory_id, editor="consolidation") for one in told[200:205]]
+    land(lake, *told, consolidation=cold)
     asked: list[set[str]] = []
     read = ScopedRows.read
 
@@ -240,12 +240,12 @@ def test_cold_memories_are_only_in_the_archive_and_revoked_ones_are_never_return
     names = ["warm", "cooled", "archived", "superseded", "revoked"]
     told = {name: remember(f"Bruno's {name} toy.", minute(place)) for place, name in enumerate(names)}
     ids = {name: one.memory_id for name, one in told.items()}
-    upkeep = [
-        event(MemoryVerb.COOL, TUESDAY, ids["cooled"], editor="upkeep"),
-        event(MemoryVerb.ARCHIVE, TUESDAY, ids["archived"], editor="upkeep"),
-        event(MemoryVerb.SUPERSEDE, TUESDAY, ids["superseded"], ids["warm"], editor="upkeep"),
+    consolidation = [
+        event(MemoryVerb.COOL, TUESDAY, ids["cooled"], editor="consolidation"),
+        event(MemoryVerb.ARCHIVE, TUESDAY, ids["archived"], editor="consolidation"),
+        event(MemoryVerb.SUPERSEDE, TUESDAY, ids["superseded"], ids["warm"], editor="consolidation"),
     ]
-    land(lake, *told.values(), upkeep=upkeep)
+    land(lake, *told.values(), consolidation=consolidation)
     write(lake, event(MemoryVerb.FORGET, TUESDAY, ids["revoked"]))
     reader = reading(lake, models)
     now = TUESDAY + timedelta(hours=1)
@@ -431,8 +431,8 @@ def test_proactive_recall_never_raises(lake: Lake, models: Models, messages: Any
 
 def test_the_hot_index_has_one_line_per_memory_within_its_limits(lake: Lake, models: Models) -> None:
     told = [remember(f"Rule number {number}.", minute(number), kind="rule", hook="so it is") for number in range(25)]
-    hot = [event(MemoryVerb.HEAT, TUESDAY, one.memory_id, editor="upkeep") for one in told[:22]]
-    land(lake, *told, upkeep=hot)
+    hot = [event(MemoryVerb.HEAT, TUESDAY, one.memory_id, editor="consolidation") for one in told[:22]]
+    land(lake, *told, consolidation=hot)
     reader = reading(lake, models)
     index = reader.hot_index()
     assert len(index) == 20

@@ -112,8 +112,8 @@ def test_excluded_items_are_hidden_in_all_forms(reader: MemoryReader) -> None:
 
 def test_a_merged_memory_is_excluded_by_each_id(lake: Lake, models: Models) -> None:
     first, second = remember("Anna drinks black coffee."), remember("Anna has coffee without milk.", minute(1))
-    merge = event(MemoryVerb.MERGE, TUESDAY, second.memory_id, first.memory_id, editor="upkeep")
-    land(lake, first, second, upkeep=[merge])
+    merge = event(MemoryVerb.MERGE, TUESDAY, second.memory_id, first.memory_id, editor="consolidation")
+    land(lake, first, second, consolidation=[merge])
     reader = MemoryReader(lake, ACME, models.embedder)
     now = TUESDAY + timedelta(hours=1)
     assert len(reader.memories.search("coffee", now=now)) == 1

@@ -13,6 +13,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, QualityError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION,
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
@@ -21,7 +22,6 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     OPERATIONS,
     SUMMARIES,
-    UPKEEP,
 )
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
@@ -87,14 +87,14 @@ def test_damaged_summaries_are_recomputed_from_the_finer_grain(lake: Lake, sound
 
 
 def test_agents_with_a_damaged_checkpoint_are_consolidated_again(lake: Lake, sound: Lake, models: Models) -> None:
-    damage(file_of(lake, UPKEEP), "cut")
+    damage(file_of(lake, CONSOLIDATION), "cut")
     consolidate(lake, models, [Period(Grain.DAILY, "2024-01-15")], START)
     assert differing(lake_digest(sound), lake_digest(lake)) == []
 
 
 def test_every_damaged_ledger_file_is_entered_again(lake: Lake, sound: Lake, models: Models) -> None:
     for key in lake.tables.keys(LEDGER):
-        if not key.startswith("memory_upkeep"):
+        if not key.startswith("memory_consolidation"):
             damage(file_of(lake, LEDGER, key), "cut")
     run(lake, models)
     assert differing(lake_digest(sound), lake_digest(lake)) == []

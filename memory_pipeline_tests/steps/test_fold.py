@@ -18,10 +18,10 @@ from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories, upkeep_to_rows
+from memory_pipeline.lake.codec.memories import consolidation_to_rows, rows_to_events, rows_to_memories
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import SHARDS, shard_of
-from memory_pipeline.lake.schemas import EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Ledger
 from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
 from memory_pipeline.models.factory import default_models
@@ -143,7 +143,7 @@ def run(lake: Lake, models: Models, *keys: str) -> list[Any]:
 
 
 def rows_of(lake: Lake) -> dict[str, list[dict[str, Any]]]:
-    names = (MEMORY_EVENTS.name, UPKEEP_EVENTS.name, EVENTS.name, MEMORIES.name)
+    names = (MEMORY_EVENTS.name, CONSOLIDATION_EVENTS.name, EVENTS.name, MEMORIES.name)
     rows = table_rows(lake)
     return {name: sorted(rows[name], key=lambda row: (row["scope"], row["id"])) for name in names}
 
@@ -286,7 +286,7 @@ def test_memories_that_an_edited_conversation_no_longer_states_are_removed(lake:
     [made] = run(lake, keeping)
     assert (made.rows, made.changed) == (0, False)
     assert kept(lake) == {}
-    assert rows_of(lake) == {"memory_events": [], "upkeep_events": [], "events": [], "memories": []}
+    assert rows_of(lake) == {"memory_events": [], "consolidation_events": [], "events": [], "memories": []}
     assert pending(lake) == []
 
 
@@ -350,7 +350,7 @@ def test_settings_decide_which_facts_become_memories(lake: Lake, keeping: Models
 
 
 def night_of(event: MemoryEvent) -> Any:
-    return upkeep_to_rows([event], {event.event_at: Period(Grain.DAILY, "2024-01-15")})
+    return consolidation_to_rows([event], {event.event_at: Period(Grain.DAILY, "2024-01-15")})
 
 
 def test_consolidation_events_are_folded_with_the_rest(made: Lake, keeping: Models) -> None:
@@ -368,7 +368,7 @@ def test_consolidation_events_are_folded_with_the_rest(made: Lake, keeping: Mode
     run(lake, keeping)
     memories = rows_to_memories(memory_rows(lake, ACME))
     assert memories.newest[TEA.memory_id].status_reason == "old"
-    put_events(lake, UPKEEP_EVENTS.schema.empty_table(), ["2024-01-15"])
+    put_events(lake, CONSOLIDATION_EVENTS.schema.empty_table(), ["2024-01-15"])
     refold_memories(lake, embedder, [ACME])
     memories = rows_to_memories(memory_rows(lake, ACME))
     assert memories.newest[TEA.memory_id].status_reason is None

@@ -55,8 +55,8 @@ def projected(lake: Lake) -> dict[str, Any]:
 
 def commit(lake: Lake, events: list[MemoryEvent]) -> None:
     """Write events to the records and to their projection."""
-    upkeep = [event for event in events if event.is_upkeep]
-    fold_memories(lake, *(event for event in events if not event.is_upkeep), upkeep=upkeep)
+    consolidation = [event for event in events if event.is_consolidation]
+    fold_memories(lake, *(event for event in events if not event.is_consolidation), consolidation=consolidation)
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -83,7 +83,7 @@ def test_later_events_are_applied_without_reading_earlier_ones(lake: Lake, monke
 
     def noting(rows: ScopedRows, scopes: Any, columns: Any = None, where: Any = None) -> Any:
         result = read(rows, scopes, columns, where)
-        if "is_upkeep" in rows.schema.names and columns is None:
+        if "is_consolidation" in rows.schema.names and columns is None:
             found.extend(result["id"].to_pylist())
         return result
 

@@ -12,6 +12,8 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION,
+    CONSOLIDATION_EVENTS,
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
@@ -21,8 +23,6 @@ from memory_pipeline.lake.schemas import (
     OPERATIONS,
     SUMMARIES,
     TABLES,
-    UPKEEP,
-    UPKEEP_EVENTS,
 )
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.conftest import SharedFolder
 
 OTHER = Scope("acme", "sales")
-DERIVED = (FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS, LEDGER)
+DERIVED = (FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, CONSOLIDATION, CONSOLIDATION_EVENTS, LEDGER)
 
 
 def mended_in_turn(specs: Sequence[TableSpec], *kinds: str) -> list[Any]:

@@ -16,14 +16,14 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.lake.lake import CONFIGURATION, Lake
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION,
+    CONSOLIDATION_EVENTS,
     FACTS,
     GRAPH_OPERATIONS,
     IS_FACT,
     MEMORY_EVENTS,
     MESSAGES,
     SUMMARIES,
-    UPKEEP,
-    UPKEEP_EVENTS,
 )
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
@@ -355,7 +355,7 @@ def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, m
         run(lake, models, _noon(day))
         consolidate(lake, models, pending_nights(lake, START, _noon(day)), START)
         assert not grain_status(lake, Grain.WORKING, START, _noon(day)).pending
-        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, UPKEEP)}
+        before = {spec: lake.tables.version(spec) for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS, CONSOLIDATION)}
         expire_at(lake, _noon(day))
         for kept in RetentionClass:
             if kept.grain is None:

@@ -159,7 +159,7 @@ def test_an_invalid_partition_is_not_written_until_it_is_corrected(
     assert table_rows(lake) == table_rows(plain)
     assert index_rows(lake, [ACME]) == index_rows(plain, [ACME])
     # Model costs and consolidation are not computed here.
-    own = [each for each in all_checks() if each.asset not in {"model_cost", "memory_upkeep"}]
+    own = [each for each in all_checks() if each.asset not in {"model_cost", "memory_consolidation"}]
     assert [finding for finding in run_checks(CheckContext(lake, NOW), own) if not finding.passed] == []
 
 

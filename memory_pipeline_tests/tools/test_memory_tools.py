@@ -135,7 +135,7 @@ def supersede(root: str, loser: str, winner: str) -> None:
     """Load pending files, and add an event of consolidation."""
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.lake.codec.memories import upkeep_to_rows
+    from memory_pipeline.lake.codec.memories import consolidation_to_rows
     from memory_pipeline.steps.fold_memories import refold_memories
     from memory_pipeline_tests.building import put_events
 
@@ -143,10 +143,10 @@ def supersede(root: str, loser: str, winner: str) -> None:
     run(lake, default_models())
     night = SOON.replace(hour=0) + timedelta(days=1)
     event = MemoryEvent.of(
-        ACME, MemoryVerb.SUPERSEDE, night, Changes(), memory_id=loser, other_id=winner, editor="upkeep",
+        ACME, MemoryVerb.SUPERSEDE, night, Changes(), memory_id=loser, other_id=winner, editor="consolidation",
         reason="eight is newer",
     )  # fmt: skip
-    rows = upkeep_to_rows([event], {night: Period.parse("daily", "2024-03-02")})
+    rows = consolidation_to_rows([event], {night: Period.parse("daily", "2024-03-02")})
     put_events(lake, rows)
     refold_memories(lake, default_models().embedder, [ACME])
 

@@ -16,17 +16,17 @@ from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.schemas import MEMORIES, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORIES
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, LedgerEntry
 from memory_pipeline.models.factory import Models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET
 from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult
 
 #: Name of the op; its run config may list days.
 OP = "keep_memories"
 
-_UPKEEP = (
+_CONSOLIDATION = (
     "Daily consolidation of durable memories: merges duplicates, resolves contradictions, promotes repeated "
     "observations to facts, and cools and archives stale memories. Each change is an event with a reason.\n\n"
     "*Metadata of a partition:* `events` of all agents; `agents` that the run processed; `merged`, `superseded`, "
@@ -50,7 +50,7 @@ _VERBS = {
 }
 
 
-def upkeep_assets(
+def consolidation_asset(
     models: Models | None,
     partitions: Partitions,
     calendar: Calendar,
@@ -73,15 +73,15 @@ def upkeep_assets(
         description="Consolidates durable memories and chooses the hot indexes.",
         specs=[
             dg.AssetSpec(
-                UPKEEP_ASSET,
+                CONSOLIDATION_ASSET,
                 deps=[MEMORIES_ASSET],
-                description=_UPKEEP,
-                metadata={**table_columns(UPKEEP_EVENTS), "dagster/table_name": UPKEEP_EVENTS.name},
+                description=_CONSOLIDATION,
+                metadata={**table_columns(CONSOLIDATION_EVENTS), "dagster/table_name": CONSOLIDATION_EVENTS.name},
                 **common,
             ),
             dg.AssetSpec(
                 HOT_INDEX_ASSET,
-                deps=[UPKEEP_ASSET],
+                deps=[CONSOLIDATION_ASSET],
                 description=_HOT,
                 metadata={**table_columns(MEMORIES), "dagster/table_name": MEMORIES.name},
                 **common,
@@ -110,11 +110,14 @@ def upkeep_assets(
         requested = {day.key for day in days}
         # Later days are recomputed too; they are reported if they changed.
         shown = [result for result in report.nights if result.night.key in requested or result.changed]
-        entries = lake.ledger.entries(UPKEEP_ASSET, [result.night for result in shown])
+        entries = lake.ledger.entries(CONSOLIDATION_ASSET, [result.night for result in shown])
         for number, result in enumerate(shown, start=1):
             key, entry = partitions.key(result.night), entries.get(result.night.key)
             preview = _preview(lake, report) if number == len(shown) else None
-            for asset, metadata in ((UPKEEP_ASSET, _numbers(result, entry)), (HOT_INDEX_ASSET, _hot(result, preview))):
+            for asset, metadata in (
+                (CONSOLIDATION_ASSET, _numbers(result, entry)),
+                (HOT_INDEX_ASSET, _hot(result, preview)),
+            ):
                 context.log_event(
                     dg.AssetMaterialization(
                         asset, partition=key, metadata=metadata, tags=_tags(asset, entry, before) if entry else {}
@@ -140,7 +143,9 @@ def _refuse_open(days: Sequence[Period], calendar: Calendar) -> None:
 
 def _tags(asset: str, entry: LedgerEntry, before: int) -> dict[str, str]:
     source, version_read = (
-        (MEMORIES_ASSET, entry.input_digest) if asset == UPKEEP_ASSET else (UPKEEP_ASSET, entry.output_digest)
+        (MEMORIES_ASSET, entry.input_digest)
+        if asset == CONSOLIDATION_ASSET
+        else (CONSOLIDATION_ASSET, entry.output_digest)
     )
     return {
         "dagster/data_version": entry.output_digest,

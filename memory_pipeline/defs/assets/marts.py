@@ -11,6 +11,8 @@ from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_
 from memory_pipeline.defs.resources import MARTS_POOL, LakeResource
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.schemas import (
+    CONSOLIDATION,
+    CONSOLIDATION_EVENTS,
     FACTS,
     GRAPH_FACTS,
     GRAPH_OPERATIONS,
@@ -20,11 +22,9 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     MODEL_CALLS,
     SUMMARIES,
-    UPKEEP,
-    UPKEEP_EVENTS,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.consolidation.days import UPKEEP_ASSET
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 
 _SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
 _FACTS = table_asset(Grain.WORKING)
@@ -36,16 +36,16 @@ _ASSETS = {
     GRAPH_FACTS.name: (GRAPH_ASSET,),
     GRAPH_OPERATIONS.name: (GRAPH_ASSET,),
     MEMORY_EVENTS.name: (MEMORIES_ASSET,),
-    MEMORIES.name: (MEMORIES_ASSET, UPKEEP_ASSET),
-    UPKEEP_EVENTS.name: (UPKEEP_ASSET,),
-    UPKEEP.name: (UPKEEP_ASSET,),
-    MODEL_CALLS.name: (_FACTS, *_SUMMARIES, UPKEEP_ASSET),
+    MEMORIES.name: (MEMORIES_ASSET, CONSOLIDATION_ASSET),
+    CONSOLIDATION_EVENTS.name: (CONSOLIDATION_ASSET,),
+    CONSOLIDATION.name: (CONSOLIDATION_ASSET,),
+    MODEL_CALLS.name: (_FACTS, *_SUMMARIES, CONSOLIDATION_ASSET),
     LEDGER.name: (
         MESSAGES_ASSET,
         _FACTS,
         GRAPH_ASSET,
         MEMORIES_ASSET,
-        UPKEEP_ASSET,
+        CONSOLIDATION_ASSET,
         *_SUMMARIES,
         *(index_asset(grain) for grain in Grain),
     ),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import REVIEW, ROTTEN, days_between, faded_at, rot_at
 from memory_pipeline.domain.memories.deduplication import merge
-from memory_pipeline.domain.memories.draft import Draft, Night, UpkeepSettings, named
+from memory_pipeline.domain.memories.draft import ConsolidationSettings, Draft, Night, named
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.hot_index import heat
 from memory_pipeline.domain.memories.record import ENDED, IMPORTANCE, MemoryKind, Temperature, shortened
@@ -102,7 +102,7 @@ def _reason(winner: DurableMemory, loser: DurableMemory, predicate: str) -> str:
     return f"{named(winner)} contradicts it, and {predicate} holds one value at a time: {why}"
 
 
-def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
+def cool(draft: Draft, settings: ConsolidationSettings, curator: Curator) -> None:
     """Pass 4: archive memories that have faded or have high context rot, and cool the stale ones among the others.
 
     A hot memory does not become cold. It is archived for high context rot, and for faded importance only if its set
@@ -135,14 +135,14 @@ def cool(draft: Draft, settings: UpkeepSettings, curator: Curator) -> None:
             draft.act(MemoryVerb.KEEP, memory, f"{curator.name(draft.scope)} does not find it stale")
 
 
-def _would_change(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
+def _would_change(memory: DurableMemory, at: datetime, settings: ConsolidationSettings, *, confirms: bool) -> bool:
     """Return whether the pass would change a memory at an instant. If so, it would at all later instants."""
     if not memory.is_active or memory.kind.is_permanent:
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
 
 
-def _is_candidate(memory: DurableMemory, at: datetime, settings: UpkeepSettings, *, confirms: bool) -> bool:
+def _is_candidate(memory: DurableMemory, at: datetime, settings: ConsolidationSettings, *, confirms: bool) -> bool:
     """Return whether a memory is old enough, and of a kind that can become stale."""
     if memory.temperature is not Temperature.WARM:
         return False
@@ -153,7 +153,7 @@ def _is_candidate(memory: DurableMemory, at: datetime, settings: UpkeepSettings,
     return at - seen > timedelta(days=days)
 
 
-def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) -> str | None:
+def _why_archive(memory: DurableMemory, at: datetime, settings: ConsolidationSettings) -> str | None:
     rotten = rot_at(memory, at)
     if rotten >= ROTTEN:
         return f"its context rot is {rotten:.4f}, {ROTTEN} or more"
@@ -169,7 +169,7 @@ def _why_archive(memory: DurableMemory, at: datetime, settings: UpkeepSettings) 
     return None
 
 
-def promote(draft: Draft, settings: UpkeepSettings) -> None:
+def promote(draft: Draft, settings: ConsolidationSettings) -> None:
     """Pass 1: turn observations that enough conversations repeat into facts with the same ids."""
     if settings.kinds is not None and MemoryKind.FACT not in settings.kinds:
         return
@@ -184,7 +184,7 @@ def promote(draft: Draft, settings: UpkeepSettings) -> None:
         draft.act(MemoryVerb.PROMOTE, memory, reason)
 
 
-__all__ = ["PASSES", "Night", "UpkeepSettings", "consolidate", "due", "pass_of"]
+__all__ = ["PASSES", "ConsolidationSettings", "Night", "consolidate", "due", "pass_of"]
 
 PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
 
@@ -204,7 +204,7 @@ def consolidate(
     scope: Scope,
     day: Period,
     bounds: tuple[datetime, datetime],
-    settings: UpkeepSettings,
+    settings: ConsolidationSettings,
     vocabulary: Vocabulary,
     similar: Similar,
     curator: Curator,
@@ -261,7 +261,7 @@ def pass_of(event: MemoryEvent) -> str:
     return PASSES[(event.turn - 1) % len(PASSES)]
 
 
-def due(memories: Memories, after: datetime, settings: UpkeepSettings, *, confirms: bool) -> datetime | None:
+def due(memories: Memories, after: datetime, settings: ConsolidationSettings, *, confirms: bool) -> datetime | None:
     """Return the first instant at which the consolidation would act without new events, or None.
 
     `after` is the end of the last consolidated day, UTC: the earliest possible result. Only staleness depends on the

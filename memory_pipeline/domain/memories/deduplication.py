@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
     from datetime import datetime
 
-    from memory_pipeline.domain.memories.draft import Curator, Draft, Similar, UpkeepSettings
+    from memory_pipeline.domain.memories.draft import ConsolidationSettings, Curator, Draft, Similar
     from memory_pipeline.domain.memories.record import MemoryKind
 
 _ARTICLES = frozenset(["a", "an", "the"])
@@ -72,7 +72,7 @@ class _Features:
     object: str | None
 
 
-def merge(draft: Draft, settings: UpkeepSettings, similar: Similar, curator: Curator) -> None:
+def merge(draft: Draft, settings: ConsolidationSettings, similar: Similar, curator: Curator) -> None:
     """Merge the memories that changed on the day with their duplicates; the newer one of each pair stays.
 
     Duplicates have the same triple, the same words, or similar vectors, and no distinguishing feature: another user or

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from memory_pipeline.domain.memories.events import NOTHING_SAID, UPKEEP, Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.events import CONSOLIDATION, NOTHING_SAID, Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, apply
 from memory_pipeline.domain.memories.record import MemoryKind, shortened
 
@@ -22,7 +22,7 @@ _TITLE_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepSettings:
+class ConsolidationSettings:
     """The settings of an agent's consolidation.
 
     Attributes:
@@ -105,7 +105,7 @@ class Draft:
             memory_id=memory.id,
             turn=self.turn,
             place=len(self.events),
-            editor=UPKEEP,
+            editor=CONSOLIDATION,
             reason=reason,
             other_id=None if other is None else other.id,
         )

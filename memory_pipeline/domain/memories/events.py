@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 #: `editor` of events from conversations, from the consolidation, and from agents by default.
-CONVERSATION, UPKEEP, AGENT = "conversation", "upkeep", "agent"
+CONVERSATION, CONSOLIDATION, AGENT = "conversation", "consolidation", "agent"
 #: Default amount of BOOST and REDUCE.
 STEP = 0.1
 
@@ -229,7 +229,7 @@ class MemoryEvent:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
         editor, reason = record.get("editor", AGENT), record.get("reason")
         editor = _line("editor", editor, _MAX_NAME)
-        if editor in {UPKEEP, CONVERSATION}:
+        if editor in {CONSOLIDATION, CONVERSATION}:
             raise InputError(f"editor {shown(editor)} is reserved for the pipeline; choose another name")
         return cls.of(
             scope,
@@ -264,14 +264,14 @@ class MemoryEvent:
         return Calendar().hour(self.event_at)
 
     @property
-    def is_upkeep(self) -> bool:
+    def is_consolidation(self) -> bool:
         """Whether it comes from the consolidation."""
         return not self.verb.is_open
 
     @property
     def order(self) -> tuple[datetime, bool, int, int, str]:
         """The sort key. The consolidation of a day precedes other events at the instant that ends the day."""
-        return (self.event_at, not self.is_upkeep, self.turn, self.place, self.id)
+        return (self.event_at, not self.is_consolidation, self.turn, self.place, self.id)
 
 
 def memory_reference(text: object) -> str:

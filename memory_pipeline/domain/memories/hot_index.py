@@ -20,7 +20,7 @@ from memory_pipeline.domain.text.recalled_text import mark_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memory_pipeline.domain.memories.draft import Draft, UpkeepSettings
+    from memory_pipeline.domain.memories.draft import ConsolidationSettings, Draft
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.memories.record import DurableMemory
 
@@ -73,7 +73,7 @@ def hot_lines(memories: Iterable[DurableMemory]) -> list[str]:
     return [str(entry) for entry in hot_entries(memories)]
 
 
-def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[DurableMemory]:
+def choose_hot(memories: Memories, settings: ConsolidationSettings) -> list[DurableMemory]:
     """Return the memories for the hot index, best first, within both limits.
 
     A line that exceeds the remaining tokens is skipped in favour of the next ones that fit. The choice is idempotent,
@@ -93,7 +93,7 @@ def choose_hot(memories: Memories, settings: UpkeepSettings) -> list[DurableMemo
     return chosen
 
 
-def is_eligible(memory: DurableMemory, settings: UpkeepSettings) -> bool:
+def is_eligible(memory: DurableMemory, settings: ConsolidationSettings) -> bool:
     """Return whether a memory may be in the hot index: recalled, not point-in-time, and important enough.
 
     That is: it would not be archived for its importance as soon as it is old enough.
@@ -102,7 +102,7 @@ def is_eligible(memory: DurableMemory, settings: UpkeepSettings) -> bool:
     return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
 
 
-def heat(draft: Draft, settings: UpkeepSettings) -> None:
+def heat(draft: Draft, settings: ConsolidationSettings) -> None:
     """Update the temperatures to match the hot index."""
     chosen = {memory.id: memory for memory in choose_hot(draft.memories, settings)}
     hot = [memory for memory in draft.memories.newest.values() if memory.temperature is Temperature.HOT]

@@ -131,7 +131,7 @@ class DurableMemory:
         merged_ids: ids of the memories that were merged into it.
         source_ids, conversation_ids: source messages or events, and conversations, oldest first, at most the last 100.
         tags: sorted.
-        editor: author of this version: ``conversation``, ``upkeep``, ``agent``, or a name from the client.
+        editor: author of this version: ``conversation``, ``consolidation``, ``agent``, or a name from the client.
         event_id: the event that created this version.
         match_keys: see :func:`match_key`; statements with one of these keys update this memory.
         created_at, updated_at: when it was first stated, and last stated, updated or confirmed, UTC.

@@ -15,7 +15,7 @@ from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryV
 from memory_pipeline.domain.memories.fold import Memories
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
 from memory_pipeline.lake.codec.codec import Attribute, Codec, ids_digest, scope_of, with_digest
-from memory_pipeline.lake.schemas import EVENTS, MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, EVENTS, MEMORIES, MEMORY_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,8 +49,8 @@ _EVENTS = Codec(
     attributes=_EVENT,
     unstored=["received_at"],
 )
-_UPKEEP_EVENTS = Codec(
-    UPKEEP_EVENTS,
+_CONSOLIDATION_EVENTS = Codec(
+    CONSOLIDATION_EVENTS,
     MemoryEvent,
     columns={"changes": _changes_to_json},
     given=["period"],
@@ -71,7 +71,7 @@ _MEMORIES = Codec(
 )
 
 
-#: Rows of ``memory_events``, ``upkeep_events`` or ``events`` as events. They were validated when written.
+#: Rows of ``memory_events``, ``consolidation_events`` or ``events`` as events. They were validated when written.
 rows_to_events = _EVENTS.to_records
 #: A row of ``memories``, a mapping with all columns of the record, as a version of a memory.
 row_to_memory = _MEMORIES.to_record
@@ -84,17 +84,17 @@ def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Tabl
     return _EVENTS.to_rows(list({event.id: event for event in events}.values()), is_edit=are_edits)
 
 
-def upkeep_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
-    """Return consolidation events as rows of ``upkeep_events``, each once. `nights` is their day by event time."""
+def consolidation_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:
+    """Return events as rows of ``consolidation_events``, each once. `nights` is their day by event time."""
     unique = list({event.id: event for event in events}.values())
-    return _UPKEEP_EVENTS.to_rows(unique, period=[nights[event.event_at].key for event in unique])
+    return _CONSOLIDATION_EVENTS.to_rows(unique, period=[nights[event.event_at].key for event in unique])
 
 
 def events_projected(rows: pa.Table) -> pa.Table:
-    """Return rows of ``memory_events`` or ``upkeep_events`` as rows of ``events``."""
-    is_upkeep = "is_edit" not in rows.column_names
+    """Return rows of ``memory_events`` or ``consolidation_events`` as rows of ``events``."""
+    is_consolidation = "is_edit" not in rows.column_names
     computed = {
-        "is_upkeep": pa.repeat(pa.scalar(is_upkeep), rows.num_rows),
+        "is_consolidation": pa.repeat(pa.scalar(is_consolidation), rows.num_rows),
         "is_edit": pa.repeat(pa.scalar(False), rows.num_rows),  # a value
         "digest": pa.repeat("", rows.num_rows),
     }

@@ -149,7 +149,7 @@ class _CurationQuestion:
         """Return the model's answer about a text that encloses stored data in `tag`. Store the answer."""
         request = LlmRequest(
             use=self._use,
-            purpose=Purpose.UPKEEP,
+            purpose=Purpose.CONSOLIDATION,
             endpoint=self.model,
             prompt_version=self._version,
             system=self._system(tag),

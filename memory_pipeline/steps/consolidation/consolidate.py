@@ -1,8 +1,8 @@
 """Consolidate durable memories: find agents with changes, simulate their days, and write the results.
 
-Agents are processed in batches, with one commit per table: consolidation events (``upkeep_events``), their projection
-by scope (``events``), memories (``memories``) and checkpoints (``upkeep``). The ledger is written last, so the next run
-continues an interrupted one.
+Agents are processed in batches, with one commit per table: the events (``consolidation_events``), their projection by
+scope (``events``), memories (``memories``) and checkpoints (``consolidation``). The ledger is written last, so the next
+run continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.codec.memories import (
     IS_STATE,
     STATE_COLUMNS,
+    consolidation_to_rows,
     events_digest,
     events_projected,
     fold_states,
     rows_to_events,
-    upkeep_to_rows,
 )
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS
 from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 from memory_pipeline.steps.consolidation.days import (
-    UPKEEP_ASSET,
+    CONSOLIDATION_ASSET,
     day_of,
     night_inputs,
     parse_day,
@@ -70,7 +70,7 @@ _ATTEMPTS = 10
 _PROGRESS_EVERY = 10.0
 #: Increase if consolidation computes different results.
 _VERSION = 1
-_CACHE_PATH = "state/upkeep.json"
+_CACHE_PATH = "state/consolidation.json"
 
 
 def consolidate(
@@ -95,7 +95,7 @@ def consolidate(
     started = time.perf_counter()
     report = ConsolidationReport()
     inputs = night_inputs(lake)  # before events are read: a day that gets events meanwhile stays pending
-    entries = lake.ledger.entries(UPKEEP_ASSET)
+    entries = lake.ledger.entries(CONSOLIDATION_ASSET)
     # Days before the first event are skipped, unless an earlier event, since removed, was consolidated on them.
     first = min((day.key for day in inputs), default="")
     requested = sorted(
@@ -176,7 +176,7 @@ class _Run:
     def rules(self, scope: Scope) -> SimulationInputs:
         """Return the settings, vocabulary and curator of an agent."""
         if scope not in self._rules:
-            settings = self._configuration.memories(scope).upkeep_settings
+            settings = self._configuration.memories(scope).consolidation_settings
             vocabulary = self._configuration.vocabulary(scope)
             curator = self.models.curator
             values = {
@@ -249,7 +249,7 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         run.checkpoints = read_checkpoints(lake.tables)
         is_repeated = True
     if is_repeated:
-        for spec in (UPKEEP_EVENTS, UPKEEP):
+        for spec in (CONSOLIDATION_EVENTS, CONSOLIDATION):
             lake.tables.purge(spec)
         lake.events.purge(scopes)
         lake.memory_rows.purge(scopes)
@@ -306,7 +306,7 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation
 def _events_of(lake: Lake, scopes: Collection[Scope]) -> tuple[pa.Table, pa.Table]:
     """Return the memory events and the consolidation events of agents."""
     rows = lake.events.read(scopes)
-    return rows.filter(pc.invert(rows["is_upkeep"])), rows.filter(rows["is_upkeep"])
+    return rows.filter(pc.invert(rows["is_consolidation"])), rows.filter(rows["is_consolidation"])
 
 
 def _ids(rows: pa.Table) -> set[str]:
@@ -318,14 +318,14 @@ def _write_events(run: _Run, touched: Mapping[Scope, AgentSimulation]) -> None:
     lake = run.lake
     ends = {each.at: each.day for simulation in touched.values() for each in simulation.simulated}
     events = [event for simulation in touched.values() for each in simulation.simulated for event in each.events]
-    new = upkeep_to_rows(events, ends)
+    new = consolidation_to_rows(events, ends)
     firsts = {scope.key: str(simulation.first) for scope, simulation in touched.items()}
     first = min(firsts.values())
     of_touched = pc.field("scope").isin(pa.array(list(firsts), pa.string()))
 
     def stored(columns: Collection[str] | None = None) -> pa.Table:
-        keys = [key for key in lake.tables.keys(UPKEEP_EVENTS) if key >= first]
-        return lake.tables.read(UPKEEP_EVENTS, keys, columns=columns, where=of_touched)
+        keys = [key for key in lake.tables.keys(CONSOLIDATION_EVENTS) if key >= first]
+        return lake.tables.read(CONSOLIDATION_EVENTS, keys, columns=columns, where=of_touched)
 
     def merged(old: pa.Table) -> pa.Table:
         is_kept = [
@@ -336,23 +336,23 @@ def _write_events(run: _Run, touched: Mapping[Scope, AgentSimulation]) -> None:
 
     keys = {*new["period"].to_pylist(), *stored(("scope", "period"))["period"].to_pylist()}
     if keys:
-        run.report.written |= bool(lake.tables.transform(UPKEEP_EVENTS, keys, merged).changed)
-    within = f"is_upkeep AND period >= {quoted(first)}"
+        run.report.written |= bool(lake.tables.transform(CONSOLIDATION_EVENTS, keys, merged).changed)
+    within = f"is_consolidation AND period >= {quoted(first)}"
     for _ in range(_ATTEMPTS):
         rows = stored()
         run.report.written |= bool(lake.events.replace(events_projected(rows), list(touched), within))
         if _ids(stored(("scope", "id"))) == _ids(rows):  # else a concurrent run committed in between
             return
-    raise CommitConflictError(f"{UPKEEP_EVENTS.name} from {first} on keep changing; run it again later")
+    raise CommitConflictError(f"{CONSOLIDATION_EVENTS.name} from {first} on keep changing; run it again later")
 
 
-def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, upkeep: pa.Table) -> list[AgentSimulation]:
+def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidation: pa.Table) -> list[AgentSimulation]:
     calendar = run.lake.calendar
     happened: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
     for event in rows_to_events(base):
         happened[event.scope][day_of(event, calendar)].append(event)
     old: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
-    for event, key in zip(rows_to_events(upkeep), upkeep["period"].to_pylist(), strict=True):
+    for event, key in zip(rows_to_events(consolidation), consolidation["period"].to_pylist(), strict=True):
         old[event.scope][parse_day(key)].append(event)
     return [
         AgentSimulation(
@@ -380,8 +380,8 @@ def _vectors(lake: Lake, scopes: Collection[Scope], embedder: str) -> Mapping[st
 def _record_days(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
     first, lake = run.requested[0].key, run.lake
     checkpoints = read_checkpoints(lake.tables)
-    keys = [key for key in lake.tables.keys(UPKEEP_EVENTS) if key >= first]
-    rows = lake.tables.read(UPKEEP_EVENTS, keys, columns=("scope", "period", "id"))
+    keys = [key for key in lake.tables.keys(CONSOLIDATION_EVENTS) if key >= first]
+    rows = lake.tables.read(CONSOLIDATION_EVENTS, keys, columns=("scope", "period", "id"))
     ids: dict[str, list[str]] = defaultdict(list)
     agents: dict[str, set[str]] = defaultdict(set)
     for scope, key, event_id in zip(*(rows[name].to_pylist() for name in ("scope", "period", "id")), strict=True):
@@ -391,7 +391,9 @@ def _record_days(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> 
     requested = {day.key: inputs.get(day, NOTHING) for day in run.requested} if is_whole else {}
     digests = {key: entry.input_digest for key, entry in run.entries.items() if key >= first} | requested
     entries = [
-        LedgerEntry(UPKEEP_ASSET, key, source, events_digest(ids[key]), len(ids[key]), len(agents[key]), troubles[key])
+        LedgerEntry(
+            CONSOLIDATION_ASSET, key, source, events_digest(ids[key]), len(ids[key]), len(agents[key]), troubles[key]
+        )
         for key, source in sorted(digests.items())
     ]
     changed = [entry for entry in entries if run.entries.get(entry.period) != entry]

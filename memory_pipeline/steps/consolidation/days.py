@@ -17,7 +17,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import NOTHING, digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.layout import owner_of
-from memory_pipeline.lake.schemas import UPKEEP
+from memory_pipeline.lake.schemas import CONSOLIDATION
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 #: Asset names: the consolidation of each day, and the hot index after it.
-UPKEEP_ASSET, HOT_INDEX_ASSET = "memory_upkeep", "hot_index"
+CONSOLIDATION_ASSET, HOT_INDEX_ASSET = "memory_consolidation", "hot_index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ConsolidationStatus:
 def night_status(lake: Lake, start: date, now: datetime) -> ConsolidationStatus:
     """Return the state of consolidation as of `now`; days before `start` are ignored."""
     inputs = night_inputs(lake)
-    entries = lake.ledger.entries(UPKEEP_ASSET)
+    entries = lake.ledger.entries(CONSOLIDATION_ASSET)
     days = {day for day in inputs if day.first_day >= start}
     pending = []
     if days:
@@ -114,7 +114,7 @@ _MONTH = len("2024-01")
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationCheckpoint:
-    """How far the memories of one agent are consolidated, and from which events: a row of ``upkeep``.
+    """How far the memories of one agent are consolidated, and from which events: a row of ``consolidation``.
 
     Attributes:
         through: the last simulated day; later days had no cause.
@@ -132,7 +132,7 @@ class ConsolidationCheckpoint:
     troubles: tuple[str, ...] = ()
 
     def to_row(self) -> dict[str, Any]:
-        """Return a row of ``upkeep``."""
+        """Return a row of ``consolidation``."""
         return {
             **asdict(self.scope),
             "id": owner_of(self.scope),
@@ -145,7 +145,7 @@ class ConsolidationCheckpoint:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> ConsolidationCheckpoint:
-        """Parse a row of ``upkeep``."""
+        """Parse a row of ``consolidation``."""
         due = row["due"]
         return cls(
             Scope(row["workspace_id"], row["agent_id"]),
@@ -191,20 +191,20 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
 
 def read_checkpoints(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
     """Return the checkpoints by owner. Agents with a damaged one count as never consolidated."""
-    rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(UPKEEP, workspaces).to_pylist())
+    rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(CONSOLIDATION, workspaces).to_pylist())
     return {owner_of(each.scope): each for each in rows}
 
 
 def write_checkpoints(tables: Tables, scopes: Iterable[Scope], checkpoints: Iterable[ConsolidationCheckpoint]) -> bool:
     """Replace the checkpoints of `scopes` in one commit. Return whether anything changed."""
     owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
-    new = pa.Table.from_pylist([each.to_row() for each in checkpoints], schema=UPKEEP.schema)
+    new = pa.Table.from_pylist([each.to_row() for each in checkpoints], schema=CONSOLIDATION.schema)
 
     def merged(old: pa.Table) -> pa.Table:
         return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], owners))), new])
 
     workspaces = {owner.partition("~")[0] for owner in owners.to_pylist()}
-    return bool(tables.transform(UPKEEP, workspaces, merged, remade=workspaces).changed) if workspaces else False
+    return bool(tables.transform(CONSOLIDATION, workspaces, merged, remade=workspaces).changed) if workspaces else False
 
 
 def _split_span(text: str) -> tuple[str, str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.triples import Vocabulary
-    from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings
+    from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, Night
     from memory_pipeline.domain.memories.draft import Curator
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar, Period
@@ -48,7 +48,7 @@ class SimulationInputs:
         method: digest of all of these, and of the embedder.
     """
 
-    settings: UpkeepSettings
+    settings: ConsolidationSettings
     vocabulary: Vocabulary
     curator: Curator
     method: str

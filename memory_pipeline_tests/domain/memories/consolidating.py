@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import Vocabulary
-from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings, consolidate
+from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, Night, consolidate
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.text.words import plain, spaced
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
 
 DAY = Period.parse("daily", "2024-01-15")
-SETTINGS, VOCABULARY, CALENDAR, RULES = UpkeepSettings(), Vocabulary(), Calendar(), RuleCurator()
+SETTINGS, VOCABULARY, CALENDAR, RULES = ConsolidationSettings(), Vocabulary(), Calendar(), RuleCurator()
 
 
 def day_after(days: float) -> Period:
@@ -73,7 +73,7 @@ def as_near_as(cosines: Mapping[tuple[str, str], float]) -> Similar:
 
 
 def consolidated(
-    known: Memories | Iterable[MemoryEvent], day: Period = DAY, *, settings: UpkeepSettings = SETTINGS,
+    known: Memories | Iterable[MemoryEvent], day: Period = DAY, *, settings: ConsolidationSettings = SETTINGS,
     vocabulary: Vocabulary = VOCABULARY, similar: Similar = words_alike, curator: Curator = RULES, scope: Scope = ACME,
 ) -> tuple[Night, Memories]:  # fmt: skip
     """Consolidate one day of the given memories, or of the fold of events."""

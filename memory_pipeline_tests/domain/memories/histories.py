@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.memories.events import CONVERSATION, UPKEEP, Changes, MemoryEvent, MemoryVerb, new_memory_id
+from memory_pipeline.domain.memories.events import (
+    CONSOLIDATION,
+    CONVERSATION,
+    Changes,
+    MemoryEvent,
+    MemoryVerb,
+    new_memory_id,
+)
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ ACME = Scope("acme", "support")
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
 
 _OPEN = [verb for verb in MemoryVerb if verb.is_open and verb is not MemoryVerb.REMEMBER]
-_UPKEEP = [verb for verb in MemoryVerb if not verb.is_open]
+_CONSOLIDATION = [verb for verb in MemoryVerb if not verb.is_open]
 _CONTENTS = ["Anna likes tea.", "anna likes TEA", "Anna likes coffee.", "Always be brief."]
 _KINDS = ["fact", "observation", "instruction"]
 
@@ -49,7 +56,7 @@ def do(
     verb = MemoryVerb(verb)
     return MemoryEvent.of(
         scope, verb, at(hours), Changes.of(changes), memory_id=_id(memory), reason=reason, turn=turn, place=place,
-        other_id=None if other is None else _id(other), editor="agent" if verb.is_open else UPKEEP,
+        other_id=None if other is None else _id(other), editor="agent" if verb.is_open else CONSOLIDATION,
         received_at=at(hours) if verb.is_open else None,
     )  # fmt: skip
 
@@ -74,11 +81,11 @@ def _id(memory: MemoryEvent | str) -> str:
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, with_upkeep: bool = True) -> list[MemoryEvent]:
+def histories(draw: st.DrawFn, *, with_consolidation: bool = True) -> list[MemoryEvent]:
     """Draw events about a few memories within two days. They refer to each other, and some to unknown memories."""
     events: list[MemoryEvent] = []
     ids = [new_memory_id(ACME, Changes.of({"content": "never said"}), NOON)]
-    verbs = [MemoryVerb.REMEMBER] * 5 + _OPEN + (_UPKEEP if with_upkeep else [])
+    verbs = [MemoryVerb.REMEMBER] * 5 + _OPEN + (_CONSOLIDATION if with_consolidation else [])
     for _ in range(draw(st.integers(0, 14))):
         verb = draw(st.sampled_from(verbs))
         if verb is MemoryVerb.REMEMBER:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.consolidation import Night, UpkeepSettings, due, pass_of
+from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, Night, due, pass_of
 from memory_pipeline.domain.memories.deduplication import may_say_the_same
-from memory_pipeline.domain.memories.events import UPKEEP, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.events import CONSOLIDATION, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines, is_eligible
 from memory_pipeline.domain.memories.record import MemoryKind, Temperature
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 #: Small limits, so that much happens within weeks.
-SMALL = UpkeepSettings(
+SMALL = ConsolidationSettings(
     hot_entries=2, hot_tokens=60, similarity=0.8, stale_after_days=9, archive_below=0.3, archive_after_days=12
 )
 DAYS = 35
@@ -143,7 +143,7 @@ def test_invariants_hold_after_every_day(events: list[MemoryEvent], has_model: b
         for own in before.newest:
             assert memories.history(own)[: len(before.earlier.get(own, ()))] == before.earlier.get(own, ())
         for event in made.events:
-            assert (event.editor, event.event_at, bool(event.reason)) == (UPKEEP, made.at, True)
+            assert (event.editor, event.event_at, bool(event.reason)) == (CONSOLIDATION, made.at, True)
             assert event.id not in memories.ignored
         # The input is unchanged, repetition gives the same result, and a second run has no effect.
         assert consolidated(before, made.day, settings=SMALL, curator=curator) == (made, memories)

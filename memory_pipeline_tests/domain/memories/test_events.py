@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.events import (
+    CONSOLIDATION,
     CONVERSATION,
-    UPKEEP,
     Changes,
     MemoryEvent,
     MemoryVerb,
@@ -173,7 +173,7 @@ def test_changes_are_normalized() -> None:
         (RECORD | {"changes": {"content": "x", "predicate": "likes"}}, "subject is missing"),
         (RECORD | {"changes": {"content": "x", "subject": "Anna", "object": "tea"}}, "predicate is missing"),
         (RECORD | {"changes": {"content": "x", "object": "Porto"}}, "an object needs both"),
-        (RECORD | {"editor": UPKEEP}, "editor 'upkeep' is reserved for the pipeline"),
+        (RECORD | {"editor": CONSOLIDATION}, "editor 'consolidation' is reserved for the pipeline"),
         (RECORD | {"editor": CONVERSATION}, "editor 'conversation' is reserved for the pipeline"),
         (RECORD | {"editor": ""}, "editor '' is not accepted"),
         (RECORD | {"editor": None}, "editor None is not a text"),

@@ -43,7 +43,8 @@ _NAMED = 5
 _NAMES = "names of the person"
 #: Tables that must equal those of the rebuilt lake. Others depend on how a lake was built.
 _COMPARED = (
-    "messages", "facts", "summaries", "graph_operations", "graph_facts", "memory_events", "memories", "upkeep_events",
+    "messages", "facts", "summaries", "graph_operations", "graph_facts", "memory_events", "memories",
+    "consolidation_events",
 )  # fmt: skip
 #: Marts that must equal those of the rebuilt lake.
 _COMPARED_MARTS = ("memory_growth", "memory_by_period", "durable_memory", "entities_over_time", "compression")

@@ -70,8 +70,8 @@ class Operation:
 
     Attributes:
         lane: operations of one lane run one after the other.
-        kind: a command (``run``, ``upkeep``, ``expire``, ``forget``, ``check``), ``steps`` for `run` without Dagster,
-            or ``process`` for `run` in a new interpreter.
+        kind: a command (``run``, ``consolidate``, ``expire``, ``forget``, ``check``), ``steps`` for `run` without
+            Dagster, or ``process`` for `run` in a new interpreter.
         kills: seconds after which each of the first attempts is killed.
         subject: the number of the subject to erase.
     """
@@ -163,7 +163,7 @@ class Plan:
         if self.is_night(tick):
             found.append(Operation(tick, "remove", "expire", now, kills(0.5)))
             if chance.random() < 0.4:
-                found.append(Operation(tick, "also", "upkeep", now, kills(0.3)))
+                found.append(Operation(tick, "also", "consolidate", now, kills(0.3)))
         if tick % _FORGET_EVERY == _FORGET_EVERY - 1:
             found.append(Operation(tick, "remove", "forget", now, kills(0.6), tick // _FORGET_EVERY))
         return found

@@ -48,7 +48,7 @@ def test_every_kind_of_action_operation_and_kill_is_planned(plan: Plan, actions:
         "talk", "compact", "refused", "garbage", "edits", "memories", "later", "echo",
     }  # fmt: skip
     operations = [operation for tick in range(300) for operation in plan.operations(tick)]
-    assert {one.kind for one in operations} == {"run", "steps", "process", "expire", "upkeep", "forget"}
+    assert {one.kind for one in operations} == {"run", "steps", "process", "expire", "consolidate", "forget"}
     assert {len(one.kills) for one in operations} == {0, 1, 2}
     numbers = [one.subject for one in operations if one.subject is not None]
     assert numbers == list(range(len(numbers)))

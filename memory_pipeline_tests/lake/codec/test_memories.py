@@ -16,15 +16,15 @@ from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.codec.memories import (
+    consolidation_to_rows,
     events_digest,
     events_to_rows,
     memories_to_rows,
     row_to_memory,
     rows_to_events,
     rows_to_memories,
-    upkeep_to_rows,
 )
-from memory_pipeline.lake.schemas import MEMORIES, MEMORY_EVENTS, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.lake.tables.partitions import sorted_rows
 from memory_pipeline_tests.domain.memories.histories import ACME, NOON, at, do, histories, remember, stored
 from memory_pipeline_tests.effort import examples
@@ -44,15 +44,15 @@ def bare(event: MemoryEvent) -> MemoryEvent:
 @settings(max_examples=examples(50), deadline=None)
 @given(histories(), st.booleans())
 def test_events_round_trip(events: list[MemoryEvent], are_edits: bool) -> None:
-    base = {event.id: event for event in events if not event.is_upkeep}
+    base = {event.id: event for event in events if not event.is_consolidation}
     rows = events_to_rows([*base.values(), *base.values()], are_edits=are_edits)
     assert rows.schema == MEMORY_EVENTS.schema
     assert rows_to_events(rows) == [bare(event) for event in base.values()]
     assert set(rows["is_edit"].to_pylist()) <= {are_edits}
     assert rows["period"].to_pylist() == [event.hour.key for event in base.values()]
-    nightly = {event.id: event for event in events if event.is_upkeep}
-    rows = upkeep_to_rows(nightly.values(), NIGHTS)
-    assert rows.schema == UPKEEP_EVENTS.schema
+    nightly = {event.id: event for event in events if event.is_consolidation}
+    rows = consolidation_to_rows(nightly.values(), NIGHTS)
+    assert rows.schema == CONSOLIDATION_EVENTS.schema
     assert rows_to_events(rows) == [bare(event) for event in nightly.values()]
     assert rows["period"].to_pylist() == [NIGHTS[event.event_at].key for event in nightly.values()]
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.memories.consolidation import UpkeepSettings
+from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, Temperature
 from memory_pipeline.domain.model_calls import Purpose
@@ -46,13 +46,13 @@ defaults:
   max_concurrency: 4
   completion: {{model: openai/m, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
                context_tokens: {context}, max_output_tokens: {output}, price: {{input: 1.0, output: 2.0}}}}
-  memories: {{upkeep: model}}
+  memories: {{consolidation: model}}
   budget: {{tokens_per_month: {budget}}}
 workspaces:
   acme:
     agents:
-      rules: {{memories: {{upkeep: rules}}}}
-      offline: {{completion: {{model: deterministic}}, memories: {{upkeep: rules}}}}
+      rules: {{memories: {{consolidation: rules}}}}
+      offline: {{completion: {{model: deterministic}}, memories: {{consolidation: rules}}}}
 """
 NEWER, OLDER = "Our rent is 900 euros.", "The rent is 900 euros, due on the 3rd."
 BOTH = "Our rent is 900 euros, due on the 3rd."
@@ -260,7 +260,7 @@ RENT = [remember(FIRST, 0), remember(THEN, 1)]
 GATE = remember("The gate is green.", -24 * 40)
 NEAR = as_near_as({(FIRST, THEN): 0.95})
 MADE = "Our rent is 900 euros, heat is extra, and the roof leaks."
-FEW = UpkeepSettings(hot_entries=0)
+FEW = ConsolidationSettings(hot_entries=0)
 
 
 def test_a_day_is_consolidated_with_a_model(lake: Lake, server: OpenAIServer) -> None:
@@ -312,7 +312,7 @@ def test_a_dry_run_counts_questions_and_sends_none(lake: Lake, server: OpenAISer
     done, _ = consolidated([*RENT, GATE], settings=FEW, similar=NEAR, curator=HostedCurator(executor, "UTC"))
     assert not done.troubles
     [(expected, usage)] = executor.expected.items()
-    assert (expected.grain, expected.purpose, usage.calls) == (DAY.grain, Purpose.UPKEEP, 2)
+    assert (expected.grain, expected.purpose, usage.calls) == (DAY.grain, Purpose.CONSOLIDATION, 2)
     assert not server.requests
 
 

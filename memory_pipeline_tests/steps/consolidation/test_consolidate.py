@@ -22,7 +22,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.schemas import EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
@@ -51,7 +51,7 @@ SALES = Scope("acme", "sales")
 BETA = Scope("beta", "support")
 FIRST, LAST = date(2024, 1, 15), date(2024, 3, 31)
 AFTER = at(LAST, 23) + timedelta(days=1)
-KEPT = (UPKEEP_EVENTS, EVENTS, MEMORIES, UPKEEP, LEDGER)
+KEPT = (CONSOLIDATION_EVENTS, EVENTS, MEMORIES, CONSOLIDATION, LEDGER)
 
 
 def history(scope: Scope) -> list[Any]:
@@ -88,7 +88,7 @@ def landed(shared_folder: SharedFolder, models: Models) -> Path:
         lake.journal.append([event for scope in (ACME, SALES, BETA) for event in history(scope)])
         land(lake, models)
 
-    return shared_folder("upkeep-landed", fill)
+    return shared_folder("consolidation-landed", fill)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def whole(landed: Path, shared_folder: SharedFolder, models: Models) -> dict[str
         lake = Lake(str(shutil.copytree(landed, path)))
         consolidate(lake, models, pending_nights(lake, START, AFTER), START)
 
-    return rows(Lake(str(shared_folder("upkeep-whole", keep))))
+    return rows(Lake(str(shared_folder("consolidation-whole", keep))))
 
 
 def land(lake: Lake, models: Models) -> None:
@@ -142,7 +142,7 @@ def test_a_dry_run_reports_the_changes_of_the_run_and_writes_nothing(filled: Lak
     before = versions(filled)
     told = consolidate(filled, models, nights, START, dry_run=True)
     assert versions(filled) == before
-    assert filled.storage.read("state/upkeep.json") is None
+    assert filled.storage.read("state/consolidation.json") is None
     assert not told.written
     done = consolidate(filled, models, nights, START, explain=True)
     assert done.changes == told.changes
@@ -164,7 +164,7 @@ def test_consolidating_one_agent_leaves_the_days_pending(filled: Lake, models: M
     nights = pending_nights(filled, START, AFTER)
     done = consolidate(filled, models, nights, START, scopes=[SALES])
     assert done.agents == 1
-    assert owners(filled, UPKEEP_EVENTS) == owners(filled, UPKEEP) == {"acme~sales"}
+    assert owners(filled, CONSOLIDATION_EVENTS) == owners(filled, CONSOLIDATION) == {"acme~sales"}
     assert pending_nights(filled, START, AFTER) == nights
     assert consolidate(filled, models, nights, START).agents == 2
     assert rows(filled) == whole
@@ -175,7 +175,7 @@ def test_the_cache_of_unchanged_agents_may_be_lost(filled: Lake, models: Models,
     consolidate(filled, models, nights, START)
     before = versions(filled)
     for data in (b"no JSON", b"[1]", b'{"a": "b"}'):
-        filled.storage.write("state/upkeep.json", data)
+        filled.storage.write("state/consolidation.json", data)
         done = consolidate(filled, models, nights, START)
         assert (done.agents, done.written) == (0, False)
     assert versions(filled) == before
@@ -281,9 +281,9 @@ def test_data_erased_during_the_run_does_not_come_back(
     monkeypatch.setattr(module, "refold_memories", forgetting)
     consolidate(filled, models, pending_nights(filled, START, AFTER), START)
     assert len(calls) == 2
-    for spec in (MEMORY_EVENTS, UPKEEP_EVENTS, EVENTS, MEMORIES, UPKEEP):
+    for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS, EVENTS, MEMORIES, CONSOLIDATION):
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
-    files = Path(filled.storage.locate("tables"), UPKEEP_EVENTS.name).glob("period=*/*.parquet")
+    files = Path(filled.storage.locate("tables"), CONSOLIDATION_EVENTS.name).glob("period=*/*.parquet")
     assert not any("sales" in pq.read_table(path)["agent_id"].to_pylist() for path in files)
 
 
@@ -293,7 +293,7 @@ def test_an_agent_without_events_has_no_days(filled: Lake, models: Models) -> No
     remove_events(filled, SALES, MEMORY_EVENTS)
     refold_memories(filled, models.embedder, [SALES])
     consolidate(filled, models, nights, START)
-    for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP):
+    for spec in (CONSOLIDATION_EVENTS, MEMORIES, CONSOLIDATION):
         assert owners(filled, spec) == {"acme~support", "beta~support"}, spec.name
 
 
@@ -311,12 +311,12 @@ def test_a_withdrawn_first_day_leaves_no_day_pending(filled: Lake, models: Model
 
 def test_new_settings_apply_from_the_next_day_on(filled: Lake, models: Models) -> None:
     consolidate(filled, models, nights_between(filled, FIRST, date(2024, 3, 1), AFTER), START)
-    before = filled.tables.read(UPKEEP_EVENTS).num_rows
+    before = filled.tables.read(CONSOLIDATION_EVENTS).num_rows
     filled.storage.write(CONFIGURATION, b"defaults:\n  memories:\n    hot_entries: 1\n")
     done = consolidate(filled, models, [parse_day("2024-03-02")], START, explain=True)
     assert {change.verb for change in done.changes} == {"CHILL"}
     assert {change.night.key for change in done.changes} == {"2024-03-02"}
-    assert filled.tables.read(UPKEEP_EVENTS).num_rows == before + len(done.changes)
+    assert filled.tables.read(CONSOLIDATION_EVENTS).num_rows == before + len(done.changes)
     hot = memory_rows(filled)["temperature"].to_pylist().count(Temperature.HOT)
     assert hot == 3
     assert consolidate(filled, models, [parse_day("2024-03-03")], START).agents == 0

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.graph.triples import Vocabulary
-from memory_pipeline.domain.memories.consolidation import UpkeepSettings, consolidate
+from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, consolidate
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
 
 CALENDAR = Calendar("America/New_York")
-RULES = SimulationInputs(UpkeepSettings(hot_entries=2), Vocabulary(), RuleCurator(), "m1")
+RULES = SimulationInputs(ConsolidationSettings(hot_entries=2), Vocabulary(), RuleCurator(), "m1")
 VECTORS = CosineMatrix(HashingEmbedder())
 FIRST = datetime(2024, 2, 27, tzinfo=UTC)
 DAYS = 60
@@ -148,7 +148,7 @@ def test_new_rules_apply_to_later_days_and_to_requested_past_days() -> None:
     agent.keep(events, nights(20))
     hot = [event for event in agent.nightly if event.verb is MemoryVerb.HEAT]
     assert len(hot) >= 2
-    other = replace(RULES, settings=UpkeepSettings(hot_entries=0), method="m2")
+    other = replace(RULES, settings=ConsolidationSettings(hot_entries=0), method="m2")
     simulation = agent.keep(events, nights(21), other)
     assert [each.day for each in simulation.simulated] == nights(21, 22)[: len(simulation.simulated)]
     assert {event.verb for event in simulation.simulated[0].events} == {MemoryVerb.CHILL}

@@ -129,11 +129,11 @@ def _summary(request: LlmRequest) -> str:
     return json.dumps({"points": points})
 
 
-def _upkeep(request: LlmRequest) -> str:
+def _consolidation(request: LlmRequest) -> str:
     return json.dumps({"content": "\n".join(data for _, data in _DATA.findall(request.user)), "stale": []})
 
 
-_PLACEHOLDERS = {Purpose.EXTRACTION: _extraction, Purpose.UPKEEP: _upkeep}
+_PLACEHOLDERS = {Purpose.EXTRACTION: _extraction, Purpose.CONSOLIDATION: _consolidation}
 
 
 def _numbers(request: LlmRequest) -> list[int]:

@@ -2,4 +2,4 @@
 -- Row: one agent.
 -- Owner: team:memory
 SELECT workspace_id, agent_id, id AS owner, through, due, len(days) AS days, method, troubles
-FROM upkeep
+FROM consolidation

@@ -4,4 +4,4 @@
 SELECT
     workspace_id || '~' || agent_id AS owner, period AS night, id, workspace_id, agent_id, verb, memory_id, other_id,
     changes, reason, turn AS pass, place, event_at
-FROM upkeep_events
+FROM consolidation_events

@@ -1,4 +1,4 @@
-"""The command `upkeep`: selection of agents, and data that is not loaded yet."""
+"""The command `consolidate`: selection of agents, and data that is not loaded yet."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def test_an_unknown_agent_or_workspace_is_an_error_that_names_it(root: str, monk
         (["--workspace", "acme", "--agent", "nosuch"], "--agent 'nosuch' of workspace acme .*support"),
         (["--workspace", "a/b"], "a/b"),
     ):
-        refused = call("upkeep", "--dry-run", *given).exception
+        refused = call("consolidate", "--dry-run", *given).exception
         assert isinstance(refused, InputError)
         assert re.search(message, str(refused))
     for given in (SCOPE, SCOPE[:2]):
-        assert read("upkeep", "--dry-run", *given)["dry_run"] is True
+        assert read("consolidate", "--dry-run", *given)["dry_run"] is True
 
 
 def test_unloaded_hours_are_reported_with_the_command_to_run_first(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,12 +36,12 @@ def test_unloaded_hours_are_reported_with_the_command_to_run_first(root: str, mo
     read("memories", "remember", "Anna lives in Porto.", *SCOPE, "--now", "2024-01-15T08:00:00+00:00")
     for now in ("2024-01-15T09:00:00+00:00", "2024-01-16T09:00:00+00:00"):
         for given in ([], ["--dry-run"], SCOPE):
-            assert "memory-pipeline run" in call("upkeep", "--now", now, *given).output
-            assert read("upkeep", "--now", now, *given)["unloaded_hours"] == ["2024-01-15T08"]
-    assert "2024-01-16 00:00" in call("upkeep", "--now", "2024-01-15T09:00:00+00:00").output
+            assert "memory-pipeline run" in call("consolidate", "--now", now, *given).output
+            assert read("consolidate", "--now", now, *given)["unloaded_hours"] == ["2024-01-15T08"]
+    assert "2024-01-16 00:00" in call("consolidate", "--now", "2024-01-15T09:00:00+00:00").output
     read("run", "--now", "2024-01-15T09:00:00+00:00")
-    assert read("upkeep", "--now", "2024-01-16T09:00:00+00:00")["unloaded_hours"] == []
+    assert read("consolidate", "--now", "2024-01-16T09:00:00+00:00")["unloaded_hours"] == []
 
     read("memories", "remember", "Bo likes figs.", "--workspace", "acme", "--agent", "sales", "--now", "2024-01-16")
-    assert read("upkeep", "--now", "2024-01-17", *SCOPE)["unloaded_hours"] == []
-    assert read("upkeep", "--now", "2024-01-17")["unloaded_hours"] == ["2024-01-16T00"]
+    assert read("consolidate", "--now", "2024-01-17", *SCOPE)["unloaded_hours"] == []
+    assert read("consolidate", "--now", "2024-01-17")["unloaded_hours"] == ["2024-01-16T00"]

@@ -19,11 +19,11 @@ from memory_pipeline.defs.run_requests import RANGE_END, RANGE_START
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.schemas import LEDGER, MEMORIES, UPKEEP, UPKEEP_EVENTS
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, LEDGER, MEMORIES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, UPKEEP_ASSET, pending_nights
+from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET, pending_nights
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline_tests.building import ACME, START, table_rows
 from memory_pipeline_tests.invoking import call, read
@@ -42,7 +42,7 @@ LAST = "2024-02-19"
 
 @pytest.fixture(scope="module")
 def landed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("defs_upkeep") / "landed"
+    root = tmp_path_factory.mktemp("defs_consolidation") / "landed"
     lake = Lake(str(root))
     lake.ensure()
     hostile = noted(
@@ -59,14 +59,14 @@ def filled(landed: Path, tmp_path: Path) -> Lake:
 
 
 def kept(lake: Lake) -> dict[str, Any]:
-    return {spec.name: table_rows(lake)[spec.name] for spec in (UPKEEP_EVENTS, MEMORIES, UPKEEP, LEDGER)}
+    return {spec.name: table_rows(lake)[spec.name] for spec in (CONSOLIDATION_EVENTS, MEMORIES, CONSOLIDATION, LEDGER)}
 
 
 def materialized(
     instance: dg.DagsterInstance, definitions: dg.Definitions, tags: dict[str, str] | None = None, **run: Any
 ) -> dict[str, dict[str, Any]]:
     """Materialize the assets of consolidation. Return their metadata by asset and partition."""
-    node = definitions.resolve_assets_def(UPKEEP_ASSET)
+    node = definitions.resolve_assets_def(CONSOLIDATION_ASSET)
     result = dg.materialize([node], instance=instance, tags=tags, run_config={**run.get("run_config", {}), **QUIET})
     assert result.success
     events = [
@@ -88,31 +88,31 @@ def test_a_backfill_writes_the_same_rows_as_the_step_and_reports_metadata(
     tags = {RANGE_START: "2024-01-15", RANGE_END: LAST}
     with dg.DagsterInstance.ephemeral() as instance:
         made = materialized(instance, definitions, tags)
-        for asset in (UPKEEP_ASSET, HOT_INDEX_ASSET):
+        for asset in (CONSOLIDATION_ASSET, HOT_INDEX_ASSET):
             assert len(instance.get_materialized_partitions(dg.AssetKey(asset))) == 36
         again = materialized(instance, definitions, {RANGE_START: "2024-02-01", RANGE_END: "2024-02-02"})
     other = Lake(str(shutil.copytree(landed, landed.with_name("other"))))
     consolidate(other, models, pending_nights(other, START, NOW), START)
     assert kept(filled) == kept(other)
 
-    first = made[f"{UPKEEP_ASSET} 2024-01-15"]
+    first = made[f"{CONSOLIDATION_ASSET} 2024-01-15"]
     assert (first["events"], first["agents"], first["troubles"], first["changed"]) == (5, 2, 0, True)
-    assert made[f"{UPKEEP_ASSET} 2024-01-18"]["merged"] == 2
-    assert made[f"{UPKEEP_ASSET} 2024-02-04"]["superseded"] == 2
+    assert made[f"{CONSOLIDATION_ASSET} 2024-01-18"]["merged"] == 2
+    assert made[f"{CONSOLIDATION_ASSET} 2024-02-04"]["superseded"] == 2
     last = made[f"{HOT_INDEX_ASSET} {LAST}"]
     assert "Anna lives in Faro." in last["preview"]
     assert "\u202e" not in last["preview"]
     assert all(line.startswith("    ") for line in last["preview"].split("\n\n", 1)[1].splitlines() if line)
     assert made[f"{HOT_INDEX_ASSET} 2024-02-04"]["entries"] == 7
     assert "entries" not in last  # no agent had a cause
-    assert again[f"{UPKEEP_ASSET} 2024-02-01"]["version"] == made[f"{UPKEEP_ASSET} 2024-02-01"]["version"]
-    assert not again[f"{UPKEEP_ASSET} 2024-02-01"]["changed"]
+    assert again[f"{CONSOLIDATION_ASSET} 2024-02-01"]["version"] == made[f"{CONSOLIDATION_ASSET} 2024-02-01"]["version"]
+    assert not again[f"{CONSOLIDATION_ASSET} 2024-02-01"]["changed"]
 
 
 def test_the_schedule_requests_exactly_the_pending_days(filled: Lake, models: Models) -> None:
     settings = Settings(filled.storage.uri, START)
     definitions = build_definitions(settings, models, lambda: NOW)
-    schedule = definitions.resolve_schedule_def("memory_upkeep_nightly")
+    schedule = definitions.resolve_schedule_def("memory_consolidation_nightly")
     assert schedule.cron_schedule == "40 0 * * *"
 
     def asked() -> dg.RunRequest | None:
@@ -136,13 +136,13 @@ def test_the_schedule_requests_exactly_the_pending_days(filled: Lake, models: Mo
     assert request is not None
     with dg.DagsterInstance.ephemeral() as instance:
         made = materialized(instance, definitions, run_config=request.run_config)
-    assert {f"{UPKEEP_ASSET} 2024-01-20", f"{UPKEEP_ASSET} 2024-01-25"} <= made.keys()
+    assert {f"{CONSOLIDATION_ASSET} 2024-01-20", f"{CONSOLIDATION_ASSET} 2024-01-25"} <= made.keys()
     assert asked() is None
 
 
 def test_a_day_that_has_not_ended_is_refused(filled: Lake, models: Models) -> None:
     definitions = build_definitions(Settings(filled.storage.uri, START), models)
-    node = definitions.resolve_assets_def(UPKEEP_ASSET)
+    node = definitions.resolve_assets_def(CONSOLIDATION_ASSET)
     config = {"ops": {node.op.name: {"config": {"periods": ["2999-01-01"]}}}, **QUIET}
     with dg.DagsterInstance.ephemeral() as instance:
         with pytest.raises(dg.Failure, match="2999-01-01 ends at"):
@@ -177,7 +177,7 @@ def test_run_reports_to_the_instance_of_dagster_home(filled: Lake, models: Model
     nights = pending_nights(filled, START, NOW)[:3]
     with dg.DagsterInstance.ephemeral() as instance:
         done = keep_nights(filled, settings, models, nights, partitions, resource, instance)
-        assert len(instance.get_materialized_partitions(dg.AssetKey(UPKEEP_ASSET))) == 3
+        assert len(instance.get_materialized_partitions(dg.AssetKey(CONSOLIDATION_ASSET))) == 3
     assert [night.night for night in done.nights] == nights
     assert pending_nights(filled, START, NOW)[0] == nights[-1].next()
 
@@ -191,7 +191,7 @@ def root(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_the_command_previews_the_changes_it_makes(filled: Lake, root: str) -> None:
     now = ("--now", "2024-02-20T06:00Z")
-    preview = call("upkeep", "--dry-run", *now).output
+    preview = call("consolidate", "--dry-run", *now).output
     assert "acme / support\n  2024-01-15\n" in preview
     assert "    supersede     “Anna lives in Porto.” by “Anna lives in Faro.”\n" in preview
     assert "merge         “The printer beside the stairs of support jams often on wet mornings.” into" in preview or (
@@ -200,27 +200,27 @@ def test_the_command_previews_the_changes_it_makes(filled: Lake, root: str) -> N
     assert preview.splitlines()[-1].startswith("36 days, 2 agents: ")
     assert preview.splitlines()[-1].endswith("; nothing was written")
     assert "\u202e" not in preview
-    status = read("status", *now)["upkeep"]
+    status = read("status", *now)["consolidation"]
     assert (len(status["pending"]), status["made"], status["events"]) == (36, [], 0)
 
-    record = read("upkeep", *now)
+    record = read("consolidate", *now)
     assert (record["dry_run"], record["nights_made"], record["agents"]) == (False, 36, 2)
     assert {"verb", "title", "reason", "night", "scope"} <= record["changes"][0].keys()
     assert sum(night["changed"] for night in record["nights"]) == len(record["changes"])
     assert all(night["agents"] for night in record["nights"])
-    line = next(line for line in call("status", *now).output.splitlines() if line.startswith("upkeep"))
+    line = next(line for line in call("status", *now).output.splitlines() if line.startswith("consolidation"))
     assert line.split()[1:] == ["36", str(len(record["changes"])), "2024-01-15", LAST, "0", "0", "0"]
-    assert call("upkeep", *now).output == "no day is pending\n"
-    again = call("upkeep", "--from", "2024-01-15", "--to", "2024-02-01", *now).output
+    assert call("consolidate", *now).output == "no day is pending\n"
+    again = call("consolidate", "--from", "2024-01-15", "--to", "2024-02-01", *now).output
     assert again.splitlines()[-1].startswith("18 days, 0 agents: no changes")
 
 
 def test_the_command_can_be_limited_to_an_agent_or_a_workspace(filled: Lake, root: str) -> None:
     now = ("--now", "2024-02-20T06:00Z")
-    assert {each["scope"]["workspace_id"] for each in read("upkeep", "--workspace", "beta", *now)["changes"]} == {
+    assert {each["scope"]["workspace_id"] for each in read("consolidate", "--workspace", "beta", *now)["changes"]} == {
         "beta"
     }
-    assert read("upkeep", "--workspace", "acme", "--agent", "support", *now)["agents"] == 1
+    assert read("consolidate", "--workspace", "acme", "--agent", "support", *now)["agents"] == 1
 
 
 @pytest.mark.parametrize(
@@ -235,6 +235,6 @@ def test_the_command_can_be_limited_to_an_agent_or_a_workspace(filled: Lake, roo
     ],
 )
 def test_the_command_refuses_invalid_arguments(root: str, arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(cli, ["upkeep", *arguments])
+    result = CliRunner().invoke(cli, ["consolidate", *arguments])
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)

@@ -56,9 +56,9 @@ _FIRST = Period(Grain.DAILY, "2024-02-19")
 def run(folder: Path, *, quick: bool = False) -> list[Table]:
     """Measure the consolidation of many agents, and one agent of each size."""
     models = default_models("UTC")
-    nights = Table("Upkeep: nights of many agents", "seconds; agents that were looked at; events; table commits")
+    nights = Table("Consolidation: nights of many agents", "seconds; agents that were looked at; events; table commits")
     nights.rows += _nights(Lake(str(folder / "many")), models, _AGENTS // 10 if quick else _AGENTS)
-    ones = Table("Upkeep: one agent", "seconds; the fold embeds all that memories say")
+    ones = Table("Consolidation: one agent", "seconds; the fold embeds all that memories say")
     recalls = Table(
         "Durable memories: recall", "milliseconds, p50 and p95 of 60 questions; the first answer of a reader"
     )
