@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.lake.layout import shard_of
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_OPERATIONS,
@@ -19,27 +19,28 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.batches import batches_of, shares_of, weights_of
+from memory_pipeline.steps.batches import batches_of, shards_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.fold_graph import fold_graph
 from memory_pipeline.steps.fold_memories import fold_memories
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
-from memory_pipeline.steps.ingest import JournalBatch, acknowledge, load_messages
+from memory_pipeline.steps.ingest import acknowledge, filter_journal, load_messages
 from memory_pipeline.steps.restore_memories import mend_memories
-from memory_pipeline.steps.shares import EVERYBODY
+from memory_pipeline.steps.results import NO_ROWS, together
 from memory_pipeline.steps.summaries import summarize_periods
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
     from memory_pipeline.lake.tables.ledger import Seen
     from memory_pipeline.models.factory import Models
+    from memory_pipeline.steps.ingest import JournalFileIds
     from memory_pipeline.steps.results import PartitionResult
-    from memory_pipeline.steps.shares import Share
 
 _log = logging.getLogger(__name__)
 
@@ -85,8 +86,8 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
             seen = lake.ledger.seen(_ASSETS[grain], batch) if attempts <= _ATTEMPTS else None
             is_entered = True
             try:
-                shares = shares_of(lake, weights, grain, batch)
-                results, spent, is_entered = _materialize_batch(lake, models, grain, batch, affected, shares, seen)
+                shards = shards_of(lake, weights, batch)
+                results, spent, is_entered = _materialize_batch(lake, models, grain, batch, shards, affected, seen)
             except (QualityError, DamagedError) as error:
                 # Halve the batch until the faulty partition is alone, so that all others succeed.
                 results, spent = [], {}
@@ -123,40 +124,57 @@ def _materialize_batch(
     models: Models,
     grain: Grain,
     batch: list[Period],
-    also: Collection[Scope],
-    shares: Sequence[Share],
+    shards: Iterable[int | None],
+    also: set[Scope],
     seen: Seen | None,
 ) -> tuple[list[PartitionResult], dict[Period, Usage], bool]:
     """Materialize a batch. Return its results, the model usage per period, and whether the ledger was written.
 
-    The ledger is not written if its entries of the batch differ from `seen`. Agents in `also` had rows in the batch and
+    The ledger is not written if its entries of the batch differ from `seen`. Scopes in `also` had rows in the batch and
     may have none now.
     """
-    journal: JournalBatch | None = None
-    if grain is Grain.WORKING:
-        journal = JournalBatch(lake, batch, shares)
-        results = load_messages(lake, batch, journal.of, shares)
-        results += extract_facts(lake, models.extractor, models.embedder, batch, shares)
-        edits, events = journal.done_by(EVERYBODY)
-        results += fold_graph(lake, batch, edits, also)
-        try:
-            results += fold_memories(lake, models.embedder, batch, events, also)
-        except DamagedError:
-            if not mend_memories(lake, models.embedder, thoroughly=True):
-                raise
-            results += fold_memories(lake, models.embedder, batch, events, also)
-    else:
-        results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
+    files = [file for file in lake.journal.pending() if not set(batch).isdisjoint(file.pending_hours)]
+    done: list[list[PartitionResult]] = []
+    held: list[tuple[dict[JournalFile, JournalFileIds], int | None]] = []
+    for shard in shards:
+        if grain is Grain.WORKING:
+            own = [file for file in files if shard is None or shard_of(file.scope.key, lake.shards) == shard]
+            results, ids = _materialize_hours(lake, models, batch, own, also, shard)
+            held.append((ids, shard))
+        else:
+            results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shard)
+        indexed = index_periods(lake, grain, batch, models.embedder.dimension, shard)
+        done.append([*_as_indexed(results, indexed), *indexed])
     usage = models.store.settle(batch) if models.store else {}
-    indexed = index_periods(lake, grain, batch, models.embedder.dimension)
-    results = [*_as_indexed(results, indexed), *indexed]
+    results = together(done)
     # Empty hours are not entered: there are thousands, and pending journal files show which hours need work.
     entered = {part.period for part in results if part.asset == table_asset(grain) and _is_entered(part)}
     entries = (part.entry for part in results if part.period in entered or _is_entered(part) or _has_input(part))
     is_entered = lake.ledger.record(entries, seen)
-    if journal is not None and is_entered:
-        acknowledge(lake, journal.held, batch, EVERYBODY)
+    if is_entered:
+        for ids, shard in held:
+            acknowledge(lake, ids, batch, shard)
     return results, usage, is_entered
+
+
+def _materialize_hours(
+    lake: Lake, models: Models, hours: list[Period], files: list[JournalFile], also: set[Scope], shard: int | None
+) -> tuple[list[PartitionResult], dict[JournalFile, JournalFileIds]]:
+    """Load, extract and fold hours, of one shard or of all. Return the results, and what the journal files hold."""
+    journal = filter_journal(lake, hours, files)
+    ids, edits, events = journal.ids, journal.edits, journal.events
+    results = load_messages(lake, hours, journal, shard)
+    del journal  # its messages take much memory
+    results += extract_facts(lake, models.extractor, models.embedder, hours, shard)
+    also = also if shard is None else {scope for scope in also if shard_of(scope.key, lake.shards) == shard}
+    results += fold_graph(lake, hours, edits, also, shard)
+    try:
+        results += fold_memories(lake, models.embedder, hours, events, also, shard)
+    except DamagedError:
+        if not mend_memories(lake, models.embedder, thoroughly=True):
+            raise
+        results += fold_memories(lake, models.embedder, hours, events, also, shard)
+    return results, ids
 
 
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
@@ -181,7 +199,7 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
 
 def _has_input(part: PartitionResult) -> bool:
     """Return whether graph or memories were folded from facts; such a result is entered even if it is empty."""
-    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NOTHING
+    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NO_ROWS
 
 
 def _is_entered(part: PartitionResult) -> bool:
