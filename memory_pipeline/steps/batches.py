@@ -8,7 +8,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
@@ -63,7 +63,7 @@ def batches_of(weights: Mapping[Period, int], grain: Grain, periods: Sequence[Pe
         yield batch
 
 
-def shards_of(lake: Lake, weights: Mapping[Period, int], batch: Sequence[Period]) -> Iterable[int | None]:
+def shards_of(lake: Lake, weights: Mapping[Period, int], batch: Sequence[Period]) -> Sequence[int | None]:
     """Return the shards in which a batch is processed one after the other; None stands for all of them at once."""
     is_large = len(batch) == 1 and weights[batch[0]] > _LARGE_BYTES
     return range(lake.shards) if is_large else (None,)

@@ -60,8 +60,8 @@ _COLUMNS = (
 )  # fmt: skip
 #: Maximum number of attempts if concurrent runs keep changing the same rows.
 _ATTEMPTS = 5
-#: Hours that are listed in a condition.
-_HOURS_AT_ONCE = 1_000
+#: Hours that are listed in a condition, and scopes that are folded together.
+_HOURS_AT_ONCE, _SCOPES_AT_ONCE = 1_000, 2_000
 _NOTHING = OPERATIONS.schema.empty_table()
 
 
@@ -210,7 +210,12 @@ def refold_graph(lake: Lake, scopes: Iterable[Scope], changed: pa.Table = _NOTHI
     Raises:
         CommitConflictError: the operations kept changing.
     """
-    return _mended(lake, partial(_refold, lake, set(scopes), changed))
+    ordered = sorted(set(scopes), key=lambda scope: scope.key)
+    return {
+        key
+        for start in range(0, len(ordered), _SCOPES_AT_ONCE)
+        for key in _mended(lake, partial(_refold, lake, set(ordered[start : start + _SCOPES_AT_ONCE]), changed))
+    }
 
 
 def _refold(lake: Lake, scopes: set[Scope], changed: pa.Table) -> set[str]:

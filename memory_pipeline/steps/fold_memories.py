@@ -86,8 +86,8 @@ EVENT_ORDER = [
     ("place", "ascending"),
     ("id", "ascending"),
 ]
-#: Maximum number of scopes that are folded at a time.
-_SCOPES_AT_ONCE = 2_000
+#: Maximum number of scopes that are folded at a time, and of periods that are synced at a time.
+_SCOPES_AT_ONCE, _PERIODS_AT_ONCE = 2_000, 1_000
 #: Maximum number of attempts if other runs keep writing events of the same scopes.
 _ATTEMPTS = 10
 
@@ -172,14 +172,21 @@ def project_events(
 ) -> tuple[pa.Table, set[Scope]]:
     """Sync the projection ``events`` with periods of a table of records. Return their rows and the changed scopes.
 
-    A concurrent run may commit records in between, so they are read again afterwards.
-
     Raises:
         CommitConflictError: the records kept changing.
     """
+    listed_keys = sorted(keys)
+    parts = [
+        _project(lake, spec, listed_keys[start : start + _PERIODS_AT_ONCE], shard)
+        for start in range(0, len(listed_keys), _PERIODS_AT_ONCE)
+    ]
+    rows = pa.concat_tables([spec.schema.empty_table(), *(rows for rows, _ in parts)])
+    return rows, {scope for _, changed in parts for scope in changed}
+
+
+def _project(lake: Lake, spec: TableSpec, keys: list[str], shard: int | None) -> tuple[pa.Table, set[Scope]]:
+    """Sync some periods. A concurrent run may commit records in between, so they are read again afterwards."""
     changed: set[str] = set()
-    if not keys:
-        return spec.schema.empty_table(), set()
     within = f"period IN ({listed(keys)})"
     for _ in range(_ATTEMPTS):
         rows = lake.tables.read(spec, keys, shard=shard)
@@ -187,7 +194,7 @@ def project_events(
         if set(ids_of(lake.tables.read(spec, keys, columns=("id",), shard=shard))) == set(ids_of(rows)):
             break
     else:
-        raise CommitConflictError(f"{spec.name} of {min(keys)} to {max(keys)} keep changing; run it again later")
+        raise CommitConflictError(f"{spec.name} of {keys[0]} to {keys[-1]} keep changing; run it again later")
     scopes = {scope for scope in scopes_in(rows) if scope.key in changed}
     gone = changed - {scope.key for scope in scopes}
     if gone:  # they lost all of their events in these periods

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,9 +30,10 @@ from memory_pipeline.steps.ingest import acknowledge, filter_journal, load_messa
 from memory_pipeline.steps.restore_memories import mend_memories
 from memory_pipeline.steps.results import NO_ROWS, together
 from memory_pipeline.steps.summaries import summarize_periods
+from memory_pipeline.steps.unchanged_shards import UnchangedShards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
@@ -124,7 +126,7 @@ def _materialize_batch(
     models: Models,
     grain: Grain,
     batch: list[Period],
-    shards: Iterable[int | None],
+    shards: Sequence[int | None],
     also: set[Scope],
     seen: Seen | None,
 ) -> tuple[list[PartitionResult], dict[Period, Usage], bool]:
@@ -133,27 +135,36 @@ def _materialize_batch(
     The ledger is not written if its entries of the batch differ from `seen`. Scopes in `also` had rows in the batch and
     may have none now.
     """
-    files = [file for file in lake.journal.pending() if not set(batch).isdisjoint(file.pending_hours)]
-    done: list[list[PartitionResult]] = []
-    held: list[tuple[dict[JournalFile, JournalFileIds], int | None]] = []
-    for shard in shards:
+    files: dict[int | None, list[JournalFile]] = defaultdict(list)
+    if grain is Grain.WORKING:
+        for file in lake.journal.pending():
+            if not set(batch).isdisjoint(file.pending_hours):
+                files[None if None in shards else shard_of(file.scope.key, lake.shards)].append(file)
+    scopes: dict[int | None, set[Scope]] = defaultdict(set)
+    for scope in also:
+        scopes[None if None in shards else shard_of(scope.key, lake.shards)].add(scope)
+    unchanged = None if None in shards else UnchangedShards(lake, models, batch[0])
+    done = {} if unchanged is None else dict(unchanged.results({*files, *scopes}))
+    held: dict[int | None, dict[JournalFile, JournalFileIds]] = {}
+    processed = [shard for shard in shards if shard not in done]
+    for shard in processed:
         if grain is Grain.WORKING:
-            own = [file for file in files if shard is None or shard_of(file.scope.key, lake.shards) == shard]
-            results, ids = _materialize_hours(lake, models, batch, own, also, shard)
-            held.append((ids, shard))
+            results, held[shard] = _materialize_hours(lake, models, batch, files[shard], scopes[shard], shard)
         else:
             results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shard)
         indexed = index_periods(lake, grain, batch, models.embedder.dimension, shard)
-        done.append([*_as_indexed(results, indexed), *indexed])
+        done[shard] = [*_as_indexed(results, indexed), *indexed]
     usage = models.store.settle(batch) if models.store else {}
-    results = together(done)
+    results = together([done[shard] for shard in shards])
     # Empty hours are not entered: there are thousands, and pending journal files show which hours need work.
     entered = {part.period for part in results if part.asset == table_asset(grain) and _is_entered(part)}
     entries = (part.entry for part in results if part.period in entered or _is_entered(part) or _has_input(part))
     is_entered = lake.ledger.record(entries, seen)
     if is_entered:
-        for ids, shard in held:
+        for shard, ids in held.items():
             acknowledge(lake, ids, batch, shard)
+        if unchanged is not None:
+            unchanged.store({shard: done[shard] for shard in processed})
     return results, usage, is_entered
 
 
@@ -166,7 +177,6 @@ def _materialize_hours(
     results = load_messages(lake, hours, journal, shard)
     del journal  # its messages take much memory
     results += extract_facts(lake, models.extractor, models.embedder, hours, shard)
-    also = also if shard is None else {scope for scope in also if shard_of(scope.key, lake.shards) == shard}
     results += fold_graph(lake, hours, edits, also, shard)
     try:
         results += fold_memories(lake, models.embedder, hours, events, also, shard)

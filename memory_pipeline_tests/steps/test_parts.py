@@ -11,16 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.erasure.forget import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.layout import shard_of
-from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import EXPIRATIONS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables import tables as delta
 from memory_pipeline.steps import batches, extract
 from memory_pipeline.steps import materialize as steps
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import RowDigests
-from memory_pipeline_tests.building import conversation, hours, versions, write
+from memory_pipeline_tests.building import NOW, conversation, hours, versions, write
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 from memory_pipeline_tests.steps.test_graph import at_once
 
@@ -125,6 +127,67 @@ def test_large_periods_have_the_rows_of_periods_processed_at_once(
         found = set(parts(by_shard, spec).values())
         assert found == {f"{shard_of(scope.key, 16):03d}" for scope in AGENTS}
         assert all(scopes_of(by_shard, spec, part) == {int(part)} for part in found)
+
+
+def processed_shards(monkeypatch: pytest.MonkeyPatch, step: str) -> list[int]:
+    """Return a list to which a step adds each shard that it processes."""
+    shards: list[int] = []
+    original = getattr(steps, step)
+
+    def noted(*given: Any) -> Any:
+        shards.append(given[-1])
+        return original(*given)
+
+    monkeypatch.setattr(steps, step, noted)
+    return shards
+
+
+@pytest.mark.usefixtures("large")
+def test_late_messages_have_one_shard_processed(lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(lake, *talks())
+    run(lake, models)
+    hourly, daily = (processed_shards(monkeypatch, step) for step in ("extract_facts", "summarize_periods"))
+    write(lake, conversation("I sold the violin.", at="2024-01-15T08:40", scope=AGENTS[4], conversation_id="late"))
+    late = run(lake, models)
+    assert hourly == daily == [shard_of(AGENTS[4].key, lake.shards)]
+    assert all(part.changed for part in late if part.asset in ("messages", "working_facts", "daily_summaries"))
+    assert [entry.input_digest for entry in lake.ledger.entries("daily_summaries").values()] == [
+        entry.output_digest for entry in lake.ledger.entries("working_facts").values()
+    ]
+    hourly.clear()
+    verified = run(lake, models)
+    assert hourly == list(range(16)), "a run without new data checks all shards"
+    assert [(part.rows, part.output_digest, part.tokens) for part in verified] == [
+        (part.rows, part.output_digest, part.tokens) for part in late
+    ]
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("change", ["configuration", "tombstone", "expiration", "rows", "cache"])
+def test_shards_are_processed_again_if_anything_they_depend_on_changed(
+    lake: Lake, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    write(lake, *talks())
+    run(lake, models)
+    write(lake, conversation("I sold the violin.", at="2024-01-15T08:40", scope=AGENTS[4], conversation_id="late"))
+    expected = set(range(16))
+    if change == "configuration":
+        (tmp_path / "workspaces.yaml").write_text("defaults: {memories: {hot_entries: 7}}")
+        lake.put_configuration(tmp_path / "workspaces.yaml")
+    elif change == "tombstone":
+        forget(lake, models, Subject.conversation(AGENTS[0], "c-agent-0"), NOW)
+    elif change == "expiration":
+        rows = [{"workspace_id": "acme", "agent_id": "other", "kept": "daily", "through": "2023-01-01", "at": NOW}]
+        lake.tables.replace(EXPIRATIONS, ["acme"], pa.Table.from_pylist(rows, EXPIRATIONS.schema))
+    elif change == "rows":
+        shard = shard_of(AGENTS[1].key, lake.shards)
+        lake.tables.transform(FACTS, [HOUR.key], lambda old: old.slice(1), shard=shard)
+        expected = {shard, shard_of(AGENTS[4].key, lake.shards)}
+    else:
+        lake.storage.write(f"state/shards/working/{HOUR.key}.json", b"{broken")
+    shards = processed_shards(monkeypatch, "extract_facts")
+    run(lake, models)
+    assert set(shards) == expected
 
 
 def test_late_messages_in_a_large_hour_replace_the_files_of_one_shard(
