@@ -54,7 +54,10 @@ def folded_rows(
     `orders` has the scopes' events with the columns ``ORDER_COLUMNS``, in order. Vectors in `known` are reused.
     """
     by_agent: dict[Scope, list[MemoryEvent]] = {scope: [] for scope in orders}
-    for event in rows_to_events(lake.events.read(list(orders))) if orders else ():
+    read = lake.events.read(list(orders))
+    # Events that a concurrent run has added since are left to the next fold: the state does not name them.
+    known_ids = pa.array([one for order in orders.values() for one in ids_of(order)], pa.string())
+    for event in rows_to_events(read.filter(pc.is_in(read["id"], known_ids))):
         by_agent[event.scope].append(event)
     memories = {scope: fold_events(own) for scope, own in by_agent.items()}
     embed_missing(known, memories, embedder, vectors)
