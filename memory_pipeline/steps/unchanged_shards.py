@@ -14,7 +14,9 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline.lake.schema_types import WHOLE
 from memory_pipeline.lake.schemas import EXPIRATIONS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.partitions import part_of
 from memory_pipeline.steps.results import PartitionResult
 
 if TYPE_CHECKING:
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
 
+#: A table, keys of its partitions, and the values of its other partition columns.
+_Partitions = tuple["TableSpec", list[str], dict[str, str]]
 #: What is stored of a result; the other fields are about one run.
 _STORED = ("asset", "input_digest", "output_digest", "rows", "agents", "messages", "bytes", "fallbacks", "tokens")
 #: Stands for the agents without settings of their own; the settings of others are in the configuration.
@@ -56,11 +61,11 @@ class UnchangedShards:
         If no shard changed, none is returned: a run that is requested without new data checks everything.
         """
         entries = self._read()
-        self._sources = {shard: self._source_state(shard) for shard in range(self._lake.shards)}
+        self._sources, outputs = self._states(self._source_tables()), self._states(self._output_tables())
         found: dict[int | None, list[PartitionResult]] = {}
         for shard, source in self._sources.items():
             entry = entries.get(str(shard))
-            if shard not in changed and entry and entry["state"] == [self._common, source, self._output_state(shard)]:
+            if shard not in changed and entry and entry["state"] == [self._common, source, outputs[shard]]:
                 found[shard] = [
                     PartitionResult(**(each | {"tokens": tuple(each["tokens"])}), period=self._period)
                     for each in entry["results"]
@@ -70,9 +75,10 @@ class UnchangedShards:
 
     def store(self, results: Mapping[int | None, list[PartitionResult]]) -> None:
         """Store the results of the shards that were processed. Shards with unfinished rows are processed again."""
+        outputs = self._states(self._output_tables())
         for shard, own in results.items():
             if not any(result.unfinished for result in own):
-                state = [self._common, self._sources[shard], self._output_state(shard)]
+                state = [self._common, self._sources[shard], outputs[shard]]
                 stored = [{name: getattr(result, name) for name in _STORED} for result in own]
                 self._entries[str(shard)] = {"state": state, "results": stored}
         self._lake.storage.write(self._path, json.dumps(self._entries).encode())
@@ -84,19 +90,23 @@ class UnchangedShards:
             return {}
         return entries
 
-    def _source_state(self, shard: int | None) -> str:
-        """Return the state of the rows that a summary is made from; messages are replaced by the run itself."""
-        grain, tables = self._period.grain, self._lake.tables
-        if grain is Grain.WORKING:
-            return ""
-        keys = [child.key for child in self._lake.calendar.children(self._period)]
-        if grain.finer is Grain.WORKING:
-            return digest(sorted(tables.state(FACTS, keys, shard)))
-        return digest(sorted(tables.state(SUMMARIES, keys, shard, grain=str(grain.finer))))
+    def _source_tables(self) -> list[_Partitions]:
+        """Return what summaries are made from. Messages, the source of facts, are written by the run itself."""
+        keys, finer = [child.key for child in self._lake.calendar.children(self._period)], self._period.grain.finer
+        if finer is None:
+            return []
+        return [(FACTS, keys, {})] if finer is Grain.WORKING else [(SUMMARIES, keys, {"grain": finer.value})]
 
-    def _output_state(self, shard: int | None) -> str:
-        grain, keys, tables = self._period.grain, [self._period.key], self._lake.tables
+    def _output_tables(self) -> list[_Partitions]:
+        grain, keys = self._period.grain, [self._period.key]
         if grain is not Grain.WORKING:
-            return digest(sorted(tables.state(SUMMARIES, keys, shard, grain=grain.value)))
-        specs = (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS)
-        return digest([sorted(tables.state(spec, keys, shard)) for spec in specs])
+            return [(SUMMARIES, keys, {"grain": grain.value})]
+        return [(spec, keys, {}) for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS)]
+
+    def _states(self, partitions: list[_Partitions]) -> dict[int | None, str]:
+        """Return the state of each shard's rows."""
+        states = [self._lake.tables.part_states(spec, keys, **fixed) for spec, keys, fixed in partitions]
+        return {
+            shard: digest([sorted(own.get(part, ())) for own in states for part in (WHOLE, part_of(shard))])
+            for shard in range(self._lake.shards)
+        }

@@ -121,7 +121,8 @@ def read(
 
 def sorted_rows(rows: pa.Table, spec: TableSpec) -> pa.Table:
     """Return rows in the order in which partitions are stored and compared."""
-    return rows.sort_by([(name, "ascending") for name in (*spec.partition_by, *spec.order_by)]).combine_chunks()
+    # Sorting many chunks would copy them, too, and hold both copies.
+    return rows.combine_chunks().sort_by([(name, "ascending") for name in (*spec.partition_by, *spec.order_by)])
 
 
 def changed_keys(old: pa.Table, new: pa.Table, spec: TableSpec) -> set[str]:

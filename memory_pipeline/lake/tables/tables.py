@@ -133,6 +133,14 @@ class Tables:
         """
         return frozenset(path for _, path in self._listed(spec, "path", fixed, keys, shard))
 
+    def part_states(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> dict[str, frozenset[str]]:
+        """Return a value for each part that changes exactly when its rows in the given partitions do."""
+        states: defaultdict[str, set[str]] = defaultdict(set)
+        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
+        for path, part in zip(files["path"], files[f"partition.{PART}"], strict=True) if files else ():
+            states[part.as_py()].add(path.as_py())
+        return {part: frozenset(paths) for part, paths in states.items()}
+
     def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
         """Return :meth:`state` of each partition. Reads no rows."""
         states: defaultdict[str, set[str]] = defaultdict(set)
@@ -390,7 +398,13 @@ class Tables:
         if table is None:  # its first version holds the rows
             table = make(self._storage, _path(spec), spec)
         replacement = Replacement(frozenset(changed), new)
-        written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
+        key = new.column(spec.partition_by[-1])
+        # A copy takes much memory.
+        written = (
+            new
+            if changed.issuperset(pc.unique(key).to_pylist())
+            else new.filter(pc.is_in(key, pa.array(list(changed))))
+        )
         if kept is not None:
             written, parts = sorted_rows(pa.concat_tables([written, kept]), spec), None
         stored = self._with_parts(written, spec, by_part=shard is not None).cast(stored_schema(spec))
