@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
 
+_File = TypeVar("_File")
 _Source = TypeVar("_Source")
 _Value = TypeVar("_Value")
 _Base = TypeVar("_Base")
@@ -44,6 +45,23 @@ class PendingFile:
         return [*extracted, *(operation for edit in self.edits for operation in edit.operations)]
 
 
+class _ByFile(Generic[_File, _Record]):
+    """Records of pending files, by the files' names; each is made once. Safe to use from several threads."""
+
+    def __init__(self, make: Callable[[Sequence[_File]], Sequence[_Record]]) -> None:
+        self._make = make
+        self._known: dict[str, _Record] = {}
+        self._lock = threading.Lock()
+
+    def of(self, files: Mapping[str, _File]) -> dict[str, _Record]:
+        with self._lock:
+            new = [name for name in files if name not in self._known]
+            made = self._make([files[name] for name in new]) if new else ()
+            known = self._known | dict(zip(new, made, strict=True))
+            self._known = {name: known[name] for name in files}
+            return self._known
+
+
 class PendingJournal:
     """Reads an agent's pending files. Each is extracted once, and again when some of its hours are acknowledged.
 
@@ -54,37 +72,25 @@ class PendingJournal:
         self._lake = lake
         self._scope = scope
         self._extractor = DeterministicExtractor(lake.calendar.timezone)
-        self._files: dict[str, PendingFile] = {}
-        self._lock = threading.Lock()
+        self._files = _ByFile(self._extracted)
 
-    def files(self) -> dict[str, PendingFile]:
+    def files(self) -> Mapping[str, PendingFile]:
         """Return the pending contents of each file, by a name that changes when more of the file is acknowledged.
 
         They are empty if nothing in the file is memorable, or if it was acknowledged after it was listed.
         """
         files = self._lake.journal.pending(self._scope)
-        with self._lock:
-            current = {}
-            new = [file for file in files if _name(file) not in self._files]
-            forgotten = self._lake.tombstones.forgotten() if new else None
-            for file in files:
-                found = self._files.get(_name(file))
-                if found is None and forgotten is not None:
-                    contents = self._lake.journal.read(file, file.pending_hours)
-                    facts = self._extractor.facts_of(forgotten.filter(contents.messages))
-                    found = PendingFile(
-                        tuple(facts),
-                        tuple(forgotten.filter(contents.edits)),
-                        tuple(forgotten.filter(contents.events)),
-                    )
-                if found is not None:
-                    current[_name(file)] = found
-            self._files = current
-            return dict(current)
+        return self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
 
-
-def _name(file: JournalFile) -> str:
-    return f"{file.path} {len(file.pending_hours)}"
+    def _extracted(self, files: Sequence[JournalFile]) -> list[PendingFile]:
+        forgotten = self._lake.tombstones.forgotten()
+        found = []
+        for file in files:
+            contents = self._lake.journal.read(file, file.pending_hours)
+            facts = self._extractor.facts_of(forgotten.filter(contents.messages))
+            edits, events = forgotten.filter(contents.edits), forgotten.filter(contents.events)
+            found.append(PendingFile(tuple(facts), tuple(edits), tuple(events)))
+        return found
 
 
 class Derived(Generic[_Source, _Value]):
@@ -142,7 +148,7 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
 
     def __init__(self, pending: PendingJournal | None) -> None:
         self._journal = pending
-        self._records: dict[str, _Record] = {}
+        self._records = _ByFile(self._recorded)
         self._base: _Base | None = None
         self._sources: Sources[_Base, _Record] | None = None
         self._top: Derived[Sources[_Base, _Record], _Top] = Derived(lambda one: self._fold(*one), self._is_current)
@@ -174,12 +180,7 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
 
     def _pending(self) -> dict[str, _Record]:
         files = {} if self._journal is None else self._journal.files()
-        with self._lock:
-            new = [name for name in files if name not in self._records]
-            records = self._recorded([files[name] for name in new]) if new else ()
-            known = self._records | dict(zip(new, records, strict=True))
-            self._records = {name: known[name] for name in files}
-            return {name: record for name, record in self._records.items() if record}
+        return {name: record for name, record in self._records.of(files).items() if record}
 
     def _read(self, pending: Mapping[str, _Record]) -> Sources[_Base, _Record]:
         base, known = self._refreshed(), self._sources
