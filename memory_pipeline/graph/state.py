@@ -92,7 +92,7 @@ _SCHEMA = pa.schema([field for field in GRAPH_FACTS.schema if field.name not in 
 _IS_ALIAS = f"predicate IN ({', '.join(map(quoted, sorted(ALIASES)))})"
 
 
-class _Base(NamedTuple):
+class _StoredGraph(NamedTuple):
     """The committed facts, and the operations on aliases."""
 
     rows: pa.Table
@@ -100,7 +100,7 @@ class _Base(NamedTuple):
     aliases: list[Operation]
 
 
-class GraphOverlay(Overlay[_Base, "list[Operation]", GraphSnapshot]):
+class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
     """The newest :class:`GraphSnapshot` of an agent's graph."""
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
@@ -114,17 +114,17 @@ class GraphOverlay(Overlay[_Base, "list[Operation]", GraphSnapshot]):
         """The agent's configured vocabulary."""
         return self._lake.configuration().vocabulary(self._scope)
 
-    def _stored(self, known: _Base | None) -> _Base:
+    def _stored(self, known: _StoredGraph | None) -> _StoredGraph:
         rows = self._facts.read()
         if known is not None and known.rows is rows:
             return known
         aliases = rows_to_operations(self._lake.operations.read([self._scope], where=_IS_ALIAS))
-        return _Base(rows, GraphSnapshot(rows.cast(_SCHEMA), Names.of(aliases, self.vocabulary)), aliases)
+        return _StoredGraph(rows, GraphSnapshot(rows.cast(_SCHEMA), Names.of(aliases, self.vocabulary)), aliases)
 
     def _recorded(self, files: Sequence[PendingFile]) -> list[list[Operation]]:
         return [file.operations for file in files]
 
-    def _fold(self, base: _Base, pending: Mapping[str, list[Operation]]) -> GraphSnapshot:
+    def _fold(self, base: _StoredGraph, pending: Mapping[str, list[Operation]]) -> GraphSnapshot:
         if not pending:
             return base.graph
 

@@ -56,7 +56,7 @@ _Events = tuple["MemoryEvent", ...]
 
 
 @dataclass(slots=True)
-class _Base:
+class _StoredMemories:
     """The committed state.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Past:
         return cached[1]
 
 
-class MemoryOverlay(Overlay[_Base, "_Events", MemorySnapshot]):
+class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
     """The newest memories of an agent."""
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
@@ -176,7 +176,7 @@ class MemoryOverlay(Overlay[_Base, "_Events", MemorySnapshot]):
             fresh = [one for one in fresh if one.memory_id in memory_ids or one.other_id in memory_ids]
         return sorted([*found, *fresh], key=lambda event: event.order)
 
-    def _stored(self, known: _Base | None) -> _Base:
+    def _stored(self, known: _StoredMemories | None) -> _StoredMemories:
         events, rows = self._event_rows.read(), self._memory_rows.read()
         if known is not None and known.tables[0] is events and known.tables[1] is rows:
             return known
@@ -191,7 +191,7 @@ class MemoryOverlay(Overlay[_Base, "_Events", MemorySnapshot]):
             is_current = (state.events, state.rows) == found
         remembered = events["memory_id"].filter(pc.equal(events["verb"], MemoryVerb.REMEMBER.value))
         aliases = remembered.filter(pc.invert(pc.is_in(remembered, newest["memory_id"].combine_chunks())))
-        return _Base(
+        return _StoredMemories(
             (events, rows),
             Rows(newest, self._whole),
             events["id"].combine_chunks(),
@@ -203,17 +203,17 @@ class MemoryOverlay(Overlay[_Base, "_Events", MemorySnapshot]):
     def _recorded(self, files: Sequence[PendingFile]) -> list[_Events]:
         return [(*file.events, *events_of(file.facts, lambda _: self.settings)) for file in files]
 
-    def _fold(self, base: _Base, pending: Mapping[str, _Events]) -> MemorySnapshot:
+    def _fold(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> MemorySnapshot:
         new = self._new(base, pending)
         if not base.is_current or any(base.last is not None and event.order < base.last for event in new):
             return MemorySnapshot(_NO_ROWS, fold_events([*self._all_events(), *new]), is_whole=True)
         return MemorySnapshot(base.rows, fold_events(new, self._affected(base, new)) if new else Memories())
 
-    def _read_past(self, sources: Sources[_Base, _Events]) -> _Past:
+    def _read_past(self, sources: Sources[_StoredMemories, _Events]) -> _Past:
         events = [*self._all_events(), *self._new(*sources)]
         return _Past(sorted(events, key=lambda event: event.order))
 
-    def _affected(self, base: _Base, new: Iterable[MemoryEvent]) -> Memories:
+    def _affected(self, base: _StoredMemories, new: Iterable[MemoryEvent]) -> Memories:
         """Return the committed memories that events may change."""
         below = MemorySnapshot(base.rows, Memories())
         matches = self._ids_by_key(base)
@@ -243,13 +243,13 @@ class MemoryOverlay(Overlay[_Base, "_Events", MemorySnapshot]):
             return memory_id
         return self._aliases_of(base).get(memory_id, memory_id)
 
-    def _aliases_of(self, base: _Base) -> dict[str, str]:
+    def _aliases_of(self, base: _StoredMemories) -> dict[str, str]:
         """Return the memory by alias; this folds all events."""
         if base.aliases is None:
             base.aliases = fold_events(self._all_events()).aliases
         return base.aliases
 
-    def _ids_by_key(self, base: _Base) -> dict[str, str]:
+    def _ids_by_key(self, base: _StoredMemories) -> dict[str, str]:
         """Return the id of the committed memory by match key."""
         if base.matches is None:
             rows = self.rows(_NEWEST, ("memory_id", "match_keys"))
@@ -272,7 +272,7 @@ class MemoryOverlay(Overlay[_Base, "_Events", MemorySnapshot]):
     def _all_events(self, where: str | None = None) -> list[MemoryEvent]:
         return rows_to_events(self._lake.events.read([self._scope], where=where))
 
-    def _new(self, base: _Base, pending: Mapping[str, _Events]) -> list[MemoryEvent]:
+    def _new(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> list[MemoryEvent]:
         """Return the pending events that are not committed yet."""
         events = _events_in(pending)
         committed = pc.is_in(pa.array([event.id for event in events], pa.string()), base.events).to_pylist()
