@@ -140,10 +140,8 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
     """The newest state of one scope: stored rows, overlaid with pending records. Safe to use from several threads.
 
     Pending records are read before the stored rows: records committed in between are then found in both, and count
-    once. The state is computed only when pending records or rows of the scope have changed.
-
-    Args:
-        pending: the journal of the scope; None for rows that the journal has no part in.
+    once. The state is computed only when pending records or rows of the scope have changed. `pending` is the journal of
+    the scope; None for rows that it does not add to.
     """
 
     def __init__(self, pending: PendingJournal | None) -> None:
@@ -167,11 +165,7 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
         """Return the state. If stored rows change meanwhile, this is called again."""
 
     def snapshot(self) -> _Top:
-        """Return the newest state; the same object as before if nothing has changed.
-
-        Raises:
-            RuntimeError: the stored rows changed during every attempt.
-        """
+        """Return the newest state; the same object as before if nothing has changed."""
         return self._current()[1]
 
     def _current(self) -> tuple[Sources[_Base, _Record], _Top]:

@@ -111,11 +111,7 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         return self._lake.calendar
 
     def snapshot(self, until: datetime | None = None) -> MemorySnapshot:
-        """Return all memories, newest or at `until`, UTC.
-
-        Raises:
-            RuntimeError: the tables changed during every attempt.
-        """
+        """Return all memories, newest or at `until`, UTC."""
         (base, pending), top = self._current()
         last = base.last
         if until is None or not (

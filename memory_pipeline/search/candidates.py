@@ -219,13 +219,8 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
 class IndexOverlay:
     """The newest index rows of one agent, with pending ones. Safe to use from several threads.
 
-    Args:
-        lake: the lake with the index.
-        scope: the workspace and agent.
-        embedder: embeds pending facts.
-        pending: the agent's journal.
-        most: rows to cache, all grains together; the least recently used grain is evicted. The rows of an agent without
-            a table of its own are cached even if they are more.
+    It caches `most` rows, all grains together, and evicts the least recently used grain. The rows of an agent without a
+    table of its own are cached even if they are more.
     """
 
     def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, most: int) -> None:
