@@ -1,20 +1,33 @@
-"""Pending journal entries of one agent, extracted by rules: written, but not yet processed by the pipeline."""
+"""The newest state of a scope: stored rows, overlaid with journal entries that the pipeline has not yet processed."""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from memory_pipeline.models.deterministic import DeterministicExtractor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.graph.operations import Edit, Operation
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
+
+_File = TypeVar("_File")
+_Source = TypeVar("_Source")
+_Value = TypeVar("_Value")
+_Base = TypeVar("_Base")
+_Record = TypeVar("_Record")
+_Top = TypeVar("_Top")
+
+#: Most attempts to read rows that change meanwhile. To use all of them takes a commit every few milliseconds.
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,23 @@ class PendingFile:
         return [*extracted, *(operation for edit in self.edits for operation in edit.operations)]
 
 
+class _ByFile(Generic[_File, _Record]):
+    """Records of pending files, by the files' names; each is made once. Safe to use from several threads."""
+
+    def __init__(self, make: Callable[[Sequence[_File]], Sequence[_Record]]) -> None:
+        self._make = make
+        self._known: dict[str, _Record] = {}
+        self._lock = threading.Lock()
+
+    def of(self, files: Mapping[str, _File]) -> dict[str, _Record]:
+        with self._lock:
+            new = [name for name in files if name not in self._known]
+            made = self._make([files[name] for name in new]) if new else ()
+            known = self._known | dict(zip(new, made, strict=True))
+            self._known = {name: known[name] for name in files}
+            return self._known
+
+
 class PendingJournal:
     """Reads an agent's pending files. Each is extracted once, and again when some of its hours are acknowledged.
 
@@ -42,34 +72,126 @@ class PendingJournal:
         self._lake = lake
         self._scope = scope
         self._extractor = DeterministicExtractor(lake.calendar.timezone)
-        self._files: dict[str, PendingFile] = {}
-        self._lock = threading.Lock()
+        self._files = _ByFile(self._extracted)
 
-    def files(self) -> dict[str, PendingFile]:
+    def files(self) -> Mapping[str, PendingFile]:
         """Return the pending contents of each file, by a name that changes when more of the file is acknowledged.
 
         They are empty if nothing in the file is memorable, or if it was acknowledged after it was listed.
         """
         files = self._lake.journal.pending(self._scope)
+        return self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
+
+    def _extracted(self, files: Sequence[JournalFile]) -> list[PendingFile]:
+        forgotten = self._lake.tombstones.forgotten()
+        found = []
+        for file in files:
+            contents = self._lake.journal.read(file, file.pending_hours)
+            facts = self._extractor.facts_of(forgotten.filter(contents.messages))
+            edits, events = forgotten.filter(contents.edits), forgotten.filter(contents.events)
+            found.append(PendingFile(tuple(facts), tuple(edits), tuple(events)))
+        return found
+
+
+class Derived(Generic[_Source, _Value]):
+    """The value of the newest source, computed again when that is another object. Safe to use from several threads.
+
+    `compute` may read stored rows. `is_current` returns whether they are still those of a source; if they changed
+    meanwhile, the value of a newer source is computed.
+    """
+
+    def __init__(self, compute: Callable[[_Source], _Value], is_current: Callable[[_Source], bool]) -> None:
+        self._compute = compute
+        self._is_current = is_current
+        self._known: tuple[_Source, _Value] | None = None
+        self._lock = threading.Lock()
+
+    def of(self, newest: Callable[[], _Source]) -> tuple[_Source, _Value]:
+        """Return the newest source, and its value.
+
+        Raises:
+            RuntimeError: the stored rows changed during every attempt.
+        """
+        for _ in range(_ATTEMPTS):
+            source = newest()
+            with self._lock:
+                known = self._known
+                if known is None or known[0] is not source:
+                    known = source, self._compute(source)
+                    if not self._is_current(source):
+                        continue
+                    self._known = known
+                return known
+        raise RuntimeError(f"the memory changed {_ATTEMPTS} times while it was read; retry later")
+
+    def forget(self) -> None:
+        """Free the memory of the value."""
+        self._known = None
+
+
+class Sources(NamedTuple, Generic[_Base, _Record]):
+    """The stored rows, and the pending records by file."""
+
+    base: _Base
+    pending: Mapping[str, _Record]
+
+
+class Overlay(ABC, Generic[_Base, _Record, _Top]):
+    """The newest state of one scope: stored rows, overlaid with pending records. Safe to use from several threads.
+
+    Pending records are read before the stored rows: records committed in between are then found in both, and count
+    once. The state is computed only when pending records or rows of the scope have changed. `pending` is the journal of
+    the scope; None for rows that it does not add to.
+    """
+
+    def __init__(self, pending: PendingJournal | None) -> None:
+        self._journal = pending
+        self._records = _ByFile(self._recorded)
+        self._base: _Base | None = None
+        self._sources: Sources[_Base, _Record] | None = None
+        self._top: Derived[Sources[_Base, _Record], _Top] = Derived(lambda one: self._fold(*one), self._is_current)
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def _stored(self, known: _Base | None) -> _Base:
+        """Return the stored rows of the scope: `known` itself if they are unchanged."""
+
+    @abstractmethod
+    def _recorded(self, files: Sequence[PendingFile]) -> Sequence[_Record]:
+        """Return the records of new pending files, one for each. Empty ones are ignored."""
+
+    @abstractmethod
+    def _fold(self, base: _Base, pending: Mapping[str, _Record]) -> _Top:
+        """Return the state. If stored rows change meanwhile, this is called again."""
+
+    def snapshot(self) -> _Top:
+        """Return the newest state; the same object as before if nothing has changed."""
+        return self._current()[1]
+
+    def _current(self) -> tuple[Sources[_Base, _Record], _Top]:
+        pending = self._pending()
+        return self._top.of(lambda: self._read(pending))
+
+    def _pending(self) -> dict[str, _Record]:
+        files = {} if self._journal is None else self._journal.files()
+        return {name: record for name, record in self._records.of(files).items() if record}
+
+    def _read(self, pending: Mapping[str, _Record]) -> Sources[_Base, _Record]:
+        base, known = self._refreshed(), self._sources
+        if known is None or known.base is not base or known.pending.keys() != pending.keys():
+            known = self._sources = Sources(base, pending)
+        return known
+
+    def _refreshed(self) -> _Base:
         with self._lock:
-            current = {}
-            new = [file for file in files if _name(file) not in self._files]
-            forgotten = self._lake.tombstones.forgotten() if new else None
-            for file in files:
-                found = self._files.get(_name(file))
-                if found is None and forgotten is not None:
-                    contents = self._lake.journal.read(file, file.pending_hours)
-                    facts = self._extractor.facts_of(forgotten.filter(contents.messages))
-                    found = PendingFile(
-                        tuple(facts),
-                        tuple(forgotten.filter(contents.edits)),
-                        tuple(forgotten.filter(contents.events)),
-                    )
-                if found is not None:
-                    current[_name(file)] = found
-            self._files = current
-            return dict(current)
+            self._base = self._stored(self._base)
+            return self._base
 
+    def _is_current(self, sources: Sources[_Base, _Record]) -> bool:
+        return self._refreshed() is sources.base
 
-def _name(file: JournalFile) -> str:
-    return f"{file.path} {len(file.pending_hours)}"
+    def drop(self) -> None:
+        """Free the memory of the stored rows."""
+        with self._lock:
+            self._base = self._sources = None
+            self._top.forget()

@@ -1,13 +1,8 @@
-"""Hold one agent's graph in memory: the table, overlaid with pending changes.
-
-Every query uses the newest state. Only changed data is read again: the table after a commit of the pipeline, pending
-entries after a write, and the operations on the sources and labels of pending entries.
-"""
+"""One agent's graph in memory: the table, overlaid with pending changes."""
 
 from __future__ import annotations
 
-import threading
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,16 +14,17 @@ from memory_pipeline.graph.snapshot import GraphSnapshot
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.rows_of_scope import RowsOfScope
-from memory_pipeline.lake.schemas import GRAPH_FACTS, IS_FACT, OPERATIONS
+from memory_pipeline.lake.schemas import GRAPH_FACTS, IS_FACT
+from memory_pipeline.overlay import Overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.graph.triples import Triple, Vocabulary
     from memory_pipeline.lake import Lake
-    from memory_pipeline.overlay import PendingJournal
+    from memory_pipeline.overlay import PendingFile, PendingJournal
 
 
 #: Sources and labels, as ids.
@@ -96,61 +92,57 @@ _SCHEMA = pa.schema([field for field in GRAPH_FACTS.schema if field.name not in 
 _IS_ALIAS = f"predicate IN ({', '.join(map(quoted, sorted(ALIASES)))})"
 
 
-class GraphOverlay:
-    """The newest :class:`GraphSnapshot` of an agent's graph. Safe to use from several threads."""
+class _StoredGraph(NamedTuple):
+    """The committed facts, and the operations on aliases."""
+
+    rows: pa.Table
+    graph: GraphSnapshot
+    aliases: list[Operation]
+
+
+class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
+    """The newest :class:`GraphSnapshot` of an agent's graph."""
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
+        super().__init__(pending)
         self._lake = lake
         self._scope = scope
-        self._pending = pending
-        self._lock = threading.Lock()
-        self._base: GraphSnapshot | None = None
-        self._top: GraphSnapshot | None = None
         self._facts = RowsOfScope(lake.graph_rows, scope, _SCHEMA.names, IS_FACT)
-        self._aliases = RowsOfScope(lake.operations, scope, OPERATIONS.schema.names, _IS_ALIAS)
-        self._rows: pa.Table | None = None
-        self._paths: frozenset[str] = frozenset()
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The agent's configured vocabulary."""
         return self._lake.configuration().vocabulary(self._scope)
 
-    def snapshot(self) -> GraphSnapshot:
-        """Return the newest graph. Pending entries are read before the table: those committed in between count once."""
-        files = self._pending.files()
-        with self._lock:
-            rows = self._facts.read()
-            if self._base is None or rows is not self._rows:
-                names = Names.of(rows_to_operations(self._aliases.read()), self.vocabulary)
-                self._base, self._rows, self._top = GraphSnapshot(rows.cast(_SCHEMA), names), rows, None
-            paths = frozenset(path for path, file in files.items() if file.operations)
-            if self._top is None or paths != self._paths:
-                pending = [operation for path in sorted(paths) for operation in files[path].operations]
-                self._top, self._paths = self._overlaid(self._base, pending), paths
-            return self._top
+    def _stored(self, known: _StoredGraph | None) -> _StoredGraph:
+        rows = self._facts.read()
+        if known is not None and known.rows is rows:
+            return known
+        aliases = rows_to_operations(self._lake.operations.read([self._scope], where=_IS_ALIAS))
+        return _StoredGraph(rows, GraphSnapshot(rows.cast(_SCHEMA), Names.of(aliases, self.vocabulary)), aliases)
 
-    def _overlaid(self, base: GraphSnapshot, pending: Collection[Operation]) -> GraphSnapshot:
+    def _recorded(self, files: Sequence[PendingFile]) -> list[list[Operation]]:
+        return [file.operations for file in files]
+
+    def _fold(self, base: _StoredGraph, pending: Mapping[str, list[Operation]]) -> GraphSnapshot:
         if not pending:
-            return base
+            return base.graph
 
-        pending_ids = {operation.message_ids[:1] for operation in pending}
+        changed = [operation for operations in pending.values() for operation in operations]
         committed: list[pa.Table] = []
 
         def stored(where: pc.Expression) -> list[Operation]:
             if not committed:
                 committed.append(self._lake.operations.read([self._scope]))
-            return [*rows_to_operations(committed[0].filter(where)), *pending]
-
-        def touching(identifiers: set[str]) -> Groups:
-            return _touching(base, identifiers)
+            return [*rows_to_operations(committed[0].filter(where)), *changed]
 
         # Pending operations may be committed before the facts that follow from them.
-        aliases = rows_to_operations(self._aliases.read())
-        before = Names.of((one for one in aliases if one.message_ids[:1] not in pending_ids), self.vocabulary)
-        new = refold_changed(self._scope, self.vocabulary, before, pending, stored, touching)
+        ids = {operation.message_ids[:1] for operation in changed}
+        before = Names.of((one for one in base.aliases if one.message_ids[:1] not in ids), self.vocabulary)
+        touching = partial(_touching, base.graph)
+        new = refold_changed(self._scope, self.vocabulary, before, changed, stored, touching)
         rows = triples_to_rows({self._scope: new.triples})
-        return GraphSnapshot(rows.select(_SCHEMA.names), new.names, base, new.replaced)
+        return GraphSnapshot(rows.select(_SCHEMA.names), new.names, base.graph, new.replaced)
 
 
 def _touching(graph: GraphSnapshot, identifiers: Collection[str]) -> Groups:

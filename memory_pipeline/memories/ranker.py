@@ -10,10 +10,10 @@ they replace are masked.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from memory_pipeline.domain.memories.record import DurableMemory, Status, Temper
 from memory_pipeline.domain.text.ranking import Query, terms, weights_for
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.memories.queries import HEADERS, until_of
+from memory_pipeline.overlay import Derived
 from memory_pipeline.search.row_block import RowBlock, speaker_of
 from memory_pipeline.search.scoring import SIGNALS, score
 
@@ -52,7 +53,6 @@ _TIME = pa.timestamp("us", tz="UTC")
 _DAY: Final = 86_400e6  # microseconds
 #: A vector this many standard deviations nearer than usual counts as related.
 _NEAR: Final = 1.0
-_ATTEMPTS: Final = 10
 
 
 class Pool(StrEnum):
@@ -131,11 +131,10 @@ class MemoryRanker:
         self._embedder = embedder
         self._weights = weights_for(embedder.name)
         self._has_semantic_vectors = self._weights.vector == weights_for("").vector
-        self._lock = threading.Lock()
-        self._table_layouts: dict[Pool, tuple[Rows, RowBlock]] = {}
-        self._pending_layouts: dict[Pool, tuple[MemorySnapshot, RowBlock]] = {}
-        self._table_headers: tuple[Rows, RowBlock] | None = None
-        self._pending_headers: tuple[MemorySnapshot, RowBlock] | None = None
+        self._layouts = {pool: Derived(partial(self._laid_out, pool), state.is_of) for pool in Pool}
+        self._headers = Derived(self._headers_laid_out, state.is_of)
+        #: Layouts of the table's rows; None for headers.
+        self._tables: dict[Pool | None, tuple[Rows, RowBlock]] = {}
         self._vectors: dict[str, NDArray[np.float32]] = {}
 
     def ranked(self, wanted: Wanted, pool: Pool, now: datetime | None) -> RankedMemories:
@@ -143,7 +142,7 @@ class MemoryRanker:
 
         Everything after `now` is ignored, and relevance counts from it; by default the current time.
         """
-        top, segments = self._segments(pool, now)
+        top, segments = self._layouts[pool].of(self._newest_at(now))
         return RankedMemories(top, self._best(top, segments, wanted, now))
 
     def headers(self, wanted: Wanted, now: datetime | None) -> RankedMemories:
@@ -153,7 +152,7 @@ class MemoryRanker:
         the first group takes at most half of the places. Words and a person are looked up in title, hook, terms and
         labels. `most`, `vector` and `only_fitting` of the conditions are ignored.
         """
-        top, segments = self._headers(now)
+        top, segments = self._headers.of(self._newest_at(now))
         wanted = replace(wanted, most=HEADERS, vector=None, only_fitting=True)
         newest = self._newest(top, segments, wanted)
         most = HEADERS if len(newest) < HEADERS else HEADERS // 2
@@ -217,51 +216,40 @@ class MemoryRanker:
             mask &= mask if filtered is None else filtered
         return mask
 
-    def _headers(self, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
-        top = self._state.snapshot(until_of(now, self._state.calendar))
-        with self._lock:
-            pending = self._pending_headers
-            if pending is None or pending[0] is not top:
-                memories = [memory for memory in top.above.newest.values() if memory.is_recalled]
-                pending = self._pending_headers = top, _header_block(_table_of(memories))
-            committed = self._table_headers
-            if committed is None or committed[0] is not top.rows:
-                committed = self._table_headers = top.rows, _header_block(top.rows.table.filter(_ACTIVE & ~_COLD))
-        return top, [(pending[1], ()), (committed[1], top.above.newest.keys())]
+    def _newest_at(self, now: datetime | None) -> Callable[[], MemorySnapshot]:
+        until = until_of(now, self._state.calendar)
+        return lambda: self._state.snapshot(until)
 
-    def _segments(self, pool: Pool, now: datetime | None) -> tuple[MemorySnapshot, _Layouts]:
+    def _headers_laid_out(self, top: MemorySnapshot) -> _Layouts:
+        memories = [memory for memory in top.above.newest.values() if memory.is_recalled]
+        table = self._table(None, top, lambda: _header_block(top.rows.table.filter(_ACTIVE & ~_COLD)))
+        return [(_header_block(_table_of(memories)), ()), (table, top.above.newest.keys())]
+
+    def _laid_out(self, pool: Pool, top: MemorySnapshot) -> _Layouts:
         """Return the layouts of a pool, each with the ids of its rows that another layout replaces."""
-        for _ in range(_ATTEMPTS):
-            top = self._state.snapshot(until_of(now, self._state.calendar))
-            with self._lock:
-                cached = self._table_layouts.get(pool)
-                segments: _Layouts = [(self._pending_layout(pool, top), ())]
-                if len(top.rows):
-                    segments.append((self._table_layout(pool, top), top.above.newest.keys()))
-                if self._table_layouts.get(pool) is cached or self._state.is_of(top):
-                    return top, segments
-                self._table_layouts.pop(pool, None)
-        raise RuntimeError(f"durable memories changed {_ATTEMPTS} times during the read; retry later")
 
-    def _table_layout(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
-        """Return the layout of the table's rows, cached until the table changes."""
-        cached = self._table_layouts.get(pool)
-        if cached is None or cached[0] is not top.rows:
+        def read() -> RowBlock:
             rows = self._state.rows(pool.where, {*_COLUMNS, *_VECTORS})
-            cached = self._table_layouts[pool] = top.rows, _row_block(rows, _vectors_by(rows, self._embedder))
-        return cached[1]
+            return _row_block(rows, _vectors_by(rows, self._embedder))
 
-    def _pending_layout(self, pool: Pool, top: MemorySnapshot) -> RowBlock:
-        cached = self._pending_layouts.get(pool)
-        if cached is None or cached[0] is not top:
-            memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
-            cached = self._pending_layouts[pool] = top, _row_block(_table_of(memories), self._vectors_of(memories))
-        return cached[1]
+        memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
+        pending: _Layouts = [(_row_block(_table_of(memories), self._vectors_of(memories)), ())]
+        if not len(top.rows):
+            return pending
+        return [*pending, (self._table(pool, top, read), top.above.newest.keys())]
+
+    def _table(self, pool: Pool | None, top: MemorySnapshot, lay_out: Callable[[], RowBlock]) -> RowBlock:
+        """Return the layout of the table's rows, cached until they change."""
+        known = self._tables.get(pool)
+        if known is None or known[0] is not top.rows:
+            known = self._tables[pool] = top.rows, lay_out()
+        return known[1]
 
     def _vectors_of(self, memories: Sequence[DurableMemory]) -> NDArray[np.float32]:
         """Return the vectors of memories by content: cached, from the table, or new."""
         contents = list(dict.fromkeys(memory.content for memory in memories))
-        known = {content: self._vectors[content] for content in contents if content in self._vectors}
+        cached = self._vectors
+        known = {content: cached[content] for content in contents if content in cached}
         missing = [memory.id for memory in memories if memory.content not in known]
         if missing:
             where = f"{_NEWEST} AND memory_id IN ({', '.join(map(quoted, missing))})"

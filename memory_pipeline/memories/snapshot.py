@@ -97,10 +97,10 @@ class Header:
 class Rows:
     """The newest versions of memories in the table, with :data:`HEADER_COLUMNS`. Contents are read on demand.
 
-    `read` returns whole rows of the given memories, or of all for None, and whether the table is unchanged.
+    `read` returns whole rows of the given memories, or of all for None.
     """
 
-    def __init__(self, table: pa.Table, read: Callable[[Collection[str] | None], tuple[pa.Table, bool]]) -> None:
+    def __init__(self, table: pa.Table, read: Callable[[Collection[str] | None], pa.Table]) -> None:
         self.table = table
         self._read = read
         self._whole: tuple[pa.Table, dict[str, int]] | None = None
@@ -128,29 +128,18 @@ class Rows:
         """
         if not memory_ids:
             return {}
-        whole = self._whole
-        if whole is None and alone:
-            return self._read_alone(memory_ids)
-        if whole is None:
-            table, is_same = self._read(None)
-            whole = table, _places(table)
-            if is_same:
-                self._whole = whole
-        table, places = whole
+        if self._whole is None and alone:
+            missing = [one for one in memory_ids if one in self.places and one not in self._single]
+            if missing:
+                read = self._read(missing).to_pylist()
+                self._single |= {row["memory_id"]: row_to_memory(row) for row in read}
+            return {one: self._single[one] for one in memory_ids if one in self._single}
+        if self._whole is None:
+            table = self._read(None)
+            self._whole = table, _places(table)
+        table, places = self._whole
         rows = table.take(pa.array([places[one] for one in memory_ids if one in places], pa.int64()))
         return {row["memory_id"]: row_to_memory(row) for row in rows.to_pylist()}
-
-    def _read_alone(self, memory_ids: Collection[str]) -> dict[str, DurableMemory]:
-        """Return memories without reading the contents of others."""
-        found = {one: self._single[one] for one in memory_ids if one in self._single}
-        missing = [one for one in memory_ids if one in self.places and one not in found]
-        if missing:
-            table, is_same = self._read(missing)
-            read = {row["memory_id"]: row_to_memory(row) for row in table.to_pylist()}
-            if is_same:
-                self._single |= read
-            found |= read
-        return found
 
     def headers(self, memory_ids: Collection[str]) -> dict[str, Header]:
         """Return headers by id. Ids without a row are left out."""
@@ -199,13 +188,11 @@ class MemorySnapshot:
     """All memories of an agent in their newest versions.
 
     Memories in `above` replace rows or are new. With `is_whole` they are all memories, with their whole history.
-    `key` changes exactly when the stored rows or events do.
     """
 
-    def __init__(self, rows: Rows, above: Memories, key: tuple[str, ...] = (), *, is_whole: bool = False) -> None:
+    def __init__(self, rows: Rows, above: Memories, *, is_whole: bool = False) -> None:
         self.rows = rows
         self.above = above
-        self.key = key
         self.is_whole = is_whole
 
     def __len__(self) -> int:

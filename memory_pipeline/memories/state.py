@@ -6,7 +6,6 @@ continues from them. Otherwise all events are folded again. Both ways give the s
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,11 +27,13 @@ from memory_pipeline.lake.codec.memories import (
     rows_to_events,
 )
 from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.rows_of_scope import RowsOfScope
 from memory_pipeline.lake.schemas import MEMORIES
 from memory_pipeline.memories.snapshot import HEADER_COLUMNS, MemorySnapshot, Rows
+from memory_pipeline.overlay import Derived, Overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from memory_pipeline.configuration import MemoriesSettings
@@ -41,63 +42,68 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.lake import Lake
-    from memory_pipeline.overlay import PendingJournal
+    from memory_pipeline.overlay import PendingFile, PendingJournal, Sources
 
 MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest", "digest"}
+_BASE_COLUMNS = sorted({"id", "digest", "is_newest", *HEADER_COLUMNS, *STATE_COLUMNS})
 _EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "is_consolidation", "turn", "place")
 #: The condition on the newest versions.
 _NEWEST = "is_newest"
 _BY_VERSION = [("memory_id", "ascending"), ("version", "ascending")]
-_ATTEMPTS = 10
 
 _Order = tuple["datetime", bool, int, int, str]
+_Events = tuple["MemoryEvent", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Base:
+@dataclass(slots=True)
+class _StoredMemories:
     """The committed state.
 
     Attributes:
-        key: digests of the events and rows; changes exactly when they do.
+        tables: the events, and all rows of memories, without contents and vectors.
         events: ids of all events.
-        aliases: ids of REMEMBER events that matched a memory with another id.
+        alias_ids: ids of REMEMBER events that matched a memory with another id.
         last: the order of the last event.
         is_current: whether the rows include all events.
+        matches: the id of the memory by match key, read on demand.
+        aliases: the id of the memory by alias, folded on demand.
     """
 
-    key: tuple[str, str]
+    tables: tuple[pa.Table, pa.Table]
     rows: Rows
     events: pa.Array
-    aliases: frozenset[str]
+    alias_ids: frozenset[str]
     last: _Order | None
     is_current: bool
+    matches: dict[str, str] | None = None
+    aliases: dict[str, str] | None = None
 
 
 @dataclass(slots=True)
 class _Past:
-    """All events in order, the key of their sources, and the snapshot after some number of them."""
+    """All events in order, and the snapshot after some number of them."""
 
-    key: tuple[tuple[str, str], frozenset[str] | None]
     events: list[MemoryEvent]
     cached: tuple[int, MemorySnapshot] | None = None
 
+    def at(self, until: datetime) -> MemorySnapshot:
+        count, cached = bisect_right(self.events, until, key=lambda event: event.event_at), self.cached
+        if cached is None or cached[0] != count:
+            snapshot = MemorySnapshot(_NO_ROWS, fold_events(self.events[:count]), is_whole=True)
+            cached = self.cached = count, snapshot
+        return cached[1]
 
-class MemoryOverlay:
-    """The newest memories of an agent. Safe to use from several threads."""
+
+class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
+    """The newest memories of an agent."""
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
+        super().__init__(pending)
         self._lake = lake
         self._scope = scope
-        self._pending = pending
-        self._lock = threading.RLock()
-        self._base: _Base | None = None
-        self._pending_ids: frozenset[str] | None = None
-        self._top: MemorySnapshot | None = None
-        self._matches: tuple[tuple[str, str], dict[str, str]] | None = None
-        self._aliases: tuple[tuple[str, str], dict[str, str]] | None = None
-        self._seen: tuple[tuple[int | None, ...], tuple[str, str]] | None = None
-        self._past: _Past | None = None
-        self._events: dict[str, tuple[MemoryEvent, ...]] = {}
+        self._event_rows = RowsOfScope(lake.events, scope, _EVENT_COLUMNS)
+        self._memory_rows = RowsOfScope(lake.memory_rows, scope, _BASE_COLUMNS)
+        self._past = Derived(self._read_past, self._is_current)
 
     @property
     def calendar(self) -> Calendar:
@@ -105,36 +111,18 @@ class MemoryOverlay:
         return self._lake.calendar
 
     def snapshot(self, until: datetime | None = None) -> MemorySnapshot:
-        """Return all memories, newest or at `until`, UTC.
-
-        Pending events are read before the table: events committed in between count once.
-
-        Raises:
-            RuntimeError: the table changed during every attempt, which takes a commit every few milliseconds.
-        """
-        for _ in range(_ATTEMPTS):
-            pending = self._pending_events()
-            key = self._key()
-            with self._lock:
-                before = self._top
-                if self._base is None or self._base.key != key:
-                    self._base, self._top = self._read_base(key), None
-                if self._top is None or pending.keys() != self._pending_ids:
-                    self._top = self._overlaid(self._base, list(pending.values()))
-                    self._pending_ids = frozenset(pending)
-                top = self._top
-                if until is not None and self._is_later(self._base, pending.values(), until):
-                    top = self._at(until, self._base, list(pending.values()))
-                if top is before or self._key() == key:
-                    return top
-                self._base = self._top = None
-        raise RuntimeError(
-            f"the durable memories of {self._scope} changed {_ATTEMPTS} times during the read; retry later"
-        )
+        """Return all memories, newest or at `until`, UTC."""
+        (base, pending), top = self._current()
+        last = base.last
+        if until is None or not (
+            (last is not None and last[0] > until) or any(event.event_at > until for event in _events_in(pending))
+        ):
+            return top
+        return self._past.of(lambda: self._current()[0])[1].at(until)
 
     def is_of(self, top: MemorySnapshot) -> bool:
-        """Return whether the rows are unchanged since a snapshot, so that rows read now belong to it."""
-        return top.key == self._key()
+        """Return whether the stored rows are unchanged since a snapshot, so that rows read now belong to it."""
+        return not len(top.rows) or self._refreshed().rows is top.rows
 
     def get(self, memory_id: str, until: datetime | None = None) -> DurableMemory | None:
         """Return the newest version of a memory, or that at `until`, UTC; None if it is unknown.
@@ -152,9 +140,9 @@ class MemoryOverlay:
 
     def find(self, changes: Changes) -> DurableMemory | None:
         """Return the memory with the match key of a text to remember, or None."""
-        snapshot = self.snapshot()
+        (base, _), snapshot = self._current()
         is_above = snapshot.is_whole or bool(snapshot.above.newest)
-        known = (snapshot.above.matches if is_above else self._ids_by_key()).get(key_of(changes))
+        known = (snapshot.above.matches if is_above else self._ids_by_key(base)).get(key_of(changes))
         return None if known is None else self.get(known)
 
     def history(self, memory_id: str, until: datetime | None = None) -> tuple[DurableMemory, ...]:
@@ -172,35 +160,25 @@ class MemoryOverlay:
 
     def events(self, memory_ids: Collection[str] | None = None) -> list[MemoryEvent]:
         """Return the events of some memories, or of all, in order."""
-        pending = self._pending_events()
+        pending = _events_in(self._pending())
         where = None
         if memory_ids is not None:
             wanted = _listed(memory_ids)
             where = f"memory_id IN ({wanted}) OR other_id IN ({wanted})"
         found = self._all_events(where)
         ids = {event.id for event in found}
-        fresh = self._unreplaced([event for event in pending.values() if event.id not in ids])
+        fresh = self._unreplaced([event for event in pending if event.id not in ids])
         if memory_ids is not None:
             fresh = [one for one in fresh if one.memory_id in memory_ids or one.other_id in memory_ids]
         return sorted([*found, *fresh], key=lambda event: event.order)
 
-    def _key(self) -> tuple[str, str]:
-        """Return digests of the scope's events and rows. Reads them only if a table of the shard has changed."""
-        versions = (self._lake.events.version(self._scope), self._lake.memory_rows.version(self._scope))
-        with self._lock:
-            if self._seen is None or self._seen[0] != versions:
-                ids = self._lake.events.read([self._scope], ("id",))["id"].to_pylist()
-                digests = self._lake.memory_rows.read([self._scope], ("digest",))["digest"].to_pylist()
-                self._seen = versions, (events_digest(ids), rows_digest(digests))
-            return self._seen[1]
-
-    def _read_base(self, key: tuple[str, str]) -> _Base:
-        """Read the committed state, without contents and vectors."""
-        marks = self._lake.memory_rows.read([self._scope], ("version", "digest", *STATE_COLUMNS))
-        state = fold_states(marks.filter(pc.equal(marks["version"], 0))).get(self._scope)
-        versions = marks.filter(pc.greater(marks["version"], 0))
-        rows = self.rows(_NEWEST, HEADER_COLUMNS)
-        events = self._lake.events.read([self._scope], _EVENT_COLUMNS)
+    def _stored(self, known: _StoredMemories | None) -> _StoredMemories:
+        events, rows = self._event_rows.read(), self._memory_rows.read()
+        if known is not None and known.tables[0] is events and known.tables[1] is rows:
+            return known
+        state = fold_states(rows.filter(pc.equal(rows["version"], 0))).get(self._scope)
+        versions = rows.filter(pc.greater(rows["version"], 0))
+        newest = versions.filter(versions[_NEWEST]).sort_by("memory_id").select(HEADER_COLUMNS)
         ids = events["id"].to_pylist()
         if state is None:
             is_current = not ids and not versions.num_rows
@@ -208,51 +186,40 @@ class MemoryOverlay:
             found = events_digest(ids), rows_digest(versions["digest"].to_pylist())
             is_current = (state.events, state.rows) == found
         remembered = events["memory_id"].filter(pc.equal(events["verb"], MemoryVerb.REMEMBER.value))
-        aliases = remembered.filter(pc.invert(pc.is_in(remembered, rows["memory_id"].combine_chunks())))
-        return _Base(
-            key,
-            Rows(rows, lambda ids: (self._whole(ids), self._key() == key)),
+        aliases = remembered.filter(pc.invert(pc.is_in(remembered, newest["memory_id"].combine_chunks())))
+        return _StoredMemories(
+            (events, rows),
+            Rows(newest, self._whole),
             events["id"].combine_chunks(),
             frozenset(aliases.to_pylist()),
             _last_order(events),
             is_current,
         )
 
-    def _overlaid(self, base: _Base, pending: list[MemoryEvent]) -> MemorySnapshot:
+    def _recorded(self, files: Sequence[PendingFile]) -> list[_Events]:
+        return [(*file.events, *events_of(file.facts, lambda _: self.settings)) for file in files]
+
+    def _fold(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> MemorySnapshot:
         new = self._new(base, pending)
         if not base.is_current or any(base.last is not None and event.order < base.last for event in new):
-            return MemorySnapshot(_NO_ROWS, fold_events([*self._all_events(), *new]), base.key, is_whole=True)
-        if not new:
-            return MemorySnapshot(base.rows, Memories(), base.key)
-        return MemorySnapshot(base.rows, fold_events(new, self._affected(base, new)), base.key)
+            return MemorySnapshot(_NO_ROWS, fold_events([*self._all_events(), *new]), is_whole=True)
+        return MemorySnapshot(base.rows, fold_events(new, self._affected(base, new)) if new else Memories())
 
-    def _is_later(self, base: _Base, pending: Iterable[MemoryEvent], until: datetime) -> bool:
-        return (base.last is not None and base.last[0] > until) or any(event.event_at > until for event in pending)
+    def _read_past(self, sources: Sources[_StoredMemories, _Events]) -> _Past:
+        events = [*self._all_events(), *self._new(*sources)]
+        return _Past(sorted(events, key=lambda event: event.order))
 
-    def _at(self, until: datetime, base: _Base, pending: list[MemoryEvent]) -> MemorySnapshot:
-        """Return the memories at a time; the last result is cached."""
-        key = (base.key, self._pending_ids)
-        if self._past is None or self._past.key != key:
-            events = [*self._all_events(), *self._new(base, pending)]
-            self._past = _Past(key, sorted(events, key=lambda event: event.order))
-        past = self._past
-        count = bisect_right(past.events, until, key=lambda event: event.event_at)
-        if past.cached is None or past.cached[0] != count:
-            memories = fold_events(past.events[:count])
-            past.cached = count, MemorySnapshot(_NO_ROWS, memories, base.key, is_whole=True)
-        return past.cached[1]
-
-    def _affected(self, base: _Base, new: Iterable[MemoryEvent]) -> Memories:
+    def _affected(self, base: _StoredMemories, new: Iterable[MemoryEvent]) -> Memories:
         """Return the committed memories that events may change."""
-        below = MemorySnapshot(base.rows, Memories(), base.key)
-        matches = self._ids_by_key()
+        below = MemorySnapshot(base.rows, Memories())
+        matches = self._ids_by_key(base)
         aliases: dict[str, str] = {}
         named = set[str]()
         for event in new:
             named |= {one for one in (event.memory_id, event.other_id) if one is not None}
             if event.verb is MemoryVerb.REMEMBER and (known := matches.get(key_of(event.changes))) is not None:
                 named.add(known)
-        for one in named & base.aliases:
+        for one in named & base.alias_ids:
             aliases[one] = self._aliases_of(base)[one]
         named |= set(aliases.values())
         for one in list(named):
@@ -267,28 +234,25 @@ class MemoryOverlay:
         """Return the id of a memory: the given one, or that of an earlier memory with the same words."""
         if memory_id in top or memory_id in top.above.aliases:
             return memory_id if memory_id in top else top.above.aliases[memory_id]
-        with self._lock:
-            base = self._base
-            if top.is_whole or base is None or memory_id not in base.aliases:
-                return memory_id
-            return self._aliases_of(base).get(memory_id, memory_id)
+        base = self._base
+        if top.is_whole or base is None or memory_id not in base.alias_ids:
+            return memory_id
+        return self._aliases_of(base).get(memory_id, memory_id)
 
-    def _aliases_of(self, base: _Base) -> dict[str, str]:
+    def _aliases_of(self, base: _StoredMemories) -> dict[str, str]:
         """Return the memory by alias; this folds all events."""
-        if self._aliases is None or self._aliases[0] != base.key:
-            self._aliases = base.key, fold_events(self._all_events()).aliases
-        return self._aliases[1]
+        if base.aliases is None:
+            base.aliases = fold_events(self._all_events()).aliases
+        return base.aliases
 
-    def _ids_by_key(self) -> dict[str, str]:
+    def _ids_by_key(self, base: _StoredMemories) -> dict[str, str]:
         """Return the id of the committed memory by match key."""
-        current = self._key()
-        with self._lock:
-            if self._matches is None or self._matches[0] != current:
-                rows = self.rows(_NEWEST, ("memory_id", "match_keys"))
-                keys = pc.list_flatten(rows["match_keys"])
-                owners = rows["memory_id"].take(pc.list_parent_indices(rows["match_keys"]))
-                self._matches = current, dict(zip(keys.to_pylist(), owners.to_pylist(), strict=True))
-            return self._matches[1]
+        if base.matches is None:
+            rows = self.rows(_NEWEST, ("memory_id", "match_keys"))
+            keys = pc.list_flatten(rows["match_keys"])
+            owners = rows["memory_id"].take(pc.list_parent_indices(rows["match_keys"]))
+            base.matches = dict(zip(keys.to_pylist(), owners.to_pylist(), strict=True))
+        return base.matches
 
     def _whole(self, memory_ids: Collection[str] | None) -> pa.Table:
         if memory_ids is None:
@@ -304,12 +268,11 @@ class MemoryOverlay:
     def _all_events(self, where: str | None = None) -> list[MemoryEvent]:
         return rows_to_events(self._lake.events.read([self._scope], where=where))
 
-    def _new(self, base: _Base, pending: list[MemoryEvent]) -> list[MemoryEvent]:
+    def _new(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> list[MemoryEvent]:
         """Return the pending events that are not committed yet."""
-        if not pending:
-            return []
-        committed = pc.is_in(pa.array([event.id for event in pending], pa.string()), base.events).to_pylist()
-        return self._unreplaced([event for event, is_there in zip(pending, committed, strict=True) if not is_there])
+        events = _events_in(pending)
+        committed = pc.is_in(pa.array([event.id for event in events], pa.string()), base.events).to_pylist()
+        return self._unreplaced([event for event, is_there in zip(events, committed, strict=True) if not is_there])
 
     def _unreplaced(self, events: list[MemoryEvent]) -> list[MemoryEvent]:
         """Leave out events that rules derived from a message if those of a model are committed."""
@@ -321,31 +284,18 @@ class MemoryOverlay:
         processed = set(pc.list_flatten(rows["evidence"]).to_pylist())
         return [event for event in events if event.editor != CONVERSATION or processed.isdisjoint(event.evidence)]
 
-    def _pending_events(self) -> dict[str, MemoryEvent]:
-        """Return the events of pending files by id, including those that rules derive from messages."""
-        files = self._pending.files()
-        with self._lock:
-            events = {}
-            for path, file in files.items():
-                known = self._events.get(path)
-                events[path] = (
-                    (*file.events, *events_of(file.facts, lambda _: self.settings)) if known is None else known
-                )
-            self._events = events
-            return {event.id: event for path in sorted(events) for event in events[path]}
-
     @cached_property
     def settings(self) -> MemoriesSettings:
         """The agent's configuration of durable memories."""
         return self._lake.configuration().memories(self._scope)
 
 
-def _no_rows() -> Rows:
-    table = MEMORIES.schema.empty_table()
-    return Rows(table, lambda _: (table, True))
+_NO_ROWS = Rows(MEMORIES.schema.empty_table(), lambda _: MEMORIES.schema.empty_table())
 
 
-_NO_ROWS = _no_rows()
+def _events_in(pending: Mapping[str, _Events]) -> list[MemoryEvent]:
+    """Return pending events, including those that rules derive from messages, each once."""
+    return list({event.id: event for events in pending.values() for event in events}.values())
 
 
 def _listed(values: Collection[str]) -> str:

@@ -8,7 +8,6 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError
@@ -20,7 +19,6 @@ from memory_pipeline.memories.state import MemoryOverlay
 from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
-from memory_pipeline.reader.knowledge import DURABLE
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.recall import forms_shown, recollect
 from memory_pipeline.reader.suppression import SuppressionIndex, SuppressionRules
@@ -37,13 +35,13 @@ from memory_pipeline.search.arguments import (
     validate_query,
 )
 from memory_pipeline.search.candidates import DEFAULT_ROWS
-from memory_pipeline.search.searcher import Hit, Hits, Later, Searcher
-from memory_pipeline.search.selection import Choice
+from memory_pipeline.search.searcher import Hit, Hits, Searcher
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from memory_pipeline.configuration import Configuration
+    from memory_pipeline.domain.facts import FactKind
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.memories import HotIndex
@@ -54,9 +52,6 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.suppression import Statement
 
 _log = logging.getLogger(__name__)
-
-#: Most rows that `get` scans for an id.
-_LOOKED_THROUGH = 10_000
 
 
 class MemoryReader:
@@ -160,9 +155,10 @@ class MemoryReader:
             ConfigurationError: the index was built with another embedder than the reader's.
         """
         grain = Grain.parse(grain)
+        at = self._lake.calendar.moment("now", _clock(now))
         where = filter_of(
             self._lake.calendar,
-            _clock(now),
+            at,
             minimum_days_ago,
             maximum_days_ago,
             since,
@@ -179,9 +175,8 @@ class MemoryReader:
             chosen, total = self._searcher.newest(grain, where, limit)
         else:
             self._lake.index.check(self._embedder)
-            at = self._lake.calendar.moment("now", _clock(now))
             chosen, total = self._searcher.best(grain, where, limit, query, now=at, explain=explain)
-        return Hits([self._hit(grain, choice) for choice in chosen[offset:]], total, offset)
+        return Hits([Hit.of(grain, choice, self._lake.calendar) for choice in chosen[offset:]], total, offset)
 
     def recall(
         self,
@@ -225,9 +220,11 @@ class MemoryReader:
         if text is None:
             raise InputError("query is blank; expected a question. To list the newest memories, search without a query")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
+        at = self._lake.calendar.moment("now", _clock(now))
+        as_of = None if now is None else at
         where = filter_of(
             self._lake.calendar,
-            _clock(now),
+            at,
             0,
             MAX_DAYS_AGO,
             since,
@@ -236,28 +233,15 @@ class MemoryReader:
             labels={"person": person, "tag": tag},
             minimum_importance=minimum_importance,
         )
-        self._lake.index.check(self._embedder)
         excluded = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
-
-        at = self._lake.calendar.moment("now", _clock(now))
-        as_of = None if now is None else at
 
         def search_memories(rules: SuppressionRules) -> list[RecalledMemory]:
             return self._memories.fitting(
                 text, CHOSEN, excluded, as_of, hops=hops, where=where, hides=rules.hides_memory
             )
 
-        return recollect(
-            self._searcher,
-            text,
-            max_tokens,
-            where,
-            excluded,
-            now=at,
-            rules_for=lambda shown: self._suppression.of(excluded, shown, as_of, at),
-            search_memories=search_memories,
-        )
+        return self._recollect(text, max_tokens, where, excluded, at, as_of, search_memories)
 
     def imagine(
         self,
@@ -332,13 +316,16 @@ class MemoryReader:
             max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
             max_tokens=None if max_tokens is None else count_of("max_tokens", max_tokens, 50, MAX_TOKENS),
         )
+        everything = filter_of(
+            self._lake.calendar, instant, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
+        )
 
         @cache
         def rules() -> SuppressionRules:
             shown: list[Statement] = []
             if excluded and request.prompt is not None:
                 try:
-                    shown = forms_shown(self._searcher, request.prompt, self._everything(instant), excluded)
+                    shown = forms_shown(self._searcher, request.prompt, everything, excluded)
                 except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
                     _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
             return self._suppression.of(excluded, shown, as_of, instant)
@@ -347,7 +334,7 @@ class MemoryReader:
             request,
             self._configuration.injection(self._scope),
             self._reading_models,
-            lambda text, tokens: self._recall_facts(text, tokens, instant, excluded, as_of),
+            lambda text, tokens: self._recollect(text, tokens, everything, excluded, instant, as_of),
             lambda text, limit, names: self.graph.search(
                 text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant
             ),
@@ -359,24 +346,26 @@ class MemoryReader:
             len(excluded),
         )
 
-    def _recall_facts(
-        self, text: str, tokens: int, at: datetime, exclude: Collection[str], now: datetime | None
+    def _recollect(
+        self,
+        text: str,
+        max_tokens: int,
+        where: Filter,
+        exclude: Collection[str],
+        at: datetime,
+        now: datetime | None,
+        search_memories: Callable[[SuppressionRules], Iterable[RecalledMemory]] = lambda _: (),
     ) -> Recollection:
         self._lake.index.check(self._embedder)
         return recollect(
             self._searcher,
             text,
-            tokens,
-            self._everything(at),
+            max_tokens,
+            where,
             exclude,
             now=at,
             rules_for=lambda shown: self._suppression.of(exclude, shown, now, at),
-        )
-
-    def _everything(self, now: datetime) -> Filter:
-        """Return a filter that everything up to `now` passes."""
-        return filter_of(
-            self._lake.calendar, now, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
+            search_memories=search_memories,
         )
 
     @cached_property
@@ -435,17 +424,13 @@ class MemoryReader:
         """
         reference = Reference.parse(id)
         if reference.what == MEMORY:
-            return self._durable_hit(id, now)
+            memory = self._memories.get(id, now=now)
+            return None if memory is None else Hit.of_memory(id, memory, self._lake.calendar)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
-        segments, masks, _ = self._searcher.candidates.passing(grain, where, _LOOKED_THROUGH, None)
-        for segment, mask in zip(segments, masks, strict=True):
-            rows = segment.rows if mask is None else segment.rows.filter(mask)
-            for row in rows.to_pylist():
-                if id == row["id"] or (row["kind"] == FactKind.TURN and id in row["source_ids"]):
-                    return self._hit(grain, Choice(row, 0.0))
-        return None
+        found = self._searcher.find(id, grain, where)
+        return None if found is None else Hit.of(grain, found, self._lake.calendar)
 
     def expand(self, id: str) -> Node:  # noqa: A002  # the usual name in stores
         """Return a summary, a fact or a message with all its sources, down to the messages.
@@ -458,43 +443,6 @@ class MemoryReader:
         from memory_pipeline.reader.lineage import expand
 
         return expand(self._lake, self._scope, id)
-
-    def _durable_hit(self, id: str, now: When | None) -> Hit | None:  # noqa: A002  # as above
-        memory = self._memories.get(id, now=now)
-        if memory is None:
-            return None
-        return Hit(
-            id=id,
-            grain=DURABLE,
-            period=Reference.parse(memory.id).period.key,
-            kind=memory.kind.value,
-            content=memory.content,
-            starts_at=memory.created_at,
-            ends_at=memory.updated_at,
-            date=self._lake.calendar.day_of(memory.updated_at),
-            source_ids=memory.source_ids,
-            conversation_id=None,
-            score=0.0,
-        )
-
-    def _hit(self, grain: Grain, choice: Choice) -> Hit:
-        row, later = choice.row, choice.later
-        return Hit(
-            id=row["id"],
-            grain=grain,
-            period=row["period"],
-            kind=row["kind"],
-            content=row["content"],
-            starts_at=row["starts_at"],
-            ends_at=row["ends_at"],
-            date=self._lake.calendar.day_of(row["starts_at"]),
-            source_ids=tuple(row["source_ids"]),
-            conversation_id=row["conversation_id"],
-            score=round(choice.score, 4),
-            parts=choice.parts,
-            is_excerpt=choice.is_excerpt,
-            later=None if later is None else Later(later["id"], self._lake.calendar.day_of(later["starts_at"])),
-        )
 
 
 def _clock(now: When | None) -> When:

@@ -7,9 +7,8 @@ the same words. A statement about one moment gets a warning in all forms.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -23,6 +22,7 @@ from memory_pipeline.lake.codec.memories import row_to_memory
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.memories.queries import until_of
 from memory_pipeline.memories.ranker import resolved_in
+from memory_pipeline.overlay import Derived
 from memory_pipeline.reader.knowledge import DURABLE, GRAPH
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.snapshot import MemorySnapshot
     from memory_pipeline.memories.state import MemoryOverlay
     from memory_pipeline.reader.knowledge import Recalled
-
-#: Maximum attempts to read a table that changes during the read.
-_MAX_READS: Final = 10
 
 
 class Statement(NamedTuple):
@@ -149,8 +146,7 @@ class SuppressionIndex:
 
     def __init__(self, state: MemoryOverlay) -> None:
         self._state = state
-        self._lock = threading.Lock()
-        self._cached: tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]] | None = None
+        self._found = Derived(self._read, state.is_of)
 
     def of(
         self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
@@ -160,26 +156,11 @@ class SuppressionIndex:
         An id in `exclude` of a memory includes its versions. `shown` are the excluded facts and points. Ignore
         everything after `now`; ages count from `at`.
         """
-        snapshot, revoked, snapshots = self._read_cached(now)
+        until = until_of(now, self._state.calendar)
+        snapshot, (revoked, snapshots) = self._found.of(lambda: self._state.snapshot(until))
         shown_ids = {resolved_in(snapshot, one) for one in exclude if one.startswith(f"{MEMORY}:")}
         memories = snapshot.load(shown_ids, alone=True)
         return SuppressionRules((*shown, *map(Statement.of_memory, memories.values())), revoked, snapshots, at)
-
-    def _read_cached(
-        self, now: datetime | None
-    ) -> tuple[MemorySnapshot, dict[object, list[frozenset[str]]], list[DurableMemory]]:
-        for _ in range(_MAX_READS):
-            snapshot = self._state.snapshot(until_of(now, self._state.calendar))
-            with self._lock:
-                cached = self._cached
-            if cached is not None and cached[0] is snapshot:
-                return cached
-            cached = snapshot, *self._read(snapshot)
-            if not len(snapshot.rows) or self._state.is_of(snapshot):
-                with self._lock:
-                    self._cached = cached
-                return cached
-        raise RuntimeError(f"durable memories changed {_MAX_READS} times during the read; retry later")
 
     def _read(self, snapshot: MemorySnapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
         rows = snapshot.rows

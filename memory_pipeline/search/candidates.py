@@ -1,10 +1,9 @@
 """Candidates of a search: index rows of one agent, cached in memory, and pending journal entries.
 
-Every search asks the index for its version, so that earlier writes are visible. If the table has changed, the ids of
-the agent's rows are read, and only new rows are loaded: many agents share a table. Of a large agent, new rows are laid
-out beside the cached ones, and deleted rows are masked. A search waits only for that. Meanwhile a thread rebuilds the
-whole layout for later searches. If an agent has more rows than the cache may hold, and a table of its own, that table
-is searched on disk, and only the rows found there are ranked.
+If the table has changed, the ids of the agent's rows are read, and only new rows are loaded: many agents share a table.
+Of a large agent, new rows are laid out beside the cached ones, and deleted rows are masked. A search waits only for
+that. Meanwhile a thread rebuilds the whole layout for later searches. If an agent has more rows than the cache may
+hold, and a table of its own, that table is searched on disk, and only the rows found there are ranked.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
+from memory_pipeline.overlay import Overlay
 from memory_pipeline.search import selection
 from memory_pipeline.search.row_block import RowBlock, points_of
 from memory_pipeline.search.vector_sketch import SKETCHED_FROM
@@ -38,64 +39,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
-    from memory_pipeline.domain.facts import Fact
-    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
-    from memory_pipeline.lake.index.vector_index import Loaded, VectorIndex
-    from memory_pipeline.overlay import PendingJournal
-
-
-class PendingRows:
-    """Holds the facts of one agent's pending files as index rows, each embedded once.
-
-    Turns and facts that rules extract have the ids that the pipeline will give them. Therefore a fact that is both
-    pending and in the index can be deduplicated. Read pending entries before the index: entries acknowledged in between
-    are then found in both, never in neither.
-    """
-
-    def __init__(self, pending: PendingJournal, embedder: Embedder) -> None:
-        self._pending = pending
-        self._embedder = embedder
-        self._files: dict[str, pa.Table | None] = {}
-        self._segment: RowBlock | None = None
-        self._lock = threading.Lock()
-
-    def segment(self) -> RowBlock | None:
-        """Return the facts of all pending files, or None."""
-        files = self._pending.files()
-        with self._lock:
-            if files.keys() == self._files.keys():
-                return self._segment
-            new = {path: file.facts for path, file in files.items() if path not in self._files}
-            tables_by_file: dict[str, pa.Table | None] = {
-                path: rows for path, rows in self._files.items() if path in files
-            }
-            tables_by_file |= dict.fromkeys(new)
-            tables_by_file |= self._embedded({path: facts for path, facts in new.items() if facts})
-            tables = [rows for rows in tables_by_file.values() if rows is not None]
-            self._segment = RowBlock.of(pa.concat_tables(tables), self._embedder.dimension) if tables else None
-            self._files = tables_by_file
-            return self._segment
-
-    def _embedded(self, facts: Mapping[str, Sequence[Fact]]) -> dict[str, pa.Table]:
-        """Return facts as index rows by file. One batch computes all vectors."""
-        if not facts:
-            return {}
-        rows_of_all = facts_to_rows([fact for part in facts.values() for fact in part])
-        vectors = self._embedder.embed(rows_of_all["content"].to_pylist())
-        lists = [None if np.isnan(vector[0]) else vector for vector in vectors]
-        at = rows_of_all.schema.get_field_index("vector")
-        column = pa.array(lists, rows_of_all.schema.field(at).type)
-        names = pa.array([None if vector is None else self._embedder.name for vector in lists], pa.string())
-        rows_of_all = rows_of_all.set_column(at, "vector", column).set_column(at + 1, "embed_model", names)
-        rows = facts_to_index(rows_of_all, self._embedder.dimension)
-        tables, start = {}, 0
-        for path, part in facts.items():
-            tables[path] = rows.slice(start, len(part))
-            start += len(part)
-        return tables
+    from memory_pipeline.lake.index.vector_index import Loaded
+    from memory_pipeline.overlay import PendingFile, PendingJournal
 
 
 _log = logging.getLogger(__name__)
@@ -112,7 +60,7 @@ _IDLE: Final = 10
 
 
 class CachedRows(NamedTuple):
-    """Rows of a table, and a mask of those that are not deleted; None means all."""
+    """Rows, and a mask of those that are not deleted; None means all."""
 
     segment: RowBlock
     live: NDArray[np.bool_] | None
@@ -130,7 +78,7 @@ class _CachedTable:
         points: points of the summaries, computed on demand.
     """
 
-    version: int
+    version: int | None
     base: RowBlock
     numbers: NDArray[np.uint64]
     deleted: NDArray[np.bool_] | None = None
@@ -138,7 +86,7 @@ class _CachedTable:
     points: RowBlock | None = None
 
     @classmethod
-    def of(cls, version: int, loaded: Loaded) -> _CachedTable:
+    def of(cls, version: int | None, loaded: Loaded) -> _CachedTable:
         base = RowBlock(loaded.rows, loaded.vectors)
         order = pc.index_in(base.ids, loaded.rows["id"].combine_chunks()).to_numpy(zero_copy_only=False)
         return cls(version, base, loaded.numbers[order])
@@ -155,129 +103,169 @@ class _CachedTable:
         newer = [] if self.added is None else [CachedRows(self.added, None)]
         return [*newer, CachedRows(self.base, None if self.deleted is None else ~self.deleted)]
 
+    @property
+    def rows(self) -> pa.Table:
+        return pa.concat_tables(
+            part.segment.rows if part.live is None else part.segment.rows.filter(pa.array(part.live))
+            for part in self.parts
+        )
 
-class IndexCache:
-    """Caches the index rows of one agent. Safe to use from several threads.
 
-    Args:
-        index: the index to read.
-        scope: the workspace and agent.
-        dimension: length of the vectors.
-        most: rows to cache, all grains together; the least recently used grain is evicted. The rows of an agent without
-            a table of its own are cached even if they are more.
-        calendar: the lake's calendar.
+class GrainRows(NamedTuple):
+    """The rows of a grain: those of pending files, if any, and those of the index, unless they are too many to cache.
+
+    Turns and facts that rules extract from pending files have the ids that the pipeline will give them, so that a fact
+    in both can be deduplicated.
     """
 
-    def __init__(self, index: VectorIndex, scope: Scope, dimension: int, most: int, calendar: Calendar) -> None:
-        self._index = index
-        self._scope = scope
-        self._dimension = dimension
-        self._most = most
-        self._calendar = calendar
-        self._held: dict[Grain, _CachedTable] = {}
-        # The row ids by grain, and the version at which they were read.
-        self._numbers: tuple[int | None, Mapping[Grain, NDArray[np.uint64]]] = None, {}
-        self._lock = threading.Lock()
-        # Earliest time of the next rebuild by grain; infinity during a rebuild.
-        self._next_rebuild: dict[Grain, float] = {}
+    pending: RowBlock | None
+    table: _CachedTable | None
 
-    def parts(self, grain: Grain) -> list[CachedRows] | None:
-        """Return the newest rows of a grain, in one part or several; None if they are too many to cache."""
-        return self._parts(grain, in_one=False)
 
-    def segment(self, grain: Grain) -> RowBlock | None:
-        """Return the newest rows of a grain in one part; None if they are too many to cache."""
-        parts = self._parts(grain, in_one=True)
-        return None if parts is None else parts[0].segment
+class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
+    """The newest rows of one agent at one grain."""
 
-    def _parts(self, grain: Grain, *, in_one: bool) -> list[CachedRows] | None:
-        version = self._index.version(self._scope)
-        with self._lock:
-            held = self._held.pop(grain, None)
-            if held is not None and held.version != version:
-                held = self._patched(grain, held, version, in_one=in_one)
-            if held is not None and not (in_one and held.is_patched):
-                self._held[grain] = held  # now the most recently used
-                if held.is_patched:
-                    self._start_rebuild(grain)
-                    self._make_room()
-                return held.parts
-            if self._index.count(self._scope, grain) > self._most and self._index.is_large(self._scope):
-                return None
-            # If the rows are newer than the version, the next search reads them once more.
-            held = self._loaded(grain, version)
-            if version is not None:
-                self._held[grain] = held
-                self._make_room()
-            return held.parts
+    def __init__(self, index: IndexOverlay, grain: Grain, pending: PendingJournal | None) -> None:
+        super().__init__(pending)
+        self._of = index
+        self._grain = grain
+        #: Earliest time of the next rebuild; infinity during a rebuild.
+        self._next_rebuild = 0.0
 
-    def _loaded(self, grain: Grain, version: int | None) -> _CachedTable:
-        held = _CachedTable.of(version or 0, self._index.load(self._scope, grain, self._dimension))
-        if len(held) >= SKETCHED_FROM:
+    def _stored(self, known: _CachedTable | None) -> _CachedTable | None:
+        of = self._of
+        version = of.index.version(of.scope)
+        if known is not None and known.version != version:
+            known = self._patched(known, version)
+        if known is None and not (of.index.count(of.scope, self._grain) > of.most and of.index.is_large(of.scope)):
+            # If the rows are newer than the version, they are compared once more.
+            known = self._loaded(version)
+        if known is not None and known.is_patched:
+            self._start_rebuild()
+        return known
+
+    def _recorded(self, files: Sequence[PendingFile]) -> list[pa.Table]:
+        """Return facts as index rows. One batch computes all vectors."""
+        facts = [fact for file in files for fact in file.facts]
+        embedder = self._of.embedder
+        rows = facts_to_rows(facts)
+        if facts:
+            vectors = embedder.embed(rows["content"].to_pylist())
+            lists = [None if np.isnan(vector[0]) else vector for vector in vectors]
+            at = rows.schema.get_field_index("vector")
+            names = pa.array([None if vector is None else embedder.name for vector in lists], pa.string())
+            rows = rows.set_column(at, "vector", pa.array(lists, rows.schema.field(at).type))
+            rows = rows.set_column(at + 1, "embed_model", names)
+        rows = facts_to_index(rows, embedder.dimension)
+        starts = accumulate((len(file.facts) for file in files), initial=0)
+        return [rows.slice(start, len(file.facts)) for start, file in zip(starts, files, strict=False)]
+
+    def _fold(self, base: _CachedTable | None, pending: Mapping[str, pa.Table]) -> GrainRows:
+        rows = RowBlock.of(pa.concat_tables(pending.values()), self._of.embedder.dimension) if pending else None
+        return GrainRows(rows, base)
+
+    def _is_current(self, sources: object) -> bool:  # noqa: ARG002  # as in the base class
+        return True  # the fold reads nothing
+
+    def _loaded(self, version: int | None) -> _CachedTable:
+        of = self._of
+        table = _CachedTable.of(version, of.index.load(of.scope, self._grain, of.embedder.dimension))
+        if len(table) >= SKETCHED_FROM:
             _release_memory()
-        return held
+        return table
 
-    def _patched(self, grain: Grain, held: _CachedTable, version: int | None, *, in_one: bool) -> _CachedTable | None:
+    def _patched(self, known: _CachedTable, version: int | None) -> _CachedTable | None:
         """Return the cached rows with the changes since; None if reading all of them is better."""
-        if version is None or not is_of_one_table(held.version, version):
+        of = self._of
+        if version is None or known.version is None or not is_of_one_table(known.version, version):
             return None
-        if self._numbers[0] != version:
-            self._numbers = version, self._index.numbers(self._scope)
-        present = self._numbers[1].get(grain, _NO_NUMBERS)
-        come = np.setdiff1d(present, held.numbers)
-        gone = np.isin(held.numbers, present, invert=True)
-        if not (len(come) or gone.any() or held.is_patched):
-            held.version = version  # another agent's rows have changed
-            return held
-        if in_one or len(held.base) < _PATCHED_FROM or len(come) > _MOST_PATCHED:
+        present = of.numbers(version).get(self._grain, _NO_NUMBERS)
+        come = np.setdiff1d(present, known.numbers)
+        gone = np.isin(known.numbers, present, invert=True)
+        if not (len(come) or gone.any() or known.is_patched):
+            known.version = version  # another agent's rows have changed
+            return known
+        if len(known.base) < _PATCHED_FROM or len(come) > _MOST_PATCHED:
             return None
-        loaded = self._index.take(self._scope, come, self._dimension)
+        loaded = of.index.take(of.scope, come, of.embedder.dimension)
         if loaded is None:
             return None
         new = RowBlock(loaded.rows, loaded.vectors) if len(come) else None
-        patched = replace(held, version=version, added=new, deleted=gone if gone.any() else None, points=None)
-        return patched if len(patched) <= self._most else None
+        patched = replace(known, version=version, added=new, deleted=gone if gone.any() else None, points=None)
+        return patched if len(patched) <= of.most else None
 
-    def _start_rebuild(self, grain: Grain) -> None:
-        """Rebuild the layout of a grain in a thread, unless that is in progress or was done recently."""
-        if time.monotonic() >= self._next_rebuild.get(grain, 0.0):
-            self._next_rebuild[grain] = math.inf
-            threading.Thread(target=self._rebuild, args=(grain,), name="memory-layout").start()
+    def _start_rebuild(self) -> None:
+        """Rebuild the layout in a thread, unless that is in progress or was done recently."""
+        if time.monotonic() >= self._next_rebuild:
+            self._next_rebuild = math.inf
+            threading.Thread(target=self._rebuild, name="memory-layout").start()
 
-    def _rebuild(self, grain: Grain) -> None:
+    def _rebuild(self) -> None:
         started = time.monotonic()
         try:
-            version = self._index.version(self._scope)
-            rebuilt = self._loaded(grain, version)
+            version = self._of.index.version(self._of.scope)
+            rebuilt = self._loaded(version)
             with self._lock:
-                held = self._held.get(grain)
                 # Rows added during the rebuild are patched in by the next search.
-                if held is not None and version is not None and is_of_one_table(held.version, version):
-                    self._held[grain] = rebuilt
-                    self._make_room()
+                if self._base is not None:
+                    self._base = rebuilt
         except Exception:  # noqa: BLE001  # the cached rows remain correct
-            _log.warning("rebuilding the cached %s rows of %s failed", grain, self._scope, exc_info=True)
+            _log.warning("rebuilding the cached %s rows of %s failed", self._grain, self._of.scope, exc_info=True)
         finally:
             ended = time.monotonic()
-            self._next_rebuild[grain] = ended + _IDLE * (ended - started)
+            self._next_rebuild = ended + _IDLE * (ended - started)
+
+
+class IndexOverlay:
+    """The newest index rows of one agent, with pending ones. Safe to use from several threads.
+
+    It caches `most` rows, all grains together, and evicts the least recently used grain. The rows of an agent without a
+    table of its own are cached even if they are more.
+    """
+
+    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, most: int) -> None:
+        self.index = lake.index
+        self.scope = scope
+        self.embedder = embedder
+        self.most = most
+        self._calendar = lake.calendar
+        self._grains = {
+            grain: GrainOverlay(self, grain, pending if grain is Grain.WORKING else None) for grain in Grain
+        }
+        # Rows by grain, the most recently used last.
+        self._held: dict[Grain, int] = {}
+        self._lock = threading.Lock()
+        # The row ids by grain, and the version at which they were read.
+        self._numbers: tuple[int | None, Mapping[Grain, NDArray[np.uint64]]] = None, {}
+
+    def rows(self, grain: Grain) -> GrainRows:
+        """Return the newest rows of a grain."""
+        found = self._grains[grain].snapshot()
+        with self._lock:
+            self._held.pop(grain, None)
+            if found.table is not None:
+                self._held[grain] = len(found.table)
+            evicted = []
+            while self._held and sum(self._held.values()) > self.most:
+                evicted.append(next(iter(self._held)))
+                del self._held[evicted[-1]]
+        for one in evicted:
+            self._grains[one].drop()
+        return found
 
     def points(self, grain: Grain) -> RowBlock | None:
         """Return the points of a grain's summaries; None if these are too many to cache."""
-        summaries = self.segment(grain)
-        if summaries is None:
-            return None
-        with self._lock:
-            held = self._held.get(grain)
-            if held is not None and held.base is summaries and held.points is not None:
-                return held.points
-            points = points_of(summaries, self._calendar)
-            if held is not None and held.base is summaries:
-                held.points = points
-            return points
+        table = self.rows(grain).table
+        if table is not None and table.points is None:
+            table.points = points_of(table.rows, self.embedder.dimension, self._calendar)
+        return None if table is None else table.points
 
-    def _make_room(self) -> None:
-        while self._held and sum(map(len, self._held.values())) > self._most:
-            del self._held[next(iter(self._held))]
+    def numbers(self, version: int) -> Mapping[Grain, NDArray[np.uint64]]:
+        """Return the row ids of the index by grain, read once for each version."""
+        known = self._numbers
+        if known[0] != version:
+            known = self._numbers = version, self.index.numbers(self.scope)
+        return known[1]
 
 
 def _release_memory() -> None:
@@ -310,36 +298,31 @@ class Candidates:
         self._index = lake.index
         self._scope = scope
         self._embedder = embedder
-        self._tail = PendingRows(pending, embedder)
-        self._resident = IndexCache(lake.index, scope, embedder.dimension, resident_rows, lake.calendar)
+        self._rows = IndexOverlay(lake, scope, embedder, pending, resident_rows)
+        self.points = self._rows.points
 
     def passing(
         self, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool = False
     ) -> FilteredRows:
         """Return the rows that pass a filter; of a table that is too large to cache, those that the index finds.
 
-        Pending entries are read before the index; see :class:`PendingRows`. `query` is None for the newest.
-        `by_message` leaves out facts of messages that have a turn; only without a query.
+        `query` is None for the newest. `by_message` leaves out facts of messages that have a turn; only without a
+        query.
         """
-        tail = self._tail.segment() if grain is Grain.WORKING else None
-        held = self._resident.parts(grain)
-        parts = (
-            [CachedRows(self._found(grain, where, limit, query, by_message=by_message), None)] if held is None else held
-        )
-        if tail is not None:
-            parts = [CachedRows(tail, None), *parts]
+        tail, table = self._rows.rows(grain)
+        parts = [] if tail is None else [CachedRows(tail, None)]
+        if table is None:
+            parts.append(CachedRows(self._found(grain, where, limit, query, by_message=by_message), None))
+        else:
+            parts += table.parts
         segments = [part.segment for part in parts]
         masks = [_both(part.segment.mask(where), part.live) for part in parts]
         if by_message:
             masks = [_both(mask, part.segment.listed(part.live)) for mask, part in zip(masks, parts, strict=True)]
-        if held is not None:
+        if table is not None:
             return FilteredRows(segments, masks, selection.total(segments, masks))
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
         return FilteredRows(segments, masks, self._total_on_disk(grain, where, pending))
-
-    def points(self, grain: Grain) -> RowBlock | None:
-        """Return the points of a grain's summaries; None if these are too many to cache."""
-        return self._resident.points(grain)
 
     def embedded(self, text: str) -> NDArray[np.float32] | None:
         """Return the vector of a text; None if the embedder failed."""

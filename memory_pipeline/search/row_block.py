@@ -81,7 +81,6 @@ class RowBlock:
         turn = pc.fill_null(rows["turn"], 0).to_numpy()
         position = pc.fill_null(rows["position"], 0).to_numpy()
         order = np.lexsort((position, turn, starts, conversation))
-        self.dimension = vectors.shape[1]
         self.vectors = VectorSketch(vectors, order)
         words = rows["terms"].combine_chunks().take(pa.array(order))
         self.rows = rows.drop_columns(["terms"]).take(pa.array(order)).combine_chunks()
@@ -332,9 +331,8 @@ def _day(text: str | None) -> date | None:
         return None
 
 
-def points_of(summaries: RowBlock, calendar: Calendar) -> RowBlock:
+def points_of(rows: pa.Table, dimension: int, calendar: Calendar) -> RowBlock:
     """Return the points of summaries as rows without vectors; the points of a summary are one talk."""
-    rows = summaries.rows
     lines = [
         _Point.read(place, number, line)
         for place, content in enumerate(rows["content"].to_pylist())
@@ -361,7 +359,7 @@ def points_of(summaries: RowBlock, calendar: Calendar) -> RowBlock:
         "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
         "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
     }
-    return RowBlock(pa.table(columns), np.full((len(lines), summaries.dimension), np.nan, np.float32))
+    return RowBlock(pa.table(columns), np.full((len(lines), dimension), np.nan, np.float32))
 
 
 TIME: Final = pa.timestamp("us", tz="UTC")

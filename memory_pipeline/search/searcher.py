@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.text.ranking import Named, Query, Window, weights_for
 from memory_pipeline.domain.text.recalled_text import mark_lines
@@ -18,6 +20,7 @@ from memory_pipeline.search import selection
 from memory_pipeline.search.candidates import Candidates
 from memory_pipeline.search.row_block import TIME
 from memory_pipeline.search.scoring import matcher_of, score, words_of
+from memory_pipeline.search.selection import Choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
@@ -33,11 +37,12 @@ if TYPE_CHECKING:
     from memory_pipeline.overlay import PendingJournal
     from memory_pipeline.search.row_block import RowBlock
     from memory_pipeline.search.scoring import Scored, Word
-    from memory_pipeline.search.selection import Choice
 
 
 #: Results that are ranked at once. A later page ranks the pages before it first.
 _RANKED_AT_ONCE = 100
+#: Most rows that are scanned for an id, if the table is too large to cache.
+_LOOKED_THROUGH = 10_000
 _TICK: Final = timedelta(microseconds=1)
 POINTS: Final = 40
 
@@ -104,6 +109,16 @@ class Searcher:
                     found = selection.with_later([choice.excerpted(matches) for choice in found], matches)
                 return found[:limit], total
             at_once *= 2
+
+    def find(self, id: str, grain: Grain, where: Filter) -> Choice | None:  # noqa: A002  # as in readers
+        """Return the row with an id, or the turn of the message with that id, among the rows that pass a filter."""
+        segments, masks, _ = self.candidates.passing(grain, where, _LOOKED_THROUGH, None)
+        for segment, mask in zip(segments, masks, strict=True):
+            rows = segment.rows if mask is None else segment.rows.filter(mask)
+            for row in rows.to_pylist():
+                if id == row["id"] or (row["kind"] == FactKind.TURN and id in row["source_ids"]):
+                    return Choice(row, 0.0)
+        return None
 
     def everything(self, text: str, limit: int, where: Filter, *, now: datetime) -> RankedMemory:
         """Rank facts, at most `limit`, and the points of all summaries together. `where` filters both; `now` is UTC."""
@@ -175,6 +190,9 @@ def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now:
     )
 
 
+_COPIED: Final = ("id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id")
+
+
 class Later(NamedTuple):
     """A later hit of the same search."""
 
@@ -218,6 +236,38 @@ class Hit:
     parts: Mapping[str, float] | None = None
     is_excerpt: bool = False
     later: Later | None = None
+
+    @classmethod
+    def of(cls, grain: Grain, choice: Choice, calendar: Calendar) -> Hit:
+        """Return a row of a grain as a hit."""
+        row, later = choice.row, choice.later
+        return cls(
+            **{name: row[name] for name in _COPIED},
+            grain=grain,
+            date=calendar.day_of(row["starts_at"]),
+            source_ids=tuple(row["source_ids"]),
+            score=round(choice.score, 4),
+            parts=choice.parts,
+            is_excerpt=choice.is_excerpt,
+            later=None if later is None else Later(later["id"], calendar.day_of(later["starts_at"])),
+        )
+
+    @classmethod
+    def of_memory(cls, id: str, memory: DurableMemory, calendar: Calendar) -> Hit:  # noqa: A002  # the attribute's name
+        """Return a durable memory as a hit; `id` may name one of its versions."""
+        return cls(
+            id=id,
+            grain="durable",
+            period=Reference.parse(memory.id).period.key,
+            kind=memory.kind.value,
+            content=memory.content,
+            starts_at=memory.created_at,
+            ends_at=memory.updated_at,
+            date=calendar.day_of(memory.updated_at),
+            source_ids=memory.source_ids,
+            conversation_id=None,
+            score=0.0,
+        )
 
     @property
     def line(self) -> str:

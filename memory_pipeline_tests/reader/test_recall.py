@@ -283,7 +283,7 @@ def test_a_memory_stays_if_its_replacement_would_not_fit() -> None:
 
 def test_points_know_their_day_and_who_said_them() -> None:
     rows = segment([summary("2024-01-15 Anna: I moved.\n\n2024-13-99 Odd: date.\nIt rained all day.")])
-    points = points_of(rows, CALENDAR)
+    points = points_of(rows.rows, 8, CALENDAR)
     found = {row["id"].rpartition("#")[2]: row for row in points.rows.to_pylist()}
     assert sorted(found) == ["0", "2", "3"]
     assert (found["0"]["content"], found["0"]["speaker"]) == ("Anna: I moved.", "Anna")

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.vector_index import VectorIndex
-from memory_pipeline.search.candidates import IndexCache
+from memory_pipeline.overlay import PendingJournal
+from memory_pipeline.search.candidates import IndexOverlay
 from memory_pipeline_tests.building import ACME, PROCESSES
-from memory_pipeline_tests.index_rows import DIMENSION, Row, axis, by_period, fact, put_rows, scoped, summary
+from memory_pipeline_tests.index_rows import Embedder, Row, axis, by_period, fact, put_rows, scoped, summary
 
 if TYPE_CHECKING:
     from memory_pipeline.search.row_block import RowBlock
@@ -32,8 +34,18 @@ def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
     put_rows(index, grain, periods, scoped(ACME, rows))
 
 
-def resident(root: str, most: int = 100) -> IndexCache:
-    return IndexCache(VectorIndex(Storage(root)), ACME, DIMENSION, most, Calendar())
+def resident(root: str, most: int = 100) -> IndexOverlay:
+    lake = Lake(root)
+    return IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), most)
+
+
+def segment(held: IndexOverlay, grain: Grain) -> RowBlock | None:
+    """Return the cached rows of a grain, which are in one part; None if they are too many to cache."""
+    table = held.rows(grain).table
+    if table is None:
+        return None
+    [part] = table.parts
+    return part.segment
 
 
 def contents(part: RowBlock | None) -> list[str]:
@@ -44,57 +56,57 @@ def contents(part: RowBlock | None) -> list[str]:
 def test_a_table_is_read_once_while_nothing_is_written(root: str) -> None:
     put(root, fact("tea", vector=axis(1)))
     held = resident(root)
-    first = held.segment(Grain.WORKING)
+    first = segment(held, Grain.WORKING)
     assert contents(first) == ["tea"]
-    assert held.segment(Grain.WORKING) is first
+    assert segment(held, Grain.WORKING) is first
 
 
 def test_a_missing_table_is_empty_until_it_is_created(root: str) -> None:
     held = resident(root)
-    assert contents(held.segment(Grain.WORKING)) == []
+    assert contents(segment(held, Grain.WORKING)) == []
     put(root, fact("tea"))
-    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+    assert contents(segment(held, Grain.WORKING)) == ["tea"]
 
 
 def test_writes_of_another_object_are_visible_at_once(root: str) -> None:
     put(root, fact("tea"))
     held = resident(root)
-    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+    assert contents(segment(held, Grain.WORKING)) == ["tea"]
     put(root, fact("tea"), fact("milk", 1))
-    assert contents(held.segment(Grain.WORKING)) == ["milk", "tea"]
+    assert contents(segment(held, Grain.WORKING)) == ["milk", "tea"]
     put(root, fact("milk", 1))
-    assert contents(held.segment(Grain.WORKING)) == ["milk"]
+    assert contents(segment(held, Grain.WORKING)) == ["milk"]
 
 
 def test_writes_of_another_process_are_visible_at_once(root: str) -> None:
     put(root, fact("tea"))
     held = resident(root)
-    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+    assert contents(segment(held, Grain.WORKING)) == ["tea"]
     process = PROCESSES.Process(target=put, args=(root, fact("milk", 120)))
     process.start()
     process.join()
     assert process.exitcode == 0
-    assert contents(held.segment(Grain.WORKING)) == ["milk", "tea"]
+    assert contents(segment(held, Grain.WORKING)) == ["milk", "tea"]
 
 
 @pytest.mark.usefixtures("large")
 def test_a_table_that_is_too_large_is_not_cached(root: str) -> None:
     put(root, *(fact(f"row {n}", n) for n in range(3)))
-    assert resident(root, 2).segment(Grain.WORKING) is None
-    assert resident(root, 0).segment(Grain.WORKING) is None
-    assert len(contents(resident(root, 3).segment(Grain.WORKING))) == 3
+    assert segment(resident(root, 2), Grain.WORKING) is None
+    assert segment(resident(root, 0), Grain.WORKING) is None
+    assert len(contents(segment(resident(root, 3), Grain.WORKING))) == 3
 
 
 @pytest.mark.usefixtures("large")
 def test_a_table_is_evicted_when_it_outgrows_the_cache_and_cached_when_it_shrinks(root: str) -> None:
     put(root, fact("tea"), fact("milk", 1))
     held = resident(root, 2)
-    assert held.segment(Grain.WORKING) is not None
+    assert segment(held, Grain.WORKING) is not None
     put(root, fact("tea"), fact("milk", 1), fact("water", 2))
-    assert held.segment(Grain.WORKING) is None
+    assert segment(held, Grain.WORKING) is None
     assert held._held == {}
     put(root, fact("tea"))
-    assert contents(held.segment(Grain.WORKING)) == ["tea"]
+    assert contents(segment(held, Grain.WORKING)) == ["tea"]
 
 
 def test_the_least_recently_used_tables_are_evicted(root: str) -> None:
@@ -102,12 +114,12 @@ def test_the_least_recently_used_tables_are_evicted(root: str) -> None:
     put(root, summary("a day"), summary("another", 16), grain=Grain.DAILY)
     put(root, summary("a week") | {"period": "2024-W03"}, grain=Grain.WEEKLY)
     held = resident(root, 5)
-    working, daily = held.segment(Grain.WORKING), held.segment(Grain.DAILY)
-    assert held.segment(Grain.WORKING) is working  # now the most recently used
-    held.segment(Grain.WEEKLY)
+    working, daily = segment(held, Grain.WORKING), segment(held, Grain.DAILY)
+    assert segment(held, Grain.WORKING) is working  # now the most recently used
+    segment(held, Grain.WEEKLY)
     assert list(held._held) == [Grain.WORKING, Grain.WEEKLY]
-    assert held.segment(Grain.WORKING) is working
-    assert held.segment(Grain.DAILY) is not daily
+    assert segment(held, Grain.WORKING) is working
+    assert segment(held, Grain.DAILY) is not daily
 
 
 @pytest.mark.parametrize("most", [0, 1])
@@ -116,8 +128,8 @@ def test_the_cache_never_exceeds_its_limit(root: str, most: int) -> None:
         put(root, summary("tea") | {"period": period}, grain=grain)
     held = resident(root, most)
     for grain in (Grain.DAILY, Grain.WEEKLY, Grain.MONTHLY, Grain.DAILY):
-        held.segment(grain)
-        assert sum(map(len, held._held.values())) <= most
+        segment(held, grain)
+        assert sum(held._held.values()) <= most
 
 
 @pytest.mark.usefixtures("large")
@@ -140,7 +152,7 @@ def test_threads_see_whole_tables_while_others_write(root: str) -> None:
         seen = []
         for _ in range(12):
             least = written
-            part = held.segment(Grain.WORKING)
+            part = segment(held, Grain.WORKING)
             assert part is not None
             seen.append((least, len(part), written))
         return seen
