@@ -27,6 +27,7 @@ from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.ingest import JournalBatch, acknowledge, load_messages
 from memory_pipeline.steps.restore_memories import mend_memories
+from memory_pipeline.steps.scopes import enter_scopes, recompute_scopes
 from memory_pipeline.steps.shares import EVERYBODY
 from memory_pipeline.steps.summaries import summarize_periods
 
@@ -145,6 +146,7 @@ def _materialize_batch(
             if not mend_memories(lake, models.embedder, thoroughly=True):
                 raise
             results += fold_memories(lake, models.embedder, batch, events, also)
+        enter_scopes(lake, batch)
     else:
         results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
     usage = models.store.settle(batch) if models.store else {}
@@ -175,6 +177,7 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
         lake.tables.purge(spec)
     lake.index.purge(agents)
     if grain is Grain.WORKING:
+        recompute_scopes(lake, agents)
         for projection in lake.projections.values():
             projection.purge(agents)
 
