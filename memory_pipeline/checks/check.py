@@ -123,7 +123,7 @@ def _projected(context: CheckContext, place: Place, columns: Collection[str]) ->
 def _frame(
     context: CheckContext, place: Place, keys: list[str], columns: Collection[str], where: pc.Expression | None
 ) -> pl.DataFrame:
-    rows = context.lake.tables.read(place.spec, keys, columns=columns, where=where, **place.fixed)
+    rows = context.lake.tables.read(place.spec, keys, columns=columns, where=where, shard=None, **place.fixed)
     frame = pl.DataFrame(pl.from_arrow(rows))
     periods = context.keys(place.grain)
     if periods is not None and not place.is_by_period and place.period in columns:

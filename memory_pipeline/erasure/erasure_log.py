@@ -136,7 +136,9 @@ def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
         columns = spec.holding(Holds.WORDS, Holds.COPY, Holds.NOTE)
         keys = lake.tables.keys(spec, **fixed)
         for start in range(0, len(keys), PARTITIONS_PER_READ):
-            rows = lake.tables.read(spec, keys[start : start + PARTITIONS_PER_READ], columns=columns, **fixed)
+            rows = lake.tables.read(
+                spec, keys[start : start + PARTITIONS_PER_READ], columns=columns, shard=None, **fixed
+            )
             for _, texts in leaves(rows):
                 yield pa.chunked_array([texts], pa.string())
     for name, projection in lake.projections.items():

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.erasure_log import sentences_of
@@ -22,7 +21,7 @@ from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.materialize import materialize
-from memory_pipeline.steps.results import content_digest
+from memory_pipeline.steps.results import RowDigests, content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -225,7 +224,7 @@ def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope],
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
     own = pc.field("scope").isin(pa.array(sorted({scope.key for scope in scopes}), pa.string()))
     projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-    rows = projected(lake.tables.read(spec, keys, where=own, **fixed), dimension)
+    rows = projected(lake.tables.read(spec, keys, where=own, shard=None, **fixed), dimension)
     lake.index.replace(grain, [Period.parse(grain, key) for key in keys], rows, scopes)
 
 
@@ -257,7 +256,7 @@ def _recount(
 ) -> None:
     """Update the entries of periods to their current rows, and those of derived assets that were in sync."""
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
-    rows = lake.tables.read(spec, [period.key for period in periods], columns=_MARKS, **fixed)
+    rows = lake.tables.read(spec, [period.key for period in periods], columns=_MARKS, shard=None, **fixed)
     derived = {
         asset: lake.ledger.entries(asset, periods)
         for asset in [index_asset(grain), *(_OUTLIVING if grain is Grain.WORKING else [])]
@@ -298,7 +297,7 @@ def _relink(
             continue
         children = [child.key for child in calendar.children(period)]
         then, now = (
-            digest_of_all(entries[key].output_digest for key in children if key in entries and entries[key].rows)
+            RowDigests.of(*(entries[key].output_digest for key in children if key in entries)).combined
             for entries in (before_finer, after_finer)
         )
         if before[period.key].input_digest == then:

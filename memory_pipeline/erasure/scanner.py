@@ -225,7 +225,7 @@ class SubjectScanner:
             listed = [key for key in listed if (key == prefix if subject.agent_id else key.startswith(prefix))]
         for start in range(0, len(listed), PARTITIONS_PER_READ):
             rows = self._lake.tables.read(
-                spec, listed[start : start + PARTITIONS_PER_READ], columns=columns, where=where, **fixed
+                spec, listed[start : start + PARTITIONS_PER_READ], columns=columns, where=where, shard=None, **fixed
             )
             if rows.num_rows:
                 yield rows

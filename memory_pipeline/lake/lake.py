@@ -183,7 +183,7 @@ class Lake:
         """The Delta tables."""
         from memory_pipeline.lake.tables.tables import Tables
 
-        return Tables(self.storage)
+        return Tables(self.storage, self.shards)
 
     @cached_property
     def ledger(self) -> Ledger:

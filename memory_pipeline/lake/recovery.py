@@ -63,7 +63,7 @@ def recover(storage: Storage, tables: Tables, spec: TableSpec, keys: Collection[
             last = dict(zip(zip(*(both[name].to_pylist() for name in key), strict=True), range(len(both)), strict=True))
             return both.take(pa.array(sorted(last.values()), pa.int64()))
 
-        tables.transform(spec, set(keys_of(selected_files, spec)), united, **fixed)
+        tables.transform(spec, set(keys_of(selected_files, spec)), united, shard=None, **fixed)
     return sum(tables.counts(spec).values()) - before
 
 

@@ -17,6 +17,8 @@ TEXTS = pa.list_(pa.string())
 TIME = pa.timestamp("us", tz="UTC")
 SCORE = pa.float64()
 VECTOR = pa.list_(pa.float32())
+#: The partition column with the part of a period, and its value for rows of all shards.
+PART, WHOLE = "part", "all"
 #: Key in a field's metadata. Removed before a table is created, so it is not stored.
 _HOLDS = b"holds"
 
@@ -81,6 +83,9 @@ class TableSpec:
         order_by: the columns that sort the rows of a partition.
         not_compared: columns ignored when two partitions are compared, because other columns determine them.
         texts: what the text columns contain; WORDS unless declared.
+
+    The files of a period may be divided further, by a stored partition column ``part``, which is no column of the rows:
+    ``all``, or the shard of the rows of a large period.
     """
 
     name: str
@@ -100,6 +105,22 @@ class TableSpec:
             stored.append(column.with_metadata(metadata) if metadata else column)
         object.__setattr__(self, "texts", texts)
         object.__setattr__(self, "schema", pa.schema(stored, metadata=self.schema.metadata))
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the rows of a large period are stored by shard."""
+        return self.partition_by[-1:] == ("period",) and "scope" in self.schema.names
+
+    @property
+    def stored_partitions(self) -> tuple[str, ...]:
+        """The partition columns of the files."""
+        return (*self.partition_by, PART) if self.has_parts else self.partition_by
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The columns of which the log has the lowest and highest value of each file: the first of the order, times."""
+        times = [column.name for column in self.schema if pa.types.is_timestamp(column.type)]
+        return (self.order_by[0], *times)
 
     def holding(self, *holds: Holds) -> tuple[str, ...]:
         """Return the columns that contain such texts."""

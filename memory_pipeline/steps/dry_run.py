@@ -42,7 +42,7 @@ class DryRunLake(Lake):
     @cached_property
     def tables(self) -> Tables:
         """The real tables, overlaid with the results of the dry run."""
-        return OverlaidTables(Tables(self.storage))
+        return OverlaidTables(Tables(self.storage, self.shards))
 
 
 class _ReadOnlyJournal(Journal):
@@ -63,12 +63,13 @@ class OverlaidTables(Tables):
         keys: Collection[str] | None,
         columns: Collection[str] | None,
         where: pc.Expression | None,
+        shard: int | None,
         fixed: Mapping[str, str],
         remade: Collection[str] | None,
     ) -> pa.Table:
         over = self._replaced(spec, fixed)
         below = set(self._base.keys(spec, **fixed) if keys is None else keys) - over.keys()
-        parts = [self._base._read(spec, below, columns, where, fixed, remade)]
+        parts = [self._base._read(spec, below, columns, where, shard, fixed, remade)]
         for key, rows in over.items():
             if keys is None or key in keys:
                 found = rows if where is None else rows.filter(where)
@@ -91,11 +92,18 @@ class OverlaidTables(Tables):
         return self._base.version(spec)
 
     def transform(
-        self, spec: TableSpec, keys: Collection[str], change: Change, *, remade: Collection[str] = (), **fixed: str
+        self,
+        spec: TableSpec,
+        keys: Collection[str],
+        change: Change,
+        *,
+        remade: Collection[str] = (),
+        shard: int | None = None,
+        **fixed: str,
     ) -> Replacement:
-        """Replace partitions in memory."""
+        """Replace partitions in memory. A dry run processes all shards at once."""
         read = self.read_sound if frozenset(keys) <= frozenset(remade) else self.read
-        old = sorted_rows(read(spec, keys, **fixed), spec)
+        old = sorted_rows(read(spec, keys, shard=shard, **fixed), spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
         changed = changed_keys(old, new, spec)
         column = new.column(spec.partition_by[-1])
@@ -139,9 +147,8 @@ def _run_steps(lake: DryRunLake, models: Models, grain: Grain, batch: list[Perio
     if grain is not Grain.WORKING:
         return summarize_periods(lake, models.summarizer, models.embedder, grain, batch)
     journal = filter_journal(lake, set(batch))
-    messages = load_messages(lake, batch, lambda _: journal)
+    messages = load_messages(lake, batch, journal)
     facts = extract_facts(lake, models.extractor, models.embedder, batch)
     # The graph needs no model; durable memories need the embedder.
-    events = [event for contents in journal.contents.values() for event in contents.events]
-    embed_memories(lake, models.embedder, batch, events)
+    embed_memories(lake, models.embedder, batch, journal.events)
     return [*messages, *facts]

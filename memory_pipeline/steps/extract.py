@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.facts import ConversationHour, Extraction
+from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
@@ -23,26 +23,27 @@ from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.index import with_vectors
-from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of, together, unfinished_rows
-from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
+from memory_pipeline.steps.index import vectors_in, with_vectors
+from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of, unfinished_rows
 from memory_pipeline.steps.validation import are_sound, validate_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.conversations import Message, Scope
-    from memory_pipeline.domain.facts import Extractor
+    from memory_pipeline.domain.facts import Extractor, Fact
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
-    from memory_pipeline.steps.shares import Share
 
 #: How far back an agent's operations are read to show a model what the agent knows.
 LOOK_BACK = timedelta(days=31)
+
+#: Passages are extracted together until they have so many messages.
+_MESSAGES_AT_ONCE = 2_000
 
 _Key = tuple[str, str, str, str]
 
@@ -73,10 +74,10 @@ class Reading:
 
 
 def read_hours(
-    lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table, share: Share = EVERYBODY
+    lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table, shard: int | None = None
 ) -> Reading:
     """Read the messages of `hours` and find the current rows of `old`. Passages that fell back on rules are stale."""
-    rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], where=share.where)
+    rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], shard=shard)
     messages = sorted(rows_to_messages(rows), key=_order)
     marks = ExpirationMarks.of(lake.tables)
     _refuse_lost(lake, hours, messages, old, marks)
@@ -150,72 +151,85 @@ def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str])
 
 
 def extract_facts(
-    lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shares: Sequence[Share] = WHOLE
+    lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shard: int | None = None
 ) -> list[PartitionResult]:
     """Recompute the ``facts`` partitions of `hours`: extract new and stale passages. Return one result per hour."""
-    results: dict[Share, list[PartitionResult]] = {}
+    results: list[PartitionResult] = []
 
-    def extracted(share: Share, old: pa.Table) -> pa.Table:
+    def extracted(old: pa.Table) -> pa.Table:
+        nonlocal results
         # Read inside the attempt: after a concurrent commit of facts the attempt starts over with newer messages.
-        reading = read_hours(lake, extractor, hours, old, share)
-        changed = reading.changed
-        extractions = extractor.extract(changed, lambda: _recall(lake, reading, hours)) if changed else []
-        by_key = {_key(passage): extraction for passage, extraction in zip(changed, extractions, strict=True)}
-        facts = [
-            replace(fact, source_digest=passage.digest)
-            for passage, extraction in zip(changed, extractions, strict=True)
-            for fact in extraction.facts
-        ]
-        rows = pa.concat_tables([reading.kept, reading.carried, _postponed(reading, by_key), facts_to_rows(facts)])
+        reading = read_hours(lake, extractor, hours, old, shard)
+        refused: Counter[str] = Counter()
+        waiting: set[_Key] = set()
+        known = vectors_in(old, embedder)
+        new = [FACTS.schema.empty_table()]
+        for passages in _chunks(reading.changed):
+            extractions = extractor.extract(passages, partial(_recall, lake, reading, passages, hours))
+            facts: list[Fact] = []
+            for passage, extraction in zip(passages, extractions, strict=True):
+                facts += (replace(fact, source_digest=passage.digest) for fact in extraction.facts)
+                refused[passage.hour.key] += extraction.refused
+                waiting |= {_key(passage)} if extraction.is_waiting else set()
+            new.append(with_vectors(facts_to_rows(facts), known, hours, embedder))
+        earlier = pa.concat_tables([reading.kept, reading.carried, _postponed(reading, waiting)])
+        rows = pa.concat_tables([with_vectors(earlier, known, hours, embedder), *new])
         validate_rows(Grain.WORKING, rows, old)
-        rows = with_vectors(rows, old, hours, embedder)
-        results[share] = _results(hours, rows, reading.messages, by_key)
+        results = _results(hours, rows, reading.messages, refused, Counter(key[2] for key in waiting))
         return rows
 
     keys = [hour.key for hour in hours]
     # Facts whose messages have expired may be the only copy.
     expired = ExpirationMarks.of(lake.tables).latest([RetentionClass.CONVERSATIONS])
-    changed = replace_in_shares(lake, FACTS, keys, shares, extracted, {key for key in keys if key > expired})
+    remade = {key for key in keys if key > expired}
+    changed = lake.tables.transform(FACTS, keys, extracted, remade=remade, shard=shard).changed
     sizes = lake.tables.sizes(FACTS)
-    return [
-        replace(whole, changed=whole.period.key in changed, bytes=sizes.get(whole.period.key, 0))
-        for whole in together([results[share] for share in shares])
-    ]
+    return [replace(part, changed=part.period.key in changed, bytes=sizes.get(part.period.key, 0)) for part in results]
+
+
+def _chunks(passages: Sequence[ConversationHour]) -> Iterator[list[ConversationHour]]:
+    """Cut passages into lists with a bounded number of messages: what is extracted takes much memory."""
+    chunk: list[ConversationHour] = []
+    messages = 0
+    for passage in passages:
+        if chunk and messages + len(passage.messages) > _MESSAGES_AT_ONCE:
+            yield chunk
+            chunk, messages = [], 0
+        chunk.append(passage)
+        messages += len(passage.messages)
+    if chunk:
+        yield chunk
 
 
 def _results(
-    hours: list[Period], rows: pa.Table, messages: Sequence[Message], extractions: Mapping[_Key, Extraction]
+    hours: list[Period],
+    rows: pa.Table,
+    messages: Sequence[Message],
+    refused: Mapping[str, int],
+    waiting: Mapping[str, int],
 ) -> list[PartitionResult]:
     inputs: dict[Period, list[str]] = {hour: [] for hour in hours}
     for message in messages:
         inputs[message.hour].append(message_digest(message))
-    refused: dict[str, int] = defaultdict(int)
-    waiting: dict[str, int] = defaultdict(int)
-    for key, extraction in extractions.items():
-        refused[key[2]] += extraction.refused
-        waiting[key[2]] += extraction.is_waiting
     return [
         PartitionResult(
             asset=table_asset(hour.grain),
             period=hour,
-            input_digest=input_digests.combined,
-            output_digest=output_digests.combined,
+            input_digest=RowDigests(inputs[hour]).combined,
+            output_digest=marks_of(facts).combined,
             rows=facts.num_rows,
             agents=agents_in(facts),
-            messages=len(input_digests),
+            messages=len(inputs[hour]),
             fallbacks=facts.num_rows - facts["fallback"].null_count,
             unfinished=unfinished_rows(facts) + waiting[hour.key],
             refused=refused[hour.key],
-            inputs=input_digests,
-            outputs=output_digests,
         )
         for hour, facts in by_period(rows, hours).items()
-        for input_digests, output_digests in [(RowDigests(inputs[hour]), marks_of(facts))]
     ]
 
 
-def _postponed(reading: Reading, extractions: Mapping[_Key, Extraction]) -> pa.Table:
-    waiting = {key for key, extraction in extractions.items() if extraction.is_waiting}
+def _postponed(reading: Reading, waiting: Collection[_Key]) -> pa.Table:
+    """Return the old rows of passages that wait for a model."""
     present = {message.id for message in reading.messages}
     is_postponed = [
         key in waiting and present.issuperset(sources)
@@ -225,16 +239,18 @@ def _postponed(reading: Reading, extractions: Mapping[_Key, Extraction]) -> pa.T
     return rows.filter(pc.invert(pc.is_in(rows["id"], reading.carried["id"].combine_chunks())))
 
 
-def _recall(lake: Lake, reading: Reading, hours: Sequence[Period]) -> dict[Scope, list[Operation]]:
-    """Return recent operations of the agents of changed passages."""
-    agents = {passage.scope for passage in reading.changed}
-    changed = sorted({passage.hour for passage in reading.changed}, key=lambda hour: hour.key)
+def _recall(
+    lake: Lake, reading: Reading, passages: Sequence[ConversationHour], hours: Sequence[Period]
+) -> dict[Scope, list[Operation]]:
+    """Return recent operations of the agents of `passages`."""
+    agents = {passage.scope for passage in passages}
+    changed = sorted({passage.hour for passage in passages}, key=lambda hour: hour.key)
     since = lake.calendar.hour(lake.calendar.bounds(changed[0])[0] - LOOK_BACK).key
     # Read other hours from the table, and recomputed hours from the rows that are kept.
     recomputed = {hour.key for hour in hours}
     before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in recomputed]
     columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations"]
-    where = pc.field("agent_id").isin(sorted({scope.agent_id for scope in agents}))
+    where = pc.field("scope").isin(sorted({scope.key for scope in agents}))
     earlier = lake.tables.read(FACTS, before, columns=columns, where=where)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
     by_name = {(scope.workspace_id, scope.agent_id): scope for scope in agents}

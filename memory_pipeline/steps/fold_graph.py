@@ -37,7 +37,7 @@ from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, OPER
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
-from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of
+from memory_pipeline.steps.results import NO_ROWS, PartitionResult, RowDigests, marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -60,8 +60,8 @@ _COLUMNS = (
 )  # fmt: skip
 #: Maximum number of attempts if concurrent runs keep changing the same rows.
 _ATTEMPTS = 5
-#: Hours that are listed in a condition.
-_HOURS_AT_ONCE = 1_000
+#: Hours that are listed in a condition, and scopes that are folded together.
+_HOURS_AT_ONCE, _SCOPES_AT_ONCE = 1_000, 2_000
 _NOTHING = OPERATIONS.schema.empty_table()
 
 
@@ -78,12 +78,12 @@ class Synced(NamedTuple):
 
 
 def fold_graph(
-    lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = ()
+    lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), shard: int | None = None
 ) -> list[PartitionResult]:
     """Update the graph with the facts of `hours` and with `edits` from the journal. Return one result per hour.
 
-    Scopes in `also` had rows in these hours and may have none now. Safe to repeat and to interrupt: the next run of the
-    hours folds operations that were written but not folded.
+    Scopes in `also` had rows in these hours and may have none now. With `shard`, all scopes are in it. Safe to repeat
+    and to interrupt: the next run of the hours folds operations that were written but not folded.
     """
     keys = [hour.key for hour in hours]
     edited: defaultdict[Scope, list[Operation]] = defaultdict(list)
@@ -91,7 +91,7 @@ def fold_graph(
         edited[edit.scope] += edit.operations
     edited_rows = operations_to_rows(edited, are_edits=True)
     # From messages, since facts of an earlier run may be gone.
-    messages = lake.tables.read(MESSAGES, keys, columns=("period", *_AGENT, "id"))
+    messages = lake.tables.read(MESSAGES, keys, columns=("period", *_AGENT, "id"), shard=shard)
     marks = ExpirationMarks.of(lake.tables)
     scopes = {*scopes_in(messages), *edited, *also}
     scope_keys = pa.array([scope.key for scope in scopes], pa.string())
@@ -100,7 +100,7 @@ def fold_graph(
     def merged(old: pa.Table) -> pa.Table:
         # Read inside the attempt: after a concurrent commit of operations the attempt starts over with newer facts.
         nonlocal facts
-        facts = lake.tables.read(FACTS, keys, columns=_COLUMNS)
+        facts = lake.tables.read(FACTS, keys, columns=_COLUMNS, shard=shard)
         derived = operations_to_rows(operations_in(facts), are_edits=False)
         derived = derived.filter(pc.is_in(derived["scope"], scope_keys))
         new = pa.concat_tables([derived, edited_rows])
@@ -112,15 +112,16 @@ def fold_graph(
         return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], ids)))])
 
     entries = lake.ledger.entries(GRAPH_ASSET, hours)
-    result = lake.tables.transform(GRAPH_OPERATIONS, keys, merged)
-    synced = sync_operations(lake, keys)
+    result = lake.tables.transform(GRAPH_OPERATIONS, keys, merged, shard=shard)
+    synced = sync_operations(lake, keys, shard)
     changed = synced.changed
     before, after = by_period(synced.before, hours), by_period(synced.after, hours)
     # An earlier run of these hours may have synced the operations and not folded them.
     folded = {
         hour
         for hour, rows in before.items()
-        if RowDigests(rows["id"]).combined == (entries[hour.key].output_digest if hour.key in entries else _NO_IDS)
+        if RowDigests(rows["id"].to_pylist()).combined
+        == (entries[hour.key].output_digest if hour.key in entries else NO_ROWS)
     }
     unsure = pa.array([hour.key for hour in hours if hour not in folded], pa.string())
     suspects = {*scopes_in(changed), *edited, *also}
@@ -128,25 +129,18 @@ def fold_graph(
     for rows in (messages, synced.before, synced.after) if len(unsure) else ():
         suspects |= scopes_in(rows.filter(pc.is_in(rows["period"], unsure)))
     written = refold_graph(lake, suspects, changed)
-    outputs = {hour: RowDigests(rows["id"]) for hour, rows in after.items()}
     return [
         PartitionResult(
             asset=GRAPH_ASSET,
             period=hour,
-            input_digest=inputs.combined,
-            output_digest=outputs[hour].combined,
+            input_digest=marks_of(rows).combined,
+            output_digest=RowDigests(after[hour]["id"].to_pylist()).combined,
             rows=after[hour].num_rows,
             agents=agents_in(after[hour]),
             changed=hour.key in result.changed or not written.isdisjoint(after[hour]["scope"].to_pylist()),
-            inputs=inputs,
-            outputs=outputs[hour],
         )
         for hour, rows in by_period(facts, hours).items()
-        for inputs in [marks_of(rows)]
     ]
-
-
-_NO_IDS = RowDigests().combined
 
 
 def operations_in(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
@@ -169,15 +163,15 @@ def _has_lost_operations(operations: pa.Table, marks: ExpirationMarks, messages:
 # Sync the operations by scope with their records.
 
 
-def sync_operations(lake: Lake, keys: Iterable[str]) -> Synced:
-    """Sync the operations by scope with the records of some hours. Write only rows that differ.
+def sync_operations(lake: Lake, keys: Iterable[str], shard: int | None = None) -> Synced:
+    """Sync the operations by scope with the records of some hours, of one shard or of all. Write only rows that differ.
 
     Raises:
         CommitConflictError: the records kept changing.
     """
     listed = sorted(keys)
     parts = [
-        _mended(lake, partial(_sync, lake, listed[start : start + _HOURS_AT_ONCE]))
+        _mended(lake, partial(_sync, lake, listed[start : start + _HOURS_AT_ONCE], shard))
         for start in range(0, len(listed), _HOURS_AT_ONCE)
     ]
     return Synced(*(pa.concat_tables([_NOTHING, *each]) for each in zip(*parts, strict=True))) if parts else _SAME
@@ -186,15 +180,15 @@ def sync_operations(lake: Lake, keys: Iterable[str]) -> Synced:
 _SAME = Synced(_NOTHING, _NOTHING)
 
 
-def _sync(lake: Lake, keys: Sequence[str]) -> Synced:
+def _sync(lake: Lake, keys: Sequence[str], shard: int | None) -> Synced:
     within = f"period IN ({', '.join(map(quoted, keys))})"
-    before = lake.operations.scan(where=within)
+    before = lake.operations.scan(where=within, shard=shard)
     for _ in range(_ATTEMPTS):
-        state = lake.tables.state(GRAPH_OPERATIONS, keys)
-        rows = operations_to_project(lake.tables.read(GRAPH_OPERATIONS, keys))
-        lake.operations.replace(rows, None, within)
+        state = lake.tables.state(GRAPH_OPERATIONS, keys, shard)
+        rows = operations_to_project(lake.tables.read(GRAPH_OPERATIONS, keys, shard=shard))
+        lake.operations.replace(rows, None, within, shard)
         # A concurrent run may have written newer rows, and synced them before this one overwrote them.
-        if lake.tables.state(GRAPH_OPERATIONS, keys) == state:
+        if lake.tables.state(GRAPH_OPERATIONS, keys, shard) == state:
             return Synced(before.cast(_NOTHING.schema), rows)
     raise CommitConflictError(f"graph operations of {keys[0]} to {keys[-1]} keep changing; run it again later")
 
@@ -216,7 +210,12 @@ def refold_graph(lake: Lake, scopes: Iterable[Scope], changed: pa.Table = _NOTHI
     Raises:
         CommitConflictError: the operations kept changing.
     """
-    return _mended(lake, partial(_refold, lake, set(scopes), changed))
+    ordered = sorted(set(scopes), key=lambda scope: scope.key)
+    return {
+        key
+        for start in range(0, len(ordered), _SCOPES_AT_ONCE)
+        for key in _mended(lake, partial(_refold, lake, set(ordered[start : start + _SCOPES_AT_ONCE]), changed))
+    }
 
 
 def _refold(lake: Lake, scopes: set[Scope], changed: pa.Table) -> set[str]:

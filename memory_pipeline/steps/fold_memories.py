@@ -7,6 +7,7 @@ fold, which readers see. Only scopes with changed events are folded. Durable mem
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,24 +86,30 @@ EVENT_ORDER = [
     ("place", "ascending"),
     ("id", "ascending"),
 ]
-#: Maximum number of scopes that are folded at a time.
-_SCOPES_AT_ONCE = 2_000
+#: Maximum number of scopes that are folded at a time, and of periods that are synced at a time.
+_SCOPES_AT_ONCE, _PERIODS_AT_ONCE = 2_000, 1_000
 #: Maximum number of attempts if other runs keep writing events of the same scopes.
 _ATTEMPTS = 10
 
 
 def fold_memories(
-    lake: Lake, embedder: Embedder, hours: list[Period], events: Iterable[MemoryEvent], also: Iterable[Scope] = ()
+    lake: Lake,
+    embedder: Embedder,
+    hours: list[Period],
+    events: Iterable[MemoryEvent],
+    also: Iterable[Scope] = (),
+    shard: int | None = None,
 ) -> list[PartitionResult]:
     """Update durable memories with the facts of `hours` and with `events` from the journal. Return one result per hour.
 
-    Forgotten events are removed. Agents in `also` had rows in these hours and may have none now. Safe to repeat, to
+    Forgotten events are removed. Scopes in `also` had rows in these hours and may have none now. With `shard`, all
+    scopes are in it. Safe to repeat, to
     interrupt and to run concurrently: the next run of the hours folds events that were written but not folded.
     """
     keys = [hour.key for hour in hours]
     edits = events_to_rows(list(events), are_edits=True)
     # From messages, since facts of an earlier run may be gone.
-    messages = lake.tables.read(MESSAGES, keys, columns=("period", *_AGENT, "scope", "id"))
+    messages = lake.tables.read(MESSAGES, keys, columns=("period", *_AGENT, "scope", "id"), shard=shard)
     also = set(also)
     present = pa.array({*messages["scope"].to_pylist(), *(scope.key for scope in also)}, pa.string())
     configuration, marks = lake.configuration(), ExpirationMarks.of(lake.tables)
@@ -112,8 +119,8 @@ def fold_memories(
     def merged(old: pa.Table) -> pa.Table:
         # Read inside the attempt: after a concurrent commit of events the attempt starts over with newer facts.
         nonlocal all_facts, facts
-        all_facts = lake.tables.read(FACTS, keys, columns=("period", *_AGENT, "digest", "embed_model"))
-        facts = lake.tables.read(FACTS, keys, where=_DURABLE)
+        all_facts = lake.tables.read(FACTS, keys, columns=("period", *_AGENT, "digest", "embed_model"), shard=shard)
+        facts = lake.tables.read(FACTS, keys, where=_DURABLE, shard=shard)
         derived = events_to_rows(memory_events_in(facts, configuration), are_edits=False)
         new = pa.concat_tables([derived.filter(pc.is_in(derived["scope"], present)), edits])
         # Agents without messages are not derived again, nor are expired messages.
@@ -121,22 +128,19 @@ def fold_memories(
         unchanged = old.filter(pc.or_(is_kept, _has_lost_events(old, marks, messages["id"])))
         return _union(_without_forgotten(lake, unchanged), new)
 
-    lake.tables.transform(MEMORY_EVENTS, keys, merged)
-    rows, changed = project_events(lake, MEMORY_EVENTS, keys)
+    lake.tables.transform(MEMORY_EVENTS, keys, merged, shard=shard)
+    rows, changed = project_events(lake, MEMORY_EVENTS, keys, shard)
     inputs = by_period(all_facts, hours)
     results = [
         PartitionResult(
             asset=MEMORIES_ASSET,
             period=hour,
-            input_digest=input_digests.combined,
-            output_digest=output_digests.combined,
+            input_digest=marks_of(inputs[hour]).combined,
+            output_digest=RowDigests(own["id"].to_pylist()).combined,
             rows=own.num_rows,
             agents=agents_in(own),
-            inputs=input_digests,
-            outputs=output_digests,
         )
         for hour, own in by_period(rows, hours).items()
-        for input_digests, output_digests in [(marks_of(inputs[hour]), RowDigests(own["id"]))]
     ]
     entries = lake.ledger.entries(MEMORIES_ASSET, hours)
     # A run may have been killed between writing the events of an hour and folding them.
@@ -150,45 +154,47 @@ def fold_memories(
     for table in (rows, messages):
         scopes |= scopes_in(table.filter(pc.is_in(table["period"], pa.array(unsure, pa.string()))))
     if any(entry.unfinished for entry in entries.values()):
-        scopes |= scopes_in(lake.memory_rows.scan(_AGENT, _WITHOUT_VECTOR))
+        scopes |= scopes_in(lake.memory_rows.scan(_AGENT, _WITHOUT_VECTOR, shard))
     changed |= refold_memories(lake, embedder, scopes, facts.select(VECTOR_COLUMNS))
-    unfinished = _unfinished(lake)
+    unfinished = _unfinished(lake, shard)
     return [
-        PartitionResult(
-            asset=part.asset,
-            period=part.period,
-            input_digest=part.input_digest,
-            output_digest=part.output_digest,
-            rows=part.rows,
-            agents=part.agents,
+        replace(
+            part,
             changed=not scopes_in(own).isdisjoint(changed),
             unfinished=unfinished.get(part.period.key, 0),
-            inputs=part.inputs,
-            outputs=part.outputs,
         )
         for part, own in zip(results, by_period(rows, hours).values(), strict=True)
     ]
 
 
-def project_events(lake: Lake, spec: TableSpec, keys: Collection[str]) -> tuple[pa.Table, set[Scope]]:
+def project_events(
+    lake: Lake, spec: TableSpec, keys: Collection[str], shard: int | None = None
+) -> tuple[pa.Table, set[Scope]]:
     """Sync the projection ``events`` with periods of a table of records. Return their rows and the changed scopes.
-
-    A concurrent run may commit records in between, so they are read again afterwards.
 
     Raises:
         CommitConflictError: the records kept changing.
     """
+    listed_keys = sorted(keys)
+    parts = [
+        _project(lake, spec, listed_keys[start : start + _PERIODS_AT_ONCE], shard)
+        for start in range(0, len(listed_keys), _PERIODS_AT_ONCE)
+    ]
+    rows = pa.concat_tables([spec.schema.empty_table(), *(rows for rows, _ in parts)])
+    return rows, {scope for _, changed in parts for scope in changed}
+
+
+def _project(lake: Lake, spec: TableSpec, keys: list[str], shard: int | None) -> tuple[pa.Table, set[Scope]]:
+    """Sync some periods. A concurrent run may commit records in between, so they are read again afterwards."""
     changed: set[str] = set()
-    if not keys:
-        return spec.schema.empty_table(), set()
     within = f"period IN ({listed(keys)})"
     for _ in range(_ATTEMPTS):
-        rows = lake.tables.read(spec, keys)
-        changed |= lake.events.replace(events_projected(rows), None, within)
-        if events_digest(ids_of(lake.tables.read(spec, keys, columns=("id",)))) == events_digest(ids_of(rows)):
+        rows = lake.tables.read(spec, keys, shard=shard)
+        changed |= lake.events.replace(events_projected(rows), None, within, shard)
+        if set(ids_of(lake.tables.read(spec, keys, columns=("id",), shard=shard))) == set(ids_of(rows)):
             break
     else:
-        raise CommitConflictError(f"{spec.name} of {min(keys)} to {max(keys)} keep changing; run it again later")
+        raise CommitConflictError(f"{spec.name} of {keys[0]} to {keys[-1]} keep changing; run it again later")
     scopes = {scope for scope in scopes_in(rows) if scope.key in changed}
     gone = changed - {scope.key for scope in scopes}
     if gone:  # they lost all of their events in these periods
@@ -271,10 +277,10 @@ def _stale(lake: Lake, scopes: Iterable[Scope], orders: Mapping[Scope, pa.Table]
     return stale
 
 
-def _unfinished(lake: Lake) -> dict[str, int]:
+def _unfinished(lake: Lake, shard: int | None) -> dict[str, int]:
     """Return the number of memories without a vector, by the hour of their last change."""
     counts: dict[str, int] = {}
-    for at in lake.memory_rows.scan(("changed_at",), _WITHOUT_VECTOR)["changed_at"].to_pylist():
+    for at in lake.memory_rows.scan(("changed_at",), _WITHOUT_VECTOR, shard)["changed_at"].to_pylist():
         key = Calendar().hour(at).key
         counts[key] = counts.get(key, 0) + 1
     return counts

@@ -15,14 +15,13 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
-from memory_pipeline.lake.layout import keys_of_shard
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.results import PartitionResult, content_digest, marks_of, together
+from memory_pipeline.steps.results import PartitionResult, content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,31 +37,18 @@ _log = logging.getLogger(__name__)
 _MARKS = ("digest", "embed_model")
 #: Maximum number of attempts if the table keeps changing.
 _ATTEMPTS = 5
-#: More rows than this are indexed shard by shard.
-_ROWS_AT_ONCE = 50_000
 
 
-def index_periods(lake: Lake, grain: Grain, periods: list[Period], dimension: int) -> list[PartitionResult]:
-    """Sync the index of periods with their table, in a few commits for each shard. Return one result per period.
-
-    Many rows are indexed shard by shard, to bound memory.
-
-    Raises:
-        CommitConflictError: the rows kept changing; the journal files are not acknowledged.
-    """
-    counts = lake.tables.counts(_table(grain), **_fixed(grain))
-    if sum(counts.get(period.key, 0) for period in periods) <= _ROWS_AT_ONCE:
-        return _index_shard(lake, grain, periods, dimension, None)
-    return together([_index_shard(lake, grain, periods, dimension, shard) for shard in range(lake.shards)])
-
-
-def _index_shard(
-    lake: Lake, grain: Grain, periods: list[Period], dimension: int, shard: int | None
+def index_periods(
+    lake: Lake, grain: Grain, periods: list[Period], dimension: int, shard: int | None = None
 ) -> list[PartitionResult]:
-    """Sync the index of periods in one shard, or in all.
+    """Sync the index of periods with their table, in a few commits for each shard. Return one result per period.
 
     A concurrent run may replace rows while they are indexed, and its newer index might be overwritten, so the table is
     read again afterwards.
+
+    Raises:
+        CommitConflictError: the rows kept changing; the journal files are not acknowledged.
     """
     written: set[str] = set()
     keys = [period.key for period in periods]
@@ -83,16 +69,14 @@ def _index_shard(
         PartitionResult(
             asset=index_asset(grain),
             period=period,
-            input_digest=marks.combined,
-            output_digest=marks.combined,  # the index has the same rows as its table
+            input_digest=marks,
+            output_digest=marks,  # the index has the same rows as its table
             rows=part.num_rows,
             agents=agents_in(part),
             changed=period.key in written,
-            inputs=marks,
-            outputs=marks,
         )
         for period, part in by_period(rows, periods).items()
-        for marks in [marks_of(part)]
+        for marks in [content_digest(part)]
     ]
 
 
@@ -130,7 +114,9 @@ def restore_tables(lake: Lake, names: Iterable[str], dimension: int) -> None:
     def rows_of(name: str) -> pa.Table:
         where = comparable & lake.index.rows_of(name)
         return pa.concat_tables(
-            _projected(grain, lake.tables.read_sound(_table(grain), where=where, **_fixed(grain)), dimension)
+            _projected(
+                grain, lake.tables.read_sound(_table(grain), where=where, shard=None, **_fixed(grain)), dimension
+            )
             for grain in Grain
         )
 
@@ -154,24 +140,24 @@ def _projected(grain: Grain, rows: pa.Table, dimension: int) -> pa.Table:
 def _read(
     lake: Lake, grain: Grain, keys: list[str], shard: int | None, columns: Collection[str] | None = None
 ) -> pa.Table:
-    where = None if shard is None else _in_shard(lake, shard)
-    return lake.tables.read(_table(grain), keys, columns=columns, where=where, **_fixed(grain))
+    return lake.tables.read(_table(grain), keys, columns=columns, shard=shard, **_fixed(grain))
 
 
-def _in_shard(lake: Lake, shard: int) -> pc.Expression:
-    first, last = keys_of_shard(shard, lake.shards)
-    return (pc.field("scope") >= first) & (pc.field("scope") < last)
-
-
-def with_vectors(rows: pa.Table, old: pa.Table, periods: list[Period], embedder: Embedder) -> pa.Table:
+def with_vectors(
+    rows: pa.Table, old: Mapping[str, NDArray[np.float32]], periods: list[Period], embedder: Embedder
+) -> pa.Table:
     """Add a vector to each row of ``facts`` or ``summaries``, keeping the order.
 
-    Texts with a vector by this embedder in `rows` or `old` are not embedded again; all others are embedded in one
-    batch. If embedding fails, the row's vector and embed_model are null.
+    Texts with a vector by this embedder in `rows` or in `old`, by text, are not embedded again; all others are embedded
+    in one batch. If embedding fails, the row's vector and embed_model are null.
     """
-    known = _known(old, embedder) | _known(rows, embedder)
+    known = vectors_in(rows, embedder)
     contents = rows["content"].to_pylist()
-    missing = {content: place for place, content in reversed(list(enumerate(contents))) if content not in known}
+    missing = {
+        content: place
+        for place, content in reversed(list(enumerate(contents)))
+        if content not in known and content not in old
+    }
     if missing:
         by_key = {period.key: period for period in periods}
         to_embed = rows.take(pa.array(sorted(missing.values())))
@@ -184,7 +170,7 @@ def with_vectors(rows: pa.Table, old: pa.Table, periods: list[Period], embedder:
         texts = to_embed["content"].to_pylist()
         vectors = embedder.embed(texts, uses)
         known |= {text: vector for text, vector in zip(texts, vectors, strict=True) if not np.isnan(vector[0])}
-    found = [known.get(content) for content in contents]
+    found = [known.get(content, old.get(content)) for content in contents]
     names = [None if vector is None else embedder.name for vector in found]
     columns = {"vector": _lists(found), "embed_model": pa.array(names, pa.string())}
     for name, column in columns.items():
@@ -200,7 +186,8 @@ def _lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, pa.array(numbers, pa.float32()), mask=pa.array(missing))
 
 
-def _known(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
+def vectors_in(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
+    """Return the vectors by an embedder in rows of ``facts`` or ``summaries``, by text."""
     models = rows["embed_model"].to_pylist()
     places = [place for place, model in enumerate(models) if model == embedder.name]
     if not places:

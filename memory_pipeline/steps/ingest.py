@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from memory_pipeline.domain.conversations import Message, Rejection, same_id_other_content
 from memory_pipeline.domain.graph.operations import Edit
@@ -18,11 +18,10 @@ from memory_pipeline.lake.journal import Contents
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
-from memory_pipeline.steps.results import PartitionResult, RowDigests, together
-from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
+from memory_pipeline.steps.results import NO_ROWS, PartitionResult, RowDigests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Self
 
     import pyarrow as pa
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
-    from memory_pipeline.steps.shares import Share
+    from memory_pipeline.lake.schema_types import TableSpec
 
 
 class JournalFileIds(NamedTuple):
@@ -53,29 +52,31 @@ class JournalFileIds(NamedTuple):
 
 
 def acknowledge(
-    lake: Lake, files: Mapping[JournalFile, JournalFileIds], hours: Collection[Period], share: Share = EVERYBODY
+    lake: Lake,
+    files: Mapping[JournalFile, JournalFileIds],
+    hours: Collection[Period],
+    shard: int | None = None,
 ) -> None:
-    """Acknowledge hours of loaded journal files that are completely stored. Ignore files of agents outside `share`.
+    """Acknowledge hours of loaded journal files that are completely stored. With `shard`, all files are of its scopes.
 
     A message is stored if it is in ``messages`` and, if memorable, a fact cites it. Edits must be graph operations, and
     memory events must be in ``memory_events``. Call this after indexing the facts and folding edits and events.
     """
-    of_share = {file: ids for file, ids in files.items() if file.scope in share}
-    if not of_share:
+    if not files:
         return
-    keys = {hour.key for hour in {hour for file in of_share for hour in file.pending_hours}.intersection(hours)}
-    stored = set(lake.tables.read(MESSAGES, keys, columns=["id"], where=share.where)["id"].to_pylist())
-    sources = lake.tables.read(FACTS, keys, columns=["message_ids"], where=share.where)["message_ids"]
-    cited = {message_id for message_ids in sources.to_pylist() for message_id in message_ids}
-    folded: set[str] = set()
-    if any(ids.edits for ids in of_share.values()):
-        folded |= set(lake.tables.read(GRAPH_OPERATIONS, keys, columns=["evidence_id"])["evidence_id"].to_pylist())
-    has_events = any(ids.events for ids in of_share.values())
-    events = lake.tables.read(MEMORY_EVENTS, keys, columns=["id"], where=share.where) if has_events else None
-    folded |= set() if events is None else set(events["id"].to_pylist())
+    keys = {hour.key for hour in {hour for file in files for hour in file.pending_hours}.intersection(hours)}
+
+    def column(spec: TableSpec, name: str) -> list[Any]:
+        values: list[Any] = lake.tables.read(spec, keys, columns=[name], shard=shard)[name].to_pylist()
+        return values
+
+    stored = set(column(MESSAGES, "id"))
+    cited = {message_id for message_ids in column(FACTS, "message_ids") for message_id in message_ids}
+    folded = set(column(GRAPH_OPERATIONS, "evidence_id")) if any(ids.edits for ids in files.values()) else set()
+    folded |= set(column(MEMORY_EVENTS, "id")) if any(ids.events for ids in files.values()) else set()
     done = [
         file
-        for file, ids in of_share.items()
+        for file, ids in files.items()
         if folded.issuperset([*ids.edits, *ids.events])
         and stored.issuperset(ids.messages)
         and cited.issuperset(ids.memorable)
@@ -88,7 +89,7 @@ _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
 @dataclass(frozen=True, slots=True)
 class FilteredJournal:
-    """The accepted entries of pending files, and the number of rejected ones per hour.
+    """The accepted entries of pending files, and the number of dropped ones per hour.
 
     Attributes:
         contents: by file; empty for a file without accepted entries.
@@ -99,6 +100,21 @@ class FilteredJournal:
     contents: dict[JournalFile, Contents]
     expired: Counter[Period]
     forgotten: Counter[Period]
+
+    @property
+    def edits(self) -> list[Edit]:
+        """The edits of all files."""
+        return [edit for each in self.contents.values() for edit in each.edits]
+
+    @property
+    def events(self) -> list[MemoryEvent]:
+        """The memory events of all files."""
+        return [event for each in self.contents.values() for event in each.events]
+
+    @property
+    def ids(self) -> dict[JournalFile, JournalFileIds]:
+        """The ids that must be stored before each file is acknowledged."""
+        return {file: JournalFileIds.of(contents) for file, contents in self.contents.items()}
 
 
 def filter_journal(
@@ -163,55 +179,45 @@ def _has_expired(lake: Lake, marks: ExpirationMarks, record: Message | Edit | Me
 
 
 def load_messages(
-    lake: Lake, hours: list[Period], filtered: Callable[[Share], FilteredJournal], shares: Sequence[Share] = WHOLE
+    lake: Lake, hours: list[Period], filtered: FilteredJournal, shard: int | None = None
 ) -> list[PartitionResult]:
     """Load the messages of journal files into the ``messages`` partitions of `hours`. Return one result per hour.
 
     If several messages have one id, the one received first is kept, whatever the order of loading. Those with different
     content are set aside with the reason. Forgotten messages are removed. Nothing is acknowledged.
     """
-    results: dict[Share, list[PartitionResult]] = {}
+    by_hour: dict[Period, list[Message]] = {}
 
-    def merged(share: Share, old: pa.Table) -> pa.Table:
+    def merged(old: pa.Table) -> pa.Table:
         incoming: list[Message] = []
-        of_share = filtered(share)
-        for entries in of_share.contents.values():
+        for entries in filtered.contents.values():
             lake.journal.set_aside(entries.rejected)
             incoming += entries.messages
         messages, contradictions = _merge([*lake.tombstones.forgotten().filter(rows_to_messages(old)), *incoming])
         # Before the commit, which may drop the row of one of them. Repeating it is harmless.
         lake.journal.set_aside(contradictions)
-        rows = messages_to_rows(messages)
-        results[share] = _results(hours, rows, of_share)
-        return rows
+        by_hour.update({hour: [] for hour in hours})
+        for message in messages:
+            by_hour[message.hour].append(message)
+        return messages_to_rows(messages)
 
-    changed = replace_in_shares(lake, MESSAGES, [hour.key for hour in hours], shares, merged)
+    changed = lake.tables.transform(MESSAGES, [hour.key for hour in hours], merged, shard=shard).changed
     sizes = lake.tables.sizes(MESSAGES)
-    return [
-        replace(whole, changed=whole.period.key in changed, bytes=sizes.get(whole.period.key, 0))
-        for whole in together([results[share] for share in shares])
-    ]
-
-
-def _results(hours: list[Period], rows: pa.Table, filtered: FilteredJournal) -> list[PartitionResult]:
-    by_hour: dict[Period, list[Message]] = {hour: [] for hour in hours}
-    for message in rows_to_messages(rows):
-        by_hour[message.hour].append(message)
     return [
         PartitionResult(
             asset=MESSAGES_ASSET,
             period=hour,
-            input_digest="",
-            output_digest=outputs.combined,
+            input_digest=NO_ROWS,
+            output_digest=RowDigests(map(message_digest, messages)).combined,
             rows=len(messages),
             agents=len({message.scope for message in messages}),
             messages=len(messages),
+            changed=hour.key in changed,
+            bytes=sizes.get(hour.key, 0),
             expired=filtered.expired[hour],
             forgotten=filtered.forgotten[hour],
-            outputs=outputs,
         )
         for hour, messages in by_hour.items()
-        for outputs in [RowDigests(map(message_digest, messages))]
     ]
 
 
@@ -225,45 +231,3 @@ def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]
             where = f"conversation {message.conversation_id}"
             contradictions.append(Rejection(same_id_other_content(message, first), where, message.to_record()))
     return list(by_id.values()), contradictions
-
-
-class JournalBatch:
-    """The pending journal files of some hours, read share by share. Several shares are not kept in memory.
-
-    Attributes:
-        held: by file that was read, the ids that must be stored before it is acknowledged.
-    """
-
-    def __init__(self, lake: Lake, hours: Collection[Period], shares: Sequence[Share]) -> None:
-        self._lake = lake
-        self._hours = set(hours)
-        self.held: dict[JournalFile, JournalFileIds] = {}
-        self._whole: FilteredJournal | None = None
-        self._files: list[JournalFile] = []
-        if len(shares) == 1:
-            self._whole = self._read(None)
-        else:
-            self._files = [file for file in lake.journal.pending() if not self._hours.isdisjoint(file.pending_hours)]
-
-    def of(self, share: Share) -> FilteredJournal:
-        """Return the entries of a share's agents."""
-        if self._whole is not None:
-            return self._whole
-        return self._read([file for file in self._files if file.scope in share])
-
-    def done_by(self, share: Share) -> tuple[list[Edit], list[MemoryEvent]]:
-        """Return the edits and memory events of a share's agents, after all messages are loaded.
-
-        Files that a concurrent run has acknowledged are skipped: that run has folded them.
-        """
-        filtered = self._whole
-        if filtered is None:
-            files = [file for file, ids in self.held.items() if file.scope in share and (ids.edits or ids.events)]
-            filtered = filter_journal(self._lake, self._hours, files)
-        entries = [each for file, each in filtered.contents.items() if share is EVERYBODY or file.scope in share]
-        return [edit for each in entries for edit in each.edits], [event for each in entries for event in each.events]
-
-    def _read(self, files: Iterable[JournalFile] | None) -> FilteredJournal:
-        filtered = filter_journal(self._lake, self._hours, files)
-        self.held |= {file: JournalFileIds.of(contents) for file, contents in filtered.contents.items()}
-        return filtered

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.lake.layout import shard_of
 from memory_pipeline.lake.schemas import (
     FACTS,
     GRAPH_OPERATIONS,
@@ -19,28 +20,30 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
 )
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.batches import batches_of, shares_of, weights_of
+from memory_pipeline.steps.batches import batches_of, shards_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.fold_graph import fold_graph
 from memory_pipeline.steps.fold_memories import fold_memories
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
-from memory_pipeline.steps.ingest import JournalBatch, acknowledge, load_messages
+from memory_pipeline.steps.ingest import acknowledge, filter_journal, load_messages
 from memory_pipeline.steps.restore_memories import mend_memories
+from memory_pipeline.steps.results import NO_ROWS, together
 from memory_pipeline.steps.scopes import enter_scopes, recompute_scopes
-from memory_pipeline.steps.shares import EVERYBODY
 from memory_pipeline.steps.summaries import summarize_periods
+from memory_pipeline.steps.unchanged_shards import UnchangedShards
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.journal import JournalFile
     from memory_pipeline.lake.tables.ledger import Seen
     from memory_pipeline.models.factory import Models
+    from memory_pipeline.steps.ingest import JournalFileIds
     from memory_pipeline.steps.results import PartitionResult
-    from memory_pipeline.steps.shares import Share
 
 _log = logging.getLogger(__name__)
 
@@ -86,8 +89,8 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
             seen = lake.ledger.seen(_ASSETS[grain], batch) if attempts <= _ATTEMPTS else None
             is_entered = True
             try:
-                shares = shares_of(lake, weights, grain, batch)
-                results, spent, is_entered = _materialize_batch(lake, models, grain, batch, affected, shares, seen)
+                shards = shards_of(lake, weights, batch)
+                results, spent, is_entered = _materialize_batch(lake, models, grain, batch, shards, affected, seen)
             except (QualityError, DamagedError) as error:
                 # Halve the batch until the faulty partition is alone, so that all others succeed.
                 results, spent = [], {}
@@ -124,41 +127,66 @@ def _materialize_batch(
     models: Models,
     grain: Grain,
     batch: list[Period],
-    also: Collection[Scope],
-    shares: Sequence[Share],
+    shards: Sequence[int | None],
+    also: set[Scope],
     seen: Seen | None,
 ) -> tuple[list[PartitionResult], dict[Period, Usage], bool]:
     """Materialize a batch. Return its results, the model usage per period, and whether the ledger was written.
 
-    The ledger is not written if its entries of the batch differ from `seen`. Agents in `also` had rows in the batch and
+    The ledger is not written if its entries of the batch differ from `seen`. Scopes in `also` had rows in the batch and
     may have none now.
     """
-    journal: JournalBatch | None = None
+    files: dict[int | None, list[JournalFile]] = defaultdict(list)
     if grain is Grain.WORKING:
-        journal = JournalBatch(lake, batch, shares)
-        results = load_messages(lake, batch, journal.of, shares)
-        results += extract_facts(lake, models.extractor, models.embedder, batch, shares)
-        edits, events = journal.done_by(EVERYBODY)
-        results += fold_graph(lake, batch, edits, also)
-        try:
-            results += fold_memories(lake, models.embedder, batch, events, also)
-        except DamagedError:
-            if not mend_memories(lake, models.embedder, thoroughly=True):
-                raise
-            results += fold_memories(lake, models.embedder, batch, events, also)
-        enter_scopes(lake, batch)
-    else:
-        results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shares)
+        for file in lake.journal.pending():
+            if not set(batch).isdisjoint(file.pending_hours):
+                files[None if None in shards else shard_of(file.scope.key, lake.shards)].append(file)
+    scopes: dict[int | None, set[Scope]] = defaultdict(set)
+    for scope in also:
+        scopes[None if None in shards else shard_of(scope.key, lake.shards)].add(scope)
+    unchanged = None if None in shards else UnchangedShards(lake, models, batch[0])
+    done = {} if unchanged is None else dict(unchanged.results({*files, *scopes}))
+    held: dict[int | None, dict[JournalFile, JournalFileIds]] = {}
+    processed = [shard for shard in shards if shard not in done]
+    for shard in processed:
+        if grain is Grain.WORKING:
+            results, held[shard] = _materialize_hours(lake, models, batch, files[shard], scopes[shard], shard)
+        else:
+            results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shard)
+        indexed = index_periods(lake, grain, batch, models.embedder.dimension, shard)
+        done[shard] = [*_as_indexed(results, indexed), *indexed]
     usage = models.store.settle(batch) if models.store else {}
-    indexed = index_periods(lake, grain, batch, models.embedder.dimension)
-    results = [*_as_indexed(results, indexed), *indexed]
+    results = together([done[shard] for shard in shards])
     # Empty hours are not entered: there are thousands, and pending journal files show which hours need work.
     entered = {part.period for part in results if part.asset == table_asset(grain) and _is_entered(part)}
     entries = (part.entry for part in results if part.period in entered or _is_entered(part) or _has_input(part))
     is_entered = lake.ledger.record(entries, seen)
-    if journal is not None and is_entered:
-        acknowledge(lake, journal.held, batch, EVERYBODY)
+    if is_entered:
+        for shard, ids in held.items():
+            acknowledge(lake, ids, batch, shard)
+        if unchanged is not None:
+            unchanged.store({shard: done[shard] for shard in processed})
     return results, usage, is_entered
+
+
+def _materialize_hours(
+    lake: Lake, models: Models, hours: list[Period], files: list[JournalFile], also: set[Scope], shard: int | None
+) -> tuple[list[PartitionResult], dict[JournalFile, JournalFileIds]]:
+    """Load, extract and fold hours, of one shard or of all. Return the results, and what the journal files hold."""
+    journal = filter_journal(lake, hours, files)
+    ids, edits, events = journal.ids, journal.edits, journal.events
+    results = load_messages(lake, hours, journal, shard)
+    del journal  # its messages take much memory
+    results += extract_facts(lake, models.extractor, models.embedder, hours, shard)
+    results += fold_graph(lake, hours, edits, also, shard)
+    try:
+        results += fold_memories(lake, models.embedder, hours, events, also, shard)
+    except DamagedError:
+        if not mend_memories(lake, models.embedder, thoroughly=True):
+            raise
+        results += fold_memories(lake, models.embedder, hours, events, also, shard)
+    enter_scopes(lake, hours, shard)
+    return results, ids
 
 
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
@@ -184,7 +212,7 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
 
 def _has_input(part: PartitionResult) -> bool:
     """Return whether graph or memories were folded from facts; such a result is entered even if it is empty."""
-    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NOTHING
+    return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NO_ROWS
 
 
 def _is_entered(part: PartitionResult) -> bool:

@@ -54,7 +54,10 @@ def folded_rows(
     `orders` has the scopes' events with the columns ``ORDER_COLUMNS``, in order. Vectors in `known` are reused.
     """
     by_agent: dict[Scope, list[MemoryEvent]] = {scope: [] for scope in orders}
-    for event in rows_to_events(lake.events.read(list(orders))) if orders else ():
+    read = lake.events.read(list(orders))
+    # Events that a concurrent run has added since are left to the next fold: the state does not name them.
+    known_ids = pa.array([one for order in orders.values() for one in ids_of(order)], pa.string())
+    for event in rows_to_events(read.filter(pc.is_in(read["id"], known_ids))):
         by_agent[event.scope].append(event)
     memories = {scope: fold_events(own) for scope, own in by_agent.items()}
     embed_missing(known, memories, embedder, vectors)
@@ -137,7 +140,10 @@ def apply_events(
     known: pa.Table | None,
     vectors: dict[str, NDArray[np.float32]],
 ) -> pa.Table:
-    """Apply later events to stored memories. Return the rows of the memories that they may change, and the states."""
+    """Apply later events to stored memories. Return the rows of the memories that they may change, and the states.
+
+    Scopes that a concurrent run changes meanwhile are left out.
+    """
     first = min(orders[scope]["event_at"][-len(own.ids)].as_py() for scope, own in later.items())
     read = lake.events.read(list(later), where=f"event_at >= timestamp '{first:%Y-%m-%d %H:%M:%S.%f}'")
     new = pa.array([one for own in later.values() for one in own.ids], pa.string())
@@ -146,19 +152,25 @@ def apply_events(
         events[event.scope].append(event)
     named = {one for scope, own in events.items() for one in _named(own, later[scope])}
     rows = lake.memory_rows.read(list(later), where=f"version > 0 AND memory_id IN ({listed(named)})")
+    rows_read, none = by_scope(rows), rows.slice(0, 0)
     stored = rows_to_memories_of(rows)
     memories = {}
     for scope, own in events.items():
-        base = stored.get(scope, Memories())
-        base.matches = later[scope].matches
-        memories[scope] = fold_events(own, base)
+        read_digests = dict(
+            zip(*(rows_read.get(scope, none)[name].to_pylist() for name in ("id", "digest")), strict=True)
+        )
+        expected = {key: one for key, one in later[scope].digests.items() if key.rpartition("#")[0] in named}
+        if len(own) == len(later[scope].ids) and read_digests == expected:
+            base = stored.get(scope, Memories())
+            base.matches = later[scope].matches
+            memories[scope] = fold_events(own, base)
     embed_missing([rows.select(VECTOR_COLUMNS), known], memories, embedder, vectors)
     changed = memories_to_rows(memories, vectors, embedder.name)
     rows_of, nothing = by_scope(changed), changed.slice(0, 0)
     digests = {}
-    for scope, own_later in later.items():
+    for scope in memories:
         own = rows_of.get(scope, nothing)
-        digests[scope] = list((own_later.digests | dict(zip(ids_of(own), digests_of(own), strict=True))).values())
+        digests[scope] = list((later[scope].digests | dict(zip(ids_of(own), digests_of(own), strict=True))).values())
     return _with_states(changed, orders, digests)
 
 

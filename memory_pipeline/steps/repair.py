@@ -72,8 +72,6 @@ if TYPE_CHECKING:
 
 #: Maximum number of passes: rows added by an agent are distinguishable only after a pass has restored its facts.
 _PASSES = 3
-#: Number of periods of which events are synced at a time.
-_PERIODS_AT_ONCE = 500
 #: Tables that cannot be derived from others.
 _RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS)
 #: Tables with derived rows and rows added by agents.
@@ -263,9 +261,7 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
             consolidate(lake, models, entered, start)
     if names & _names((MEMORY_EVENTS, CONSOLIDATION_EVENTS)):
         for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
-            keys = sorted(set(lake.tables.keys(spec)) - unknown)
-            for first in range(0, len(keys), _PERIODS_AT_ONCE):
-                project_events(lake, spec, keys[first : first + _PERIODS_AT_ONCE])
+            project_events(lake, spec, set(lake.tables.keys(spec)) - unknown)
         refold_memories(lake, models.embedder, known_scopes(lake))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -16,57 +14,50 @@ from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
+    from typing import Self
 
     from memory_pipeline.domain.periods import Grain, Period
     from memory_pipeline.domain.retention import Expiry
 
 
-#: Number of digests that are decoded at a time.
-_AT_ONCE = 10_000
-#: As in :func:`~memory_pipeline.domain.identity.digest`.
-_DUMP = {"ensure_ascii": False, "separators": (",", ":")}
+_MODULUS = 1 << 128
 
 
 class RowDigests:
-    """Digests of rows that combine to one digest, independent of order: about 40 bytes per row, columns are shared."""
+    """Digests of rows, which combine to one digest: the sum of their hashes, modulo 2**128.
 
-    def __init__(self, digests: Iterable[str] | pa.Array | pa.ChunkedArray = ()) -> None:
-        if not isinstance(digests, pa.Array | pa.ChunkedArray):
-            digests = pa.array(list(digests), pa.large_string())
-        self._chunks: list[pa.Array] = _chunks(digests)
+    It does not depend on the order of the rows, and the digests of the parts of a partition add up to the whole.
+    """
+
+    def __init__(self, digests: Iterable[str] = ()) -> None:
+        hashes = (blake2b(each.encode(), digest_size=16).digest() for each in digests)
+        self._sum = sum(int.from_bytes(each) for each in hashes) % _MODULUS
+
+    @classmethod
+    def of(cls, *combined: str) -> Self:
+        """Return the sum of combined digests."""
+        digests = cls()
+        digests._sum = sum(int(each, 16) for each in combined) % _MODULUS
+        return digests
 
     def __add__(self, other: RowDigests) -> RowDigests:
-        """Concatenate without a copy."""
-        both = RowDigests()
-        both._chunks = [*self._chunks, *other._chunks]
-        return both
+        """Return the digests of the rows of both."""
+        return RowDigests.of(self.combined, other.combined)
 
-    def __len__(self) -> int:
-        """Return the number of digests."""
-        return sum(map(len, self._chunks))
-
-    @cached_property
+    @property
     def combined(self) -> str:
-        """The digest by :func:`~memory_pipeline.domain.identity.digest_of_all`."""
-        digests = pa.chunked_array(self._chunks, pa.large_string()).combine_chunks()
-        digests = digests.take(pc.array_sort_indices(digests))
-        whole = blake2b(b"[[", digest_size=16)
-        for start in range(0, len(digests), _AT_ONCE):
-            text = json.dumps(digests.slice(start, _AT_ONCE).to_pylist(), **_DUMP)  # type: ignore[arg-type]
-            whole.update(b"," * bool(start) + text[1:-1].encode())
-        whole.update(b"]]")
-        return whole.hexdigest()
+        """The digest, as 32 hex digits."""
+        return f"{self._sum:032x}"
+
+
+#: The digest of no rows.
+NO_ROWS = RowDigests().combined
 
 
 def marks_of(rows: pa.Table) -> RowDigests:
     """Return the digests of rows of ``facts`` or ``summaries``. Vectors count by the name of their model."""
     models = pc.fill_null(rows["embed_model"], "None")
-    return RowDigests(pc.binary_join_element_wise(rows["digest"], models, "/"))
-
-
-def _chunks(digests: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    chunks = digests.chunks if isinstance(digests, pa.ChunkedArray) else [digests]
-    return [chunk.cast(pa.large_string()) for chunk in chunks]
+    return RowDigests(pc.binary_join_element_wise(rows["digest"], models, "/").to_pylist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +75,7 @@ class PartitionResult:
         refused: rejected parts of model answers.
         expired, forgotten: messages dropped because their day had expired, or because they had been forgotten.
         usage: model usage of this run.
-        compression: tokens of summaries per token of their sources; None without sources.
-        inputs, outputs: row digests, needed to combine shares of agents; see :func:`together`.
+        tokens: of the sources of summaries, and of the summaries.
     """
 
     asset: str
@@ -103,10 +93,14 @@ class PartitionResult:
     refused: int = 0
     expired: int = 0
     forgotten: int = 0
-    compression: float | None = None
+    tokens: tuple[int, int] = (0, 0)
     usage: Usage = field(default_factory=Usage)
-    inputs: RowDigests | None = field(default=None, compare=False, repr=False)
-    outputs: RowDigests | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def compression(self) -> float | None:
+        """Tokens of summaries per token of their sources; None without sources."""
+        read, written = self.tokens
+        return written / read if read else None
 
     @property
     def entry(self) -> LedgerEntry:
@@ -187,29 +181,24 @@ class Expiration:
         return sum(each.rows for each in self.expired)
 
 
-def together(shares: Sequence[Sequence[PartitionResult]]) -> list[PartitionResult]:
-    """Combine the results of shares of agents, which have the same partitions in the same order."""
-    if len(shares) == 1:
-        return list(shares[0])
-    return [_together(parts) for parts in zip(*shares, strict=True)]
+def together(shards: Sequence[Sequence[PartitionResult]]) -> list[PartitionResult]:
+    """Combine the results of shards, which have the same partitions in the same order."""
+    return [_together(parts) for parts in zip(*shards, strict=True)]
 
 
 def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
+    if len(parts) == 1:
+        return parts[0]
     numbers = ("rows", "agents", "messages", "fallbacks", "unfinished", "refused", "expired", "forgotten")
-    whole = replace(
-        parts[0],
+    read, written = zip(*(part.tokens for part in parts), strict=True)
+    return replace(
+        parts[-1],  # with the final size
+        input_digest=RowDigests.of(*(part.input_digest for part in parts)).combined,
+        output_digest=RowDigests.of(*(part.output_digest for part in parts)).combined,
         changed=any(part.changed for part in parts),
+        tokens=(sum(read), sum(written)),
         **{name: sum(getattr(part, name) for part in parts) for name in numbers},
     )
-    inputs = [part.inputs for part in parts if part.inputs is not None]
-    outputs = [part.outputs for part in parts if part.outputs is not None]
-    if inputs:
-        of_all = sum(inputs, RowDigests())
-        whole = replace(whole, inputs=of_all, input_digest=of_all.combined)
-    if outputs:
-        of_all = sum(outputs, RowDigests())
-        whole = replace(whole, outputs=of_all, output_digest=of_all.combined)
-    return whole
 
 
 def content_digest(rows: pa.Table) -> str:
@@ -232,9 +221,3 @@ def tokens_of(rows: pa.Table) -> tuple[int, int]:
     """Return the number of tokens of the sources of ``summaries`` rows, and of the rows themselves."""
     read, written = (int(pc.sum(rows[name]).as_py() or 0) for name in ("tokens_in", "tokens_out"))
     return read, written
-
-
-def compression_of(tokens: Sequence[tuple[int, int]]) -> float | None:
-    """Return the tokens of summaries per token of their sources, summed over shares; None without sources."""
-    read, written = (sum(each) for each in zip(*tokens, strict=True))
-    return written / read if read else None

@@ -43,10 +43,12 @@ def known_scopes(lake: Lake, workspace_id: str | None = None) -> set[Scope]:
     return scopes_in(lake.scopes.scan(_OWNER, where))
 
 
-def enter_scopes(lake: Lake, hours: Iterable[Period]) -> None:
-    """Enter the scopes with messages, edits or events in hours. Write only the rows that change."""
+def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) -> None:
+    """Enter the scopes with messages, edits or events in hours, of one shard or of all. Write only changed rows."""
     keys = [hour.key for hour in hours]
-    active = _united(_times(lake.tables.read(spec, keys, columns=(*_OWNER, at)), at) for spec, at in _ACTIVITY)
+    active = _united(
+        _times(lake.tables.read(spec, keys, columns=(*_OWNER, at), shard=shard), at) for spec, at in _ACTIVITY
+    )
 
     def enter() -> None:
         if _changed(lake, active).height:

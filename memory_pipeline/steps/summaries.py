@@ -25,17 +25,14 @@ from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import by_period, by_scope
-from memory_pipeline.steps.index import with_vectors
+from memory_pipeline.steps.index import vectors_in, with_vectors
 from memory_pipeline.steps.results import (
     PartitionResult,
     RowDigests,
-    compression_of,
     marks_of,
-    together,
     tokens_of,
     unfinished_rows,
 )
-from memory_pipeline.steps.shares import EVERYBODY, WHOLE, replace_in_shares
 from memory_pipeline.steps.validation import are_sound, validate_rows
 
 if TYPE_CHECKING:
@@ -47,7 +44,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.summaries import KeyPoint
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.ledger import LedgerEntry
-    from memory_pipeline.steps.shares import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ class SummarySources:
 
     Attributes:
         present: the existing rows of ``summaries``.
-        inputs: by period and finer partition: the digests of its rows or, if rows have expired, its ledger digest.
+        inputs: by period: the digests of its finer partitions; of those with expired rows, as in the ledger.
         kept: current summaries, including those with expired sources.
         lasting: ids of kept summaries with expired sources, which no model can improve.
         unsound: ids of `present` that fail validation and are recomputed even if their sources are unchanged.
@@ -82,7 +78,7 @@ class SummarySources:
     """
 
     present: pa.Table
-    inputs: dict[Period, dict[Period, RowDigests | str]]
+    inputs: dict[Period, RowDigests]
     kept: list[Summary] = field(default_factory=list)
     lasting: set[str] = field(default_factory=set)
     unsound: set[str] = field(default_factory=set)
@@ -95,7 +91,7 @@ def read_sources(
     grain: Grain,
     periods: Sequence[Period],
     present: pa.Table,
-    share: Share = EVERYBODY,
+    shard: int | None = None,
 ) -> SummarySources:
     """Read the sources of `periods` and find the summaries in `present` that are still current.
 
@@ -106,23 +102,23 @@ def read_sources(
     # Read the ledger first: only it has the digests of expired rows, and rows read later are no older.
     marks = ExpirationMarks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
-    rows = _read(lake, grain, [child.key for child in parents], share)
+    rows = _read(lake, grain, [child.key for child in parents], shard)
     if grain is Grain.DAILY:
-        _refuse_orphans(lake, rows, marks, share)
+        _refuse_orphans(lake, rows, marks, shard)
     known: dict[Period, dict[Scope, Summary]] = {period: {} for period in periods}
     for summary in rows_to_summaries(present):
         known[summary.period][summary.scope] = summary
 
-    sources = SummarySources(present, {period: {} for period in periods})
+    sources = SummarySources(present, {period: RowDigests() for period in periods})
     sources.unsound |= set(present.filter(pa.array(~are_sound(present)))["id"].to_pylist())
     parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
     for child, part in by_period(rows, list(parents)).items():
         if part.num_rows:
             parts[parents[child]].append(part)
-        if child.key in expired:
-            sources.inputs[parents[child]][child] = expired[child.key].output_digest
-        elif part.num_rows:
-            sources.inputs[parents[child]][child] = marks_of(part)
+        if child.key not in expired:
+            sources.inputs[parents[child]] += marks_of(part)
+        elif not shard:  # the entry is of all shards
+            sources.inputs[parents[child]] += RowDigests.of(expired[child.key].output_digest)
     for period in periods:
         of_agents = by_scope(pa.concat_tables(parts[period])) if parts[period] else {}
         nothing = rows.slice(0, 0)
@@ -131,10 +127,10 @@ def read_sources(
     return sources
 
 
-def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, share: Share) -> None:
+def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, shard: int | None) -> None:
     """Raise if facts cite missing messages that have not expired. Unreadable messages are not missing."""
     hours = set(facts["period"].unique().to_pylist())
-    messages = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], where=share.where)
+    messages = lake.tables.read_sound(MESSAGES, hours, columns=["period", "id"], shard=shard)
     cited = pc.list_flatten(facts["message_ids"])
     is_known = pc.is_in(cited, messages["id"].combine_chunks())
     if pc.all(is_known).as_py() in (True, None):
@@ -297,13 +293,13 @@ def _partition(source_id: str) -> str:
     return source_id.partition(":")[2].rpartition(":")[0]
 
 
-def _read(lake: Lake, grain: Grain, keys: list[str], share: Share) -> pa.Table:
+def _read(lake: Lake, grain: Grain, keys: list[str], shard: int | None) -> pa.Table:
     finer = grain.finer
     spec = FACTS if finer is Grain.WORKING else SUMMARIES
     columns = [name for name in spec.schema.names if name != "vector"]
     if finer is None or finer is Grain.WORKING:
-        return lake.tables.read(FACTS, keys, columns=columns, where=share.where)
-    return lake.tables.read(SUMMARIES, keys, columns=columns, where=share.where, grain=finer.value)
+        return lake.tables.read(FACTS, keys, columns=columns, shard=shard)
+    return lake.tables.read(SUMMARIES, keys, columns=columns, shard=shard, grain=finer.value)
 
 
 def summarize_periods(
@@ -312,16 +308,15 @@ def summarize_periods(
     embedder: Embedder,
     grain: Grain,
     periods: list[Period],
-    shares: Sequence[Share] = WHOLE,
+    shard: int | None = None,
 ) -> list[PartitionResult]:
     """Recompute the ``summaries`` partitions of `periods`, from the next finer table. Return one result per period."""
-    results: dict[Share, list[PartitionResult]] = {}
-    inputs: dict[Share, dict[Period, dict[Period, RowDigests | str]]] = {}
-    tokens: dict[Share, dict[Period, tuple[int, int]]] = {}
+    results: list[PartitionResult] = []
 
-    def summarized(share: Share, old: pa.Table) -> pa.Table:
+    def summarized(old: pa.Table) -> pa.Table:
+        nonlocal results
         # Read inside the attempt: after a concurrent commit of summaries the attempt starts over with newer sources.
-        sources = read_sources(lake, summarizer, grain, periods, old, share)
+        sources = read_sources(lake, summarizer, grain, periods, old, shard)
         condensed = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
         refused: dict[Period, int] = defaultdict(int)
         waiting: dict[Period, int] = defaultdict(int)
@@ -330,25 +325,21 @@ def summarize_periods(
             waiting[due.assignment.period] += _waits(due, condensation)
         rows = summaries_to_rows([*sources.kept, *_summaries(lake.calendar, sources.due, condensed)])
         validate_rows(grain, rows, old)
-        rows = with_vectors(rows, old, periods, embedder)
-        of_periods = by_period(rows, periods)
-        inputs[share] = sources.inputs
-        tokens[share] = {period: tokens_of(part) for period, part in of_periods.items()}
-        results[share] = [
+        rows = with_vectors(rows, vectors_in(old, embedder), periods, embedder)
+        results = [
             PartitionResult(
                 asset=table_asset(grain),
                 period=period,
-                input_digest="",
-                output_digest=marks.combined,
+                input_digest=sources.inputs[period].combined,
+                output_digest=marks_of(part).combined,
                 rows=part.num_rows,
                 agents=part.num_rows,
                 fallbacks=part.num_rows - part["fallback"].null_count,
                 unfinished=unfinished_rows(part, sources.lasting) + waiting[period],
                 refused=refused[period],
-                outputs=marks,
+                tokens=tokens_of(part),
             )
-            for period, part in of_periods.items()
-            for marks in [marks_of(part)]
+            for period, part in by_period(rows, periods).items()
         ]
         return rows
 
@@ -356,32 +347,9 @@ def summarize_periods(
     # Summaries with expired sources may be the only copy.
     expired = ExpirationMarks.of(lake.tables).latest(kept for kept in RetentionClass if kept.grain is grain.finer)
     remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
-    changed = replace_in_shares(lake, SUMMARIES, keys, shares, summarized, remade, grain=grain.value)
-
+    changed = lake.tables.transform(SUMMARIES, keys, summarized, remade=remade, shard=shard, grain=grain.value).changed
     sizes = lake.tables.sizes(SUMMARIES, grain=grain.value)
-    return [
-        replace(
-            whole,
-            input_digest=_input_digest([inputs[share][whole.period] for share in shares]),
-            bytes=sizes.get(whole.period.key, 0),
-            changed=whole.period.key in changed,
-            compression=compression_of([tokens[share][whole.period] for share in shares]),
-        )
-        for whole in together([results[share] for share in shares])
-    ]
-
-
-def _input_digest(shares: Iterable[Mapping[Period, RowDigests | str]]) -> str:
-    """Combine the digests of finer partitions; each share knows those of its own rows."""
-    of_rows: dict[Period, RowDigests] = {}
-    expired: dict[Period, str] = {}
-    for share in shares:
-        for child, digests in share.items():
-            if isinstance(digests, str):
-                expired[child] = digests
-            else:
-                of_rows[child] = of_rows.get(child, RowDigests()) + digests
-    return digest_of_all(({child: digests.combined for child, digests in of_rows.items()} | expired).values())
+    return [replace(part, changed=part.period.key in changed, bytes=sizes.get(part.period.key, 0)) for part in results]
 
 
 def _summaries(

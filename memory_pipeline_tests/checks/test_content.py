@@ -83,7 +83,7 @@ def test_recalled_memory_is_found_wherever_it_is_stored(lake: Lake) -> None:
         plant(lake, spec, key, changed(0, content=f"You said: {disguised}"), **fixed)
         finding = context(lake, asset, "fed_back_recall")
         assert (finding.offenders, finding.numbers["recalled"]) == (1, 1)
-        assert finding.sample[0] in lake.tables.read(spec, [key], **fixed)["id"].to_pylist()
+        assert finding.sample[0] in lake.tables.read(spec, [key], shard=None, **fixed)["id"].to_pylist()
         assert SECRET not in repr(finding.sample)
         assert finding.is_error
 

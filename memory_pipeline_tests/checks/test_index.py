@@ -24,7 +24,9 @@ def test_a_row_missing_from_the_index_is_found(indexed: Lake) -> None:
         key = indexed.tables.keys(spec, **fixed)[0]
         plant(indexed, spec, key, lambda rows: rows.append({**rows[0], "id": "another"}), **fixed)
         [agent] = {
-            row["agent_id"] for row in indexed.tables.read(spec, [key], **fixed).to_pylist() if row["id"] == "another"
+            row["agent_id"]
+            for row in indexed.tables.read(spec, [key], shard=None, **fixed).to_pylist()
+            if row["id"] == "another"
         }
         finding = context(indexed, f"{grain}_index", "index_level")
         assert (finding.offenders, finding.sample) == (1, (f"acme/{agent} {key}",))

@@ -51,7 +51,7 @@ def test_the_last_run_to_record_includes_the_results_of_the_other(
 
     original = lake.tables.transform
 
-    def slow(spec: Any, keys: Any, change: Any, **fixed: str) -> Any:
+    def slow(spec: Any, keys: Any, change: Any, **fixed: Any) -> Any:
         if spec is not LEDGER:
             return original(spec, keys, change, **fixed)
         if moment == "before":

@@ -138,7 +138,7 @@ def planted(lake: Lake, spec: TableSpec, key: str, change: Callable[[dict[str, A
         ids.append(row["id"])
         return pa.concat_tables([old, pa.Table.from_pylist([row], schema=spec.schema)])
 
-    lake.tables.transform(spec, [key], with_copy, **fixed)
+    lake.tables.transform(spec, [key], with_copy, shard=None, **fixed)
     return str(ids[-1])
 
 

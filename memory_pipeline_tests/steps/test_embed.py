@@ -11,7 +11,7 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.steps.index import with_vectors
+from memory_pipeline.steps.index import vectors_in, with_vectors
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_all_agents_share_a_batch_with_the_agent_of_each_text() -> None:
     import pyarrow as pa
 
     embedder = Embedder()
-    made = with_vectors(pa.concat_tables([rows("one", "two"), rows("three", scope=OTHER)]), NOTHING, HOURS, embedder)
+    made = with_vectors(pa.concat_tables([rows("one", "two"), rows("three", scope=OTHER)]), {}, HOURS, embedder)
     [(texts, uses)] = embedder.asked
     assert texts == ["Anna: one", "Anna: two", "Anna: three"]
     assert uses == [Use(ACME, HOURS[0]), Use(ACME, HOURS[0]), Use(OTHER, HOURS[0])]
@@ -64,33 +64,33 @@ def test_all_agents_share_a_batch_with_the_agent_of_each_text() -> None:
 
 def test_a_text_is_embedded_once_and_not_again() -> None:
     embedder = Embedder()
-    made = with_vectors(rows("one", "one", "two"), NOTHING, HOURS, embedder)
+    made = with_vectors(rows("one", "one", "two"), {}, HOURS, embedder)
     assert embedder.asked[0][0] == ["Anna: one", "Anna: two"]
-    again = with_vectors(rows("two", "three", "one"), made, HOURS, embedder)
+    again = with_vectors(rows("two", "three", "one"), vectors_in(made, embedder), HOURS, embedder)
     assert embedder.asked[1][0] == ["Anna: three"]
     assert [vector[0] for vector in again["vector"].to_pylist()] == [9, 11, 9]
-    with_vectors(again, NOTHING, HOURS, embedder)
+    with_vectors(again, {}, HOURS, embedder)
     assert len(embedder.asked) == 2
 
 
 def test_vectors_of_another_embedder_are_recomputed() -> None:
-    made = with_vectors(rows("one"), NOTHING, HOURS, Embedder("e1"))
+    made = with_vectors(rows("one"), {}, HOURS, Embedder("e1"))
     other = Embedder("e2")
-    again = with_vectors(made, made, HOURS, other)
+    again = with_vectors(made, vectors_in(made, other), HOURS, other)
     assert other.asked[0][0] == ["Anna: one"]
     assert again["embed_model"].to_pylist() == ["e2"]
 
 
 def test_failed_texts_have_no_vector_and_are_retried() -> None:
     embedder = Embedder()
-    made = with_vectors(rows("one", "broken", "two"), NOTHING, HOURS, embedder)
+    made = with_vectors(rows("one", "broken", "two"), {}, HOURS, embedder)
     assert made["embed_model"].to_pylist() == ["e1", None, "e1"]
     assert made["vector"].to_pylist()[1] is None
-    with_vectors(rows("one", "broken", "two"), made, HOURS, embedder)
+    with_vectors(rows("one", "broken", "two"), vectors_in(made, embedder), HOURS, embedder)
     assert embedder.asked[1][0] == ["Anna: broken"]
 
 
 def test_no_rows_cause_no_request() -> None:
     embedder = Embedder()
-    assert with_vectors(NOTHING, NOTHING, HOURS, embedder).num_rows == 0
+    assert with_vectors(NOTHING, {}, HOURS, embedder).num_rows == 0
     assert embedder.asked == []

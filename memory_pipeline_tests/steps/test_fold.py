@@ -451,7 +451,7 @@ def test_a_run_keeps_events_of_a_concurrent_commit(root: str, keeping: Models, m
     overtaken: list[bool] = []
     original = lake.tables.transform
 
-    def slow(spec: Any, keys: Any, change: Any, **fixed: str) -> Any:
+    def slow(spec: Any, keys: Any, change: Any, **fixed: Any) -> Any:
         def changed(old: Any) -> Any:
             made = change(old)
             if spec is MEMORY_EVENTS and not overtaken:

@@ -114,7 +114,7 @@ def expired_later(made_once: Path, shared_folder: SharedFolder, root: str, model
 
 
 def contents(lake: Lake, spec: Any = FACTS, **fixed: str) -> set[str]:
-    return set(lake.tables.read(spec, **fixed)["content"].to_pylist())
+    return set(lake.tables.read(spec, shard=None, **fixed)["content"].to_pylist())
 
 
 def summaries(lake: Lake) -> dict[tuple[Any, ...], str]:

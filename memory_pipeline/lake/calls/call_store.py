@@ -422,6 +422,6 @@ def _add(tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], **fixed: s
         added = new.filter(pc.invert(pc.is_in(new_keys, old_keys.combine_chunks())))
         return pa.concat_tables([old, added])
 
-    tables.transform(spec, {row[partition] for row in rows}, grown, **fixed)
+    tables.transform(spec, {row[partition] for row in rows}, grown, shard=None, **fixed)
     ids: list[str] = added[identifier].to_pylist()
     return ids

@@ -44,8 +44,10 @@ class ScopedRows(ShardedRows):
         self.schema = _keyed(schema)
         super().__init__(storage, projection, self.schema, shards, loop, databases)
 
-    def scan(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
-        """Return the rows of all scopes, unordered; all columns if none are given.
+    def scan(
+        self, columns: Sequence[str] | None = None, where: str | None = None, shard: int | None = None
+    ) -> pa.Table:
+        """Return the rows of all scopes, or of those in a shard, unordered; all columns if none are given.
 
         Raises:
             DamagedError: a table is lost or cannot be read.
@@ -53,18 +55,21 @@ class ScopedRows(ShardedRows):
         names = list(columns or self.schema.names)
         for name in self._tables.roster.listed() - self._tables.roster.present():
             self._loop.run(self._tables.refuse_lost(name))
-        found = [rows.select(names) for rows in self._loop.run(self._tables.scan(where, names))]
+        found = [rows.select(names) for rows in self._loop.run(self._tables.scan(where, names, shard))]
         return pa.concat_tables([self._nothing.select(names), *found])
 
-    def replace(self, rows: pa.Table, scopes: Collection[Scope] | None, within: str = "true") -> set[str]:
+    def replace(
+        self, rows: pa.Table, scopes: Collection[Scope] | None, within: str = "true", shard: int | None = None
+    ) -> set[str]:
         """Make the rows of scopes equal to `rows`. Return the keys of the scopes in which something was written.
 
         Args:
             rows: of these scopes, with all columns.
             scopes: those to compare; all if None.
             within: a condition that the compared rows, and all of `rows`, meet.
+            shard: the shard to compare; all if not given.
         """
-        marks = self._loop.run(self._tables.replace(within, rows.cast(self.schema), scopes))
+        marks = self._loop.run(self._tables.replace(within, rows.cast(self.schema), scopes, shard))
         return {str(mark[0]) for mark in marks}
 
     def restore(self, name: str, rows: Callable[[], pa.Table]) -> None:  # noqa: D102

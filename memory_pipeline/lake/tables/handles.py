@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -28,10 +27,12 @@ from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store, store
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import damaged_log, is_damage
 from memory_pipeline.lake.tables.delta_log import commit_path
-from memory_pipeline.lake.tables.partitions import without_metadata
+from memory_pipeline.lake.tables.partitions import stored_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
 
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
@@ -46,10 +47,6 @@ HOOKS = PostCommitHookProperties(cleanup_expired_logs=False)
 _LOOKS, _ATTEMPTS = 6, 20
 #: Small row groups: a read of a few sort keys in a large partition opens few of them.
 _WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=65_536)
-#: A stream holds one row group in memory at a time, vectors included.
-_STREAM_WRITER = WriterProperties(compression="ZSTD", compression_level=3, max_row_group_size=8_192)
-#: Reads name their partitions, so column statistics would only lengthen the log.
-_CONFIGURATION = {"delta.dataSkippingNumIndexedCols": "0"}
 #: A handle is current if the next version does not exist. A purge may delete that version after an hour, so handles are
 #: refreshed after these seconds. The refresh time is stored on the handle.
 _YOUNG, _SEEN_AT = 600.0, "_memory_pipeline_seen_at"
@@ -218,11 +215,11 @@ def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
     try:
         DeltaTable.create(
             storage.locate(path),
-            without_metadata(spec.schema),
+            stored_schema(spec),
             mode="ignore",
             storage_options=storage.options,
-            partition_by=list(spec.partition_by),
-            configuration=_CONFIGURATION,
+            partition_by=list(spec.stored_partitions),
+            configuration={"delta.dataSkippingStatsColumns": ",".join(spec.statistics)},
         )
     except CommitFailedError:  # another writer is creating it
         pass
@@ -240,23 +237,22 @@ def make(storage: Storage, path: str, spec: TableSpec) -> DeltaTable:
 def commit(
     table: DeltaTable,
     spec: TableSpec,
-    rows: pa.Table | pa.RecordBatchReader,
+    rows: pa.Table,
     condition: str,
     mark: CommitToken[Any],
 ) -> None:
     """Replace the rows that meet a condition, in one commit on top of the handle's version.
 
-    `rows` may be a stream, with one row group in memory at a time. `condition` has deltalake's syntax and selects whole
-    partitions.
+    `condition` has deltalake's syntax and selects whole partitions.
     """
     write_deltalake(
         table,
         rows,
-        partition_by=list(spec.partition_by),
+        partition_by=list(spec.stored_partitions),
         mode="overwrite",
         predicate=condition,
         schema_mode="merge" if _is_older(table, spec) else None,
-        writer_properties=_WRITER if isinstance(rows, pa.Table) else _STREAM_WRITER,
+        writer_properties=_WRITER,
         commit_properties=CommitProperties(custom_metadata=mark.metadata),
         post_commithook_properties=HOOKS,
     )
@@ -269,7 +265,7 @@ def exchange(
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = []
     for row in files.to_pylist():
-        values = {column: row[f"partition.{column}"] for column in spec.partition_by}
+        values = {column: row[f"partition.{column}"] for column in spec.stored_partitions}
         actions.append(RemoveAction(row["path"], True, now, row["size_bytes"], values))
         written = verdicts[row["path"]].instead
         if written is not None:
@@ -279,7 +275,7 @@ def exchange(
         actions,
         "append",
         table.schema(),
-        list(spec.partition_by),
+        list(spec.stored_partitions),
         commit_properties=CommitProperties(custom_metadata=mark.metadata),
         post_commithook_properties=HOOKS,
     )

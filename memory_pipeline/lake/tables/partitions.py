@@ -1,4 +1,4 @@
-"""Partitions of a table: their files and rows, comparison of two states, and writing of large ones.
+"""Partitions of a table: their files, parts and rows, and the comparison of two states.
 
 A list of files comes from the table's log, with columns ``path``, ``size_bytes`` and ``partition.…``.
 """
@@ -6,8 +6,6 @@ A list of files comes from the table's log, with columns ``path``, ``size_bytes`
 from __future__ import annotations
 
 import operator
-import tempfile
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -15,15 +13,42 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.errors import LakeError
+from memory_pipeline.lake.layout import keys_of_shard, shard_of
+from memory_pipeline.lake.schema_types import PART
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from types import TracebackType
-    from typing import Self
+    from collections.abc import Collection, Mapping
 
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
+
+
+#: The rows of a period are stored by shard if they are so many.
+LARGE_FROM = 50_000
+
+
+def in_shard(shard: int, shards: int) -> pc.Expression:
+    """Return the condition on the rows of a shard."""
+    first, last = keys_of_shard(shard, shards)
+    return (pc.field("scope") >= first) & (pc.field("scope") < last)
+
+
+def part_of(shard: int) -> str:
+    """Return the part with the rows of a shard."""
+    return f"{shard:03d}"
+
+
+def by_shard(rows: pa.Table, shards: int) -> pa.Array:
+    """Return the part of each row of a period that is stored by shard."""
+    keys = rows["scope"].combine_chunks().dictionary_encode()
+    parts = pa.array([part_of(shard_of(key, shards)) for key in keys.dictionary.to_pylist()], pa.string())
+    return parts.take(keys.indices)
+
+
+def stored_schema(spec: TableSpec) -> pa.Schema:
+    """Return the columns of a Delta table."""
+    schema = without_metadata(spec.schema)
+    return schema.append(pa.field(PART, pa.string(), nullable=False)) if spec.has_parts else schema
 
 
 def without_metadata(schema: pa.Schema) -> pa.Schema:
@@ -32,14 +57,20 @@ def without_metadata(schema: pa.Schema) -> pa.Schema:
 
 
 def selected(
-    files: pa.Table, spec: TableSpec, keys: Collection[str] | None = None, fixed: Mapping[str, str] | None = None
+    files: pa.Table,
+    spec: TableSpec,
+    keys: Collection[str] | None = None,
+    fixed: Mapping[str, str] | None = None,
+    parts: Collection[str] | None = None,
 ) -> pa.Table:
-    """Return the files of the partitions with `fixed` values and one of `keys` in the last column; None means any."""
-    for column, value in (fixed or {}).items():
-        files = files.filter(pc.equal(files.column(f"partition.{column}"), value))
-    if keys is not None:
-        column = files.column(f"partition.{spec.partition_by[-1]}")
-        files = files.filter(pc.is_in(column, pa.array(list(keys), pa.string())))
+    """Return the files of the partitions with `fixed` values, one of `keys` in the last column, and one of `parts`.
+
+    None means any.
+    """
+    wanted = {column: [value] for column, value in (fixed or {}).items()}
+    for column, values in {**wanted, spec.partition_by[-1]: keys, PART: parts}.items():
+        if values is not None:
+            files = files.filter(pc.is_in(files.column(f"partition.{column}"), pa.array(list(values), pa.string())))
     return files
 
 
@@ -119,92 +150,13 @@ def runs(column: pa.ChunkedArray) -> list[tuple[str, int]]:
     return list(zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True))
 
 
-def predicate(spec: TableSpec, keys: Collection[str], fixed: Mapping[str, str]) -> str:
-    """Return the SQL condition that selects partitions. Their names come from domain types and contain no quotes."""
+def predicate(
+    spec: TableSpec, keys: Collection[str], fixed: Mapping[str, str], parts: Collection[str] | None = None
+) -> str:
+    """Return the SQL condition that selects partitions, or parts of them. Their names contain no quotes."""
     terms = [f"{column} = '{value}'" for column, value in fixed.items()]
-    listed = ", ".join(f"'{key}'" for key in sorted(keys))
-    terms.append(f"{spec.partition_by[-1]} IN ({listed})")
+    for column, values in ((spec.partition_by[-1], keys), (PART, parts)):
+        if values is not None:
+            listed = ", ".join(f"'{value}'" for value in sorted(values))
+            terms.append(f"{column} IN ({listed})")
     return " AND ".join(terms)
-
-
-# Partitions that do not fit in memory are changed part by part, and still written in one commit. The new rows are
-# buffered in an unnamed file on the local disk, which disappears with the process.
-
-
-#: Rows per batch; with vectors, about a megabyte.
-_ROWS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class PartialUpdate:
-    """A change of partitions part by part.
-
-    Attributes:
-        conditions: the parts; every old or new row meets exactly one.
-        change: gets the number of a part and its rows, and returns the new rows. It is called for each part in turn,
-            and again for all of them after a concurrent commit.
-    """
-
-    conditions: Sequence[pc.Expression]
-    change: Callable[[int, pa.Table], pa.Table]
-
-
-class StreamingWrite:
-    """New rows of a table, buffered on the local disk.
-
-    Raises:
-        LakeError: the disk with temporary files is full.
-    """
-
-    def __init__(self, spec: TableSpec, schema: pa.Schema) -> None:
-        self._key = spec.partition_by[-1]
-        self._schema = schema
-        self._name = spec.name
-
-    def __enter__(self) -> Self:
-        try:
-            self._file = tempfile.TemporaryFile(prefix="memory-pipeline-")
-        except OSError as error:
-            raise self._full(error) from error
-        self._writer = pa.ipc.new_stream(self._file, self._schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def add(self, rows: pa.Table) -> None:
-        """Append rows.
-
-        Raises:
-            LakeError: the disk with temporary files is full.
-        """
-        try:
-            self._writer.write_table(rows.cast(self._schema), max_chunksize=_ROWS)
-        except OSError as error:
-            raise self._full(error) from error
-
-    def reader(self, keys: Collection[str]) -> pa.RecordBatchReader:
-        """Return the rows of partitions, in order. No rows can be added afterwards.
-
-        Raises:
-            LakeError: the disk with temporary files is full.
-        """
-        try:
-            self._writer.close()
-            self._file.seek(0)
-        except OSError as error:
-            raise self._full(error) from error
-        return pa.RecordBatchReader.from_batches(self._schema, self._batches(pa.array(sorted(keys), pa.string())))
-
-    def _batches(self, keys: pa.Array) -> Iterator[pa.RecordBatch]:
-        with pa.ipc.open_stream(self._file) as stream:
-            for batch in stream:
-                yield batch.filter(pc.is_in(batch.column(self._key), keys))
-
-    def _full(self, error: OSError) -> LakeError:
-        return LakeError(
-            f"rows of table {self._name} cannot be buffered in {tempfile.gettempdir()}: "
-            f"{error.strerror or error}; free some of it, or set TMPDIR to another folder; nothing was written"
-        )

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from memory_pipeline.lake.layout import SHARDS
+from memory_pipeline.lake.schema_types import PART, WHOLE
 from memory_pipeline.lake.tables.damage import FAILURES, damaged_files, sound_files
 from memory_pipeline.lake.tables.handles import (
     Handles,
@@ -29,15 +31,18 @@ from memory_pipeline.lake.tables.handles import (
     version_of,
 )
 from memory_pipeline.lake.tables.partitions import (
-    PartialUpdate,
-    StreamingWrite,
+    LARGE_FROM,
+    by_shard,
     changed_keys,
     dataset,
+    in_shard,
     keys_of,
+    part_of,
     predicate,
     read,
     selected,
     sorted_rows,
+    stored_schema,
     without_metadata,
 )
 from memory_pipeline.lake.tables.row_deletion import DeletionPlan, Gone, RowDeletion
@@ -76,8 +81,9 @@ class Tables:
     ``grain``) are keyword arguments, `fixed`, with one value each.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, shards: int = SHARDS) -> None:
         self._storage = storage
+        self._shards = shards
         self._handles = Handles(storage)
 
     def read(
@@ -87,16 +93,17 @@ class Tables:
         *,
         columns: Collection[str] | None = None,
         where: pc.Expression | None = None,
+        shard: int | None = None,
         **fixed: str,
     ) -> pa.Table:
         """Return the rows of the given partitions, or of all, that meet `where`, in the table's schema.
 
-        A missing table or partition has no rows. Without `columns`, all are read.
+        A missing table or partition has no rows. Without `columns`, all are read; without `shard`, those of all shards.
 
         Raises:
             DamagedError: files cannot be read.
         """
-        return self._read(spec, keys, columns, where, fixed, ())
+        return self._read(spec, keys, columns, where, shard, fixed, ())
 
     def read_sound(
         self,
@@ -105,10 +112,11 @@ class Tables:
         *,
         columns: Collection[str] | None = None,
         where: pc.Expression | None = None,
+        shard: int | None = None,
         **fixed: str,
     ) -> pa.Table:
         """Return rows like :meth:`read`, but skip damaged files, for callers that recompute them."""
-        return self._read(spec, keys, columns, where, fixed, None)
+        return self._read(spec, keys, columns, where, shard, fixed, None)
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
         """Return the partitions that have rows, sorted. Reads no rows."""
@@ -118,9 +126,12 @@ class Tables:
         """Return the table's version, or -1 if it was never written."""
         return version_of(self._handles.latest(_path(spec)))
 
-    def state(self, spec: TableSpec, keys: Collection[str], **fixed: str) -> frozenset[str]:
-        """Return a value that changes exactly when the rows of the given partitions do. Reads no rows."""
-        return frozenset(path for _, path in self._listed(spec, "path", fixed, keys))
+    def state(self, spec: TableSpec, keys: Collection[str], shard: int | None = None, **fixed: str) -> frozenset[str]:
+        """Return a value that changes exactly when the rows of the given partitions do. Reads no rows.
+
+        With `shard`, it may also change with rows of other shards.
+        """
+        return frozenset(path for _, path in self._listed(spec, "path", fixed, keys, shard))
 
     def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
         """Return :meth:`state` of each partition. Reads no rows."""
@@ -144,9 +155,14 @@ class Tables:
         return dict(counts)
 
     def _listed(
-        self, spec: TableSpec, column: str, fixed: Mapping[str, str], keys: Collection[str] | None = None
+        self,
+        spec: TableSpec,
+        column: str,
+        fixed: Mapping[str, str],
+        keys: Collection[str] | None = None,
+        shard: int | None = None,
     ) -> Iterator[tuple[str, Any]]:
-        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed)
+        files = _files(self._handles.latest(_path(spec)), spec, keys, fixed, _parts(shard))
         if files is not None:
             yield from zip(keys_of(files, spec), files.column(column).to_pylist(), strict=True)
 
@@ -188,10 +204,17 @@ class Tables:
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
         """
-        return self.transform(spec, keys, lambda _: rows, remade=keys, **fixed)
+        return self.transform(spec, keys, lambda _: rows, remade=keys, shard=None, **fixed)
 
     def transform(
-        self, spec: TableSpec, keys: Collection[str], change: Change, *, remade: Collection[str] = (), **fixed: str
+        self,
+        spec: TableSpec,
+        keys: Collection[str],
+        change: Change,
+        *,
+        remade: Collection[str] = (),
+        shard: int | None = None,
+        **fixed: str,
     ) -> Replacement:
         """Replace the given partitions by the result of `change`, in one commit.
 
@@ -201,29 +224,16 @@ class Tables:
         If files of partitions in `remade` are damaged, `change` gets the rows of the other files, and the partition is
         written: these partitions are recomputed without their old rows.
 
-        Raises:
-            CommitConflictError: other writers kept changing the same partitions.
-            DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
-        """
-        return self._changed(spec, keys, change, frozenset(remade), fixed)
-
-    def transform_parts(
-        self,
-        spec: TableSpec,
-        keys: Collection[str],
-        parts: PartialUpdate,
-        *,
-        remade: Collection[str] = (),
-        **fixed: str,
-    ) -> frozenset[str]:
-        """Replace partitions like :meth:`transform`, with one part in memory at a time. Return those with changed rows.
+        With `shard`, only the rows of this shard are passed and replaced, in one partition, which is stored by shard
+        from then on. Concurrent writes of different shards do not conflict.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
             DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
-            LakeError: the disk with temporary files is full.
         """
-        return self._changed(spec, keys, parts, frozenset(remade), fixed).changed
+        aim = f"replace {', '.join(sorted(keys)[:3])}…"
+        attempt = partial(self._transformed, spec, keys, change, frozenset(remade), shard, fixed)
+        return retry_commit(self._storage, _path(spec), f"table {spec.name}", aim, attempt, self._handles.claims)
 
     def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
         """Remove the given partitions, or all, in one commit, without reading rows. Return the removed ones.
@@ -310,14 +320,18 @@ class Tables:
         keys: Collection[str] | None,
         columns: Collection[str] | None,
         where: pc.Expression | None,
+        shard: int | None,
         fixed: Mapping[str, str],
         remade: Collection[str] | None,
     ) -> pa.Table:
         failed_at = None
+        if shard is not None:
+            is_in_shard = in_shard(shard, self._shards)
+            where = is_in_shard if where is None else where & is_in_shard
         while True:
             table = self._handles.latest(_path(spec))
             version = version_of(table)
-            files = _files(table, spec, keys, fixed)
+            files = _files(table, spec, keys, fixed, _parts(shard))
             try:
                 return read(self._storage, files, spec, columns, where)
             except FAILURES as error:
@@ -327,35 +341,21 @@ class Tables:
                 sound, _ = sound_files(self._storage, files, spec, error, remade, columns)
             return read(self._storage, sound, spec, columns, where)
 
-    def _changed(
-        self,
-        spec: TableSpec,
-        keys: Collection[str],
-        change: Change | PartialUpdate,
-        remade: frozenset[str],
-        fixed: Mapping[str, str],
-    ) -> Replacement:
-        aim = f"replace {', '.join(sorted(keys)[:3])}…"
-        attempt = partial(self._transformed, spec, keys, change, remade, fixed)
-        return retry_commit(self._storage, _path(spec), f"table {spec.name}", aim, attempt, self._handles.claims)
-
     def _transformed(
         self,
         spec: TableSpec,
         keys: Collection[str],
-        change: Change | PartialUpdate,
+        change: Change,
         remade: frozenset[str],
+        shard: int | None,
         fixed: Mapping[str, str],
         turn: FairnessLock,
         mark: CommitToken[Replacement],
     ) -> Replacement:
         table = self._handles.writer(_path(spec), turn)
         try:
-            if (made := mark.made()) is not None:
-                return made
-            if isinstance(change, PartialUpdate):
-                return self._written_in_parts(table, spec, keys, change, remade, fixed, mark)
-            return self._written(table, spec, keys, change, remade, fixed, mark)
+            made = mark.made()
+            return made or self._written(table, spec, keys, change, remade, shard, fixed, mark)
         finally:
             # After a lost attempt, too: opening the table anew would read its log again.
             self._handles.give_back(_path(spec), table)
@@ -367,12 +367,21 @@ class Tables:
         keys: Collection[str],
         change: Change,
         remade: frozenset[str],
+        shard: int | None,
         fixed: Mapping[str, str],
         mark: CommitToken[Replacement],
     ) -> Replacement:
-        old, damaged = spec.schema.empty_table(), set[str]()
+        parts = _parts(shard)
+        whole, damaged, kept = spec.schema.empty_table(), set[str](), None
         if table is not None:
-            old, _, damaged = self._old_rows(table, spec, _files(table, spec, keys, fixed), remade, None)
+            files = _files(table, spec, keys, fixed, parts)
+            whole, damaged = self._old_rows(table, spec, files, remade)
+        old = whole
+        if shard is not None:
+            is_in_shard = in_shard(shard, self._shards)
+            old = whole.filter(is_in_shard)
+            # Rows of other shards are in the same file: the partition is not yet stored by shard.
+            kept = whole.filter(~is_in_shard) if old.num_rows < whole.num_rows else None
         old = sorted_rows(old, spec)
         new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
         changed = changed_keys(old, new, spec) | damaged
@@ -380,68 +389,41 @@ class Tables:
             return Replacement(frozenset(), new)
         if table is None:  # its first version holds the rows
             table = make(self._storage, _path(spec), spec)
-        written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
         replacement = Replacement(frozenset(changed), new)
-        self._commit_rows(table, spec, written.cast(without_metadata(spec.schema)), replacement, fixed, mark)
+        written = new.filter(pc.is_in(new.column(spec.partition_by[-1]), pa.array(sorted(changed))))
+        if kept is not None:
+            written, parts = sorted_rows(pa.concat_tables([written, kept]), spec), None
+        stored = self._with_parts(written, spec, by_part=shard is not None).cast(stored_schema(spec))
+        mark.expect(table.version(), replacement)
+        with overtaking(self._storage, _path(spec), table, mark):
+            commit(table, spec, stored, predicate(spec, changed, fixed, parts), mark)
+        self._handles.note_write(_path(spec))
         return replacement
 
+    def _with_parts(self, rows: pa.Table, spec: TableSpec, *, by_part: bool) -> pa.Table:
+        """Add the column ``part``: the shard if `by_part`, or if the row's period is large."""
+        if not spec.has_parts:
+            return rows
+        periods = rows[spec.partition_by[-1]]
+        counts = pc.value_counts(periods)
+        large = counts.filter(pc.greater_equal(counts.field("counts"), 0 if by_part else LARGE_FROM)).field("values")
+        is_large = pc.is_in(periods, large)
+        has_large = pc.any(is_large).as_py()
+        return rows.append_column(
+            PART, pc.if_else(is_large, by_shard(rows, self._shards) if has_large else WHOLE, WHOLE)
+        )
+
     def _old_rows(
-        self,
-        table: DeltaTable,
-        spec: TableSpec,
-        files: pa.Table | None,
-        remade: Collection[str],
-        where: pc.Expression | None,
-    ) -> tuple[pa.Table, pa.Table | None, set[str]]:
-        """Return the readable rows and files, and the partitions of unreadable files."""
+        self, table: DeltaTable, spec: TableSpec, files: pa.Table, remade: Collection[str]
+    ) -> tuple[pa.Table, set[str]]:
+        """Return the readable rows, and the partitions of unreadable files."""
         try:
             with overtaking(self._storage, _path(spec), table):
-                return read(self._storage, files, spec, where=where), files, set()
+                return read(self._storage, files, spec), set()
         except FAILURES as error:
             sound, keys = sound_files(self._storage, files, spec, error, remade)
         with overtaking(self._storage, _path(spec), table):
-            return read(self._storage, sound, spec, where=where), sound, keys
-
-    def _written_in_parts(
-        self,
-        table: DeltaTable | None,
-        spec: TableSpec,
-        keys: Collection[str],
-        parts: PartialUpdate,
-        remade: frozenset[str],
-        fixed: Mapping[str, str],
-        mark: CommitToken[Replacement],
-    ) -> Replacement:
-        if table is None:
-            table = make(self._storage, _path(spec), spec)
-        files = _files(table, spec, keys, fixed)
-        changed: set[str] = set()
-        with StreamingWrite(spec, without_metadata(spec.schema)) as spool:
-            for number, condition in enumerate(parts.conditions):
-                old, files, damaged = self._old_rows(table, spec, files, remade, condition)
-                old = sorted_rows(old, spec)
-                new = sorted_rows(parts.change(number, old).select(spec.schema.names).cast(spec.schema), spec)
-                changed |= changed_keys(old, new, spec) | damaged
-                spool.add(new)
-                del old, new  # frees memory before the next part is read
-            replacement = Replacement(frozenset(changed), spec.schema.empty_table())
-            if changed:
-                self._commit_rows(table, spec, spool.reader(changed), replacement, fixed, mark)
-        return replacement
-
-    def _commit_rows(
-        self,
-        table: DeltaTable,
-        spec: TableSpec,
-        rows: pa.Table | pa.RecordBatchReader,
-        replacement: Replacement,
-        fixed: Mapping[str, str],
-        mark: CommitToken[Replacement],
-    ) -> None:
-        mark.expect(table.version(), replacement)
-        with overtaking(self._storage, _path(spec), table, mark):
-            commit(table, spec, rows, predicate(spec, replacement.changed, fixed), mark)
-        self._handles.note_write(_path(spec))
+            return read(self._storage, sound, spec), keys
 
     def _without(
         self,
@@ -488,10 +470,17 @@ def _path(spec: TableSpec) -> str:
     return f"tables/{spec.name}"
 
 
+def _parts(shard: int | None) -> tuple[str, ...] | None:
+    return None if shard is None else (WHOLE, part_of(shard))
+
+
 def _files(
     table: DeltaTable | None,
     spec: TableSpec,
     keys: Collection[str] | None = None,
     fixed: Mapping[str, str] | None = None,
+    parts: Collection[str] | None = None,
 ) -> pa.Table | None:
-    return None if table is None else selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed)
+    if table is None:
+        return None
+    return selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed, parts)

@@ -16,6 +16,7 @@ from memory_pipeline.domain.identity import digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
+from memory_pipeline.steps.results import RowDigests
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -149,7 +150,7 @@ def _source_digests(lake: Lake, grain: Grain) -> Mapping[Period, str]:
         digests = sources[_ancestor(lake.calendar, finer, key, grain)]
         if entry.rows:
             digests.append(entry.output_digest)
-    return {period: digest_of_all(digests) for period, digests in sources.items()}
+    return {period: RowDigests.of(*digests).combined for period, digests in sources.items()}
 
 
 # Sensors ask for years of periods at each tick.
