@@ -63,7 +63,7 @@ def old_data(folder: Path, original: Path) -> None:
 
 
 def old_table_file(folder: Path, original: Path) -> None:
-    (path,) = (original / "tables/messages/period=2024-01-16T10").glob("*.parquet")
+    (path,) = (original / "tables/messages/period=2024-01-16T10").rglob("*.parquet")
     shutil.copy(path, folder / "tables/messages/period=2024-01-16T10/left.parquet")
 
 
