@@ -24,6 +24,7 @@ from memory_pipeline.lake.schemas import (
     MEMORIES,
     MESSAGES,
     MODEL_CALLS,
+    SCOPES,
     SUMMARIES,
     TABLES,
 )
@@ -64,12 +65,13 @@ SOURCES: Mapping[str, pa.Schema] = {
     **{name: spec.schema for name, spec in TABLES.items()},
     GRAPH_FACTS.name: GRAPH_FACTS.schema,
     MEMORIES.name: MEMORIES.schema,
+    SCOPES.name: SCOPES.schema,
     "periods": _PERIODS,
     "files": _FILES,
     "retention": _RETENTION,
 }
-#: The sources that are tables by scope.
-_PROJECTED = (GRAPH_FACTS.name, MEMORIES.name)
+#: The sources that are tables by scope, with the condition on the rows to read.
+_PROJECTED = {GRAPH_FACTS.name: IS_FACT, MEMORIES.name: IS_FACT, SCOPES.name: None}
 #: The sources that incremental marts may read, since they can be read by the month.
 MONTHLY = frozenset([MESSAGES.name, FACTS.name, SUMMARIES.name, MODEL_CALLS.name, "periods"])
 #: The tables that define which periods exist.
@@ -125,7 +127,7 @@ class LakeViews:
         if name in TABLES:
             return digest_of_all(self._open(name)[1])
         if name in _PROJECTED:
-            return digest_of_all(self._lake.projections[name].scan(("digest",), IS_FACT)["digest"].to_pylist())
+            return digest_of_all(self._lake.projections[name].scan(("digest",), _PROJECTED[name])["digest"].to_pylist())
         rows = self.read(name)
         return digest(*rows.to_pylist()) if isinstance(rows, pa.Table) else NOTHING
 
@@ -141,7 +143,7 @@ class LakeViews:
 
     def _of_projection(self, name: str) -> pa.Table:
         if name not in self._projected:
-            self._projected[name] = self._lake.projections[name].scan(where=IS_FACT)
+            self._projected[name] = self._lake.projections[name].scan(where=_PROJECTED[name])
         return self._projected[name]
 
     def _open(self, name: str) -> tuple[ds.Dataset, dict[str, dict[str, str]]]:

@@ -267,27 +267,24 @@ def _check(first: date, last: date, start: date) -> None:
 
 
 def _scopes(lake: Lake, workspace_id: str, agent_id: str | None) -> list[Scope]:
-    """Return the selected agents with durable memories or pending journal files.
+    """Return the selected agents, which may be pending in the journal.
 
     Raises:
         InputError: no agent matches.
     """
-    from memory_pipeline.lake.codec.memories import IS_STATE
-    from memory_pipeline.steps.group import scopes_in
+    from memory_pipeline.steps.scopes import known_scopes
 
     Scope(workspace_id, agent_id or workspace_id)  # validates both ids
-    owners = scopes_in(lake.memory_rows.scan(("workspace_id", "agent_id"), IS_STATE))
-    owners |= {file.scope for file in lake.journal.pending()}
-    of_workspace = sorted((one for one in owners if one.workspace_id == workspace_id), key=lambda one: one.agent_id)
+    owners = known_scopes(lake, workspace_id)
+    owners |= {file.scope for file in lake.journal.pending() if file.scope.workspace_id == workspace_id}
+    of_workspace = sorted(owners, key=lambda one: one.agent_id)
     if not of_workspace:
-        raise InputError(f"--workspace {shown(workspace_id)} has no agent with durable memories; check the name")
+        raise InputError(f"--workspace {shown(workspace_id)} has no agent; check the name")
     if agent_id is None:
         return of_workspace
     if Scope(workspace_id, agent_id) not in owners:
         known = shown(", ".join(one.agent_id for one in of_workspace))
-        raise InputError(
-            f"--agent {shown(agent_id)} of workspace {workspace_id} has no durable memories; accepted: {known}"
-        )
+        raise InputError(f"--agent {shown(agent_id)} of workspace {workspace_id} is unknown; accepted: {known}")
     return [Scope(workspace_id, agent_id)]
 
 

@@ -31,6 +31,7 @@ from memory_pipeline.steps.index import mend_index
 from memory_pipeline.steps.restore_memories import mend_memories
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
+from memory_pipeline.steps.scopes import mend_scopes
 
 _MOMENT = timedelta(microseconds=1)
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
@@ -68,6 +69,7 @@ def run_all(
         mend_index(lake, models.embedder)
         restore_graph(lake)
         mend_memories(lake, models.embedder)
+        mend_scopes(lake)
         for grain in Grain:
             yield grain
             if between is None:

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 from memory_pipeline.analytics import Warehouse, models_of
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone, merged
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.erasure_log import ErasureLog
 from memory_pipeline.erasure.memories import (
-    agents_with_memories,
     concerned,
     consolidate_again,
     enter_memories,
@@ -50,6 +49,7 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, agent_of, collections_of
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
+from memory_pipeline.steps.scopes import known_scopes, recompute_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -207,6 +207,7 @@ def _remove(
         remove_memories(lake, subject.scope, found, log)
         for grain, keys in remove_agent(lake, scanner, subject.scope, found, log).items():
             periods[grain] |= keys
+        recompute_scopes(lake, [subject.scope], since=Calendar().hour(at).key)
         _remove_index(lake, subject.scope, log)
         enter_removal(lake, periods)
         consolidate_again(lake, models, [subject.scope], (), now, log)  # messages after the cutoff
@@ -228,6 +229,7 @@ def _remove(
     sync_index(lake, scopes, touched, models.embedder.dimension, log)
     consolidate_again(lake, models, scopes, touched[Grain.WORKING], now, log)
     enter_memories(lake, scopes, memories, log)
+    recompute_scopes(lake, scopes)
     log.touch(touched)
 
 
@@ -310,11 +312,10 @@ def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> Non
 
 
 def _agents(lake: Lake, subject: Subject) -> set[Scope]:
-    """Return the subject's possible agents: those that have an index or durable memories."""
-    known = set(lake.index.scopes(subject.workspace_id))
+    """Return the subject's possible agents."""
+    known = known_scopes(lake, subject.workspace_id)
     known |= {scope for scope, _ in collections_of(lake.storage, subject.workspace_id)}
-    own = {scope for scope in known if subject.agent_id in (None, scope.agent_id)}
-    return own | agents_with_memories(lake, subject)
+    return {scope for scope in known if subject.agent_id in (None, scope.agent_id)}
 
 
 def _configured(lake: Lake, subject: Subject) -> list[str]:

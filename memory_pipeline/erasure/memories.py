@@ -23,7 +23,6 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.removal import drop
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
-from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
@@ -31,13 +30,12 @@ from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, pending_nights
 from memory_pipeline.steps.fold_memories import refold_memories, sync_events
-from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.erasure import Forgotten, Subject
+    from memory_pipeline.domain.erasure import Forgotten
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import ScanResult
     from memory_pipeline.lake import Lake
@@ -129,17 +127,6 @@ def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
 
 
 _SCOPE = ("workspace_id", "agent_id")
-_RECORDS = (CONSOLIDATION_EVENTS, MEMORY_EVENTS)
-
-
-def agents_with_memories(lake: Lake, subject: Subject) -> set[Scope]:
-    """Return the subject's possible agents that have durable memories or memory events."""
-    of_workspace = pc.field("workspace_id") == subject.workspace_id
-    where = f"workspace_id = {quoted(subject.workspace_id)}"
-    rows = [lake.tables.read(spec, columns=_SCOPE, where=of_workspace) for spec in _RECORDS]
-    rows += [projection.scan(_SCOPE, where) for projection in (lake.events, lake.memory_rows)]
-    found = {scope for part in rows for scope in scopes_in(part)}
-    return {scope for scope in found if subject.agent_id in (None, scope.agent_id)}
 
 
 def concerned(found: ScanResult) -> set[Scope]:
@@ -186,7 +173,7 @@ def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog
         log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, hours, "id", found.ids(MEMORY_EVENTS)))
     sync_events(lake, [scope], hours)
     # Memories are folded again from the events since the cutoff.
-    lake.memory_rows.delete(f"scope = {quoted(scope.key)}", [scope])
+    lake.memory_rows.remove_scope(scope)
 
 
 def settle_events(

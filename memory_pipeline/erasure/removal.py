@@ -14,7 +14,6 @@ from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
-from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.layout import collections_of, owner_of
@@ -119,7 +118,7 @@ def _remove_graph(lake: Lake, scope: Scope, found: ScanResult, is_own: Gone, log
         log.take(GRAPH_OPERATIONS.name, "rows", dropped)
     log.take(GRAPH_FACTS.name, "rows", len(facts))
     for projection in (lake.operations, lake.graph_rows):
-        projection.delete(f"scope = {quoted(scope.key)}", [scope])
+        projection.remove_scope(scope)
 
 
 def remove_answers(

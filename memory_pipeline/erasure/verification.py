@@ -22,7 +22,7 @@ from memory_pipeline.erasure.subject_matcher import ANYBODY, SubjectMatcher
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
-from memory_pipeline.lake.layout import PROJECTIONS, agent_of
+from memory_pipeline.lake.layout import agent_of
 from memory_pipeline.lake.orphans import unnamed_files
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class LanceReader:
                 yield from ((number, rows) for rows in self._loop.run(_rows(table, number)))
             except _FAILURES:
                 problems.append(f"version {number} cannot be read")
-        deleted = int(known[-1].get("metadata", {}).get("total_deletion_file_rows", 0)) if known else 0
+        # Rows that were deleted later are in this version or in one between.
+        deleted = int(known[0].get("metadata", {}).get("total_deletion_file_rows", 0)) if known else 0
         if deleted:
             problems.append(f"{deleted} {DELETED}")
 
@@ -193,10 +194,8 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
     reader = LanceReader(lake.storage)
     for lance in tables.values():
         if matcher.is_within_reach(lance.whose):
-            # Each later run replaces rows of graphs and memories.
-            is_rewritten = lance.folder == PROJECTIONS and not lance.name.startswith("index-")
-            is_clean = f"{lance.folder}/{lance.name}" in purged and not is_rewritten
-            _search_table(lake, matcher, result, reader, lance, clean=is_clean)
+            is_purged = f"{lance.folder}/{lance.name}" in purged
+            _search_table(lake, matcher, result, reader, lance, clean=is_purged)
     if not result.ok:
         result.remedies = _remedies(lake, result)
     progress(len(files), len(files))

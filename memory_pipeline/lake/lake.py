@@ -241,6 +241,13 @@ class Lake:
 
         return self._projection(MEMORIES)
 
+    @cached_property
+    def scopes(self) -> ScopedRows:
+        """The scopes with their first and last activity."""
+        from memory_pipeline.lake.schemas import SCOPES
+
+        return self._projection(SCOPES)
+
     @property
     def projections(self) -> dict[str, ScopedRows]:
         """The projections by scope, except the index."""
@@ -249,6 +256,7 @@ class Lake:
             "graph_facts": self.graph_rows,
             "events": self.events,
             "memories": self.memory_rows,
+            "scopes": self.scopes,
         }
 
     @cached_property

@@ -411,6 +411,22 @@ MEMORIES = TableSpec(
 #: The condition on the rows of a projection that are not the state of a fold.
 IS_FACT = "source_digest IS NULL"
 
+#: A projection: the scopes of the records. It lists the agents of the lake.
+SCOPES = TableSpec(
+    "scopes",
+    pa.schema(
+        [
+            field("id", ID, "Key of the scope."),
+            *SCOPE,
+            field("first_at", TIME, "Time of its first message, edit or event (UTC), even if that has expired since."),
+            field("last_at", TIME, "Time of its last message, edit or event (UTC), even if that has expired since."),
+            field("digest", ID, "Both times as text; changes with the row."),
+        ]
+    ),
+    partition_by=(),
+    order_by=("scope",),
+)
+
 CONSOLIDATION = TableSpec(
     "consolidation",
     pa.schema(
@@ -478,4 +494,4 @@ TABLES = {
     )
 }
 #: Tables that are derived from others, by scope; see :class:`~memory_pipeline.lake.index.scoped_rows.ScopedRows`.
-PROJECTED = {spec.name: spec for spec in (OPERATIONS, GRAPH_FACTS, EVENTS, MEMORIES)}
+PROJECTED = {spec.name: spec for spec in (OPERATIONS, GRAPH_FACTS, EVENTS, MEMORIES, SCOPES)}

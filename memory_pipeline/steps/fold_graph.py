@@ -382,11 +382,17 @@ def mend_graph(lake: Lake) -> None:
 def restore_table(lake: Lake, name: str) -> None:
     """Rebuild a table of operations by scope from their records, or one of graphs from the operations."""
     if name in lake.operations.tables():
-        rows = lake.tables.read_sound(GRAPH_OPERATIONS, where=lake.operations.rows_of(name))
-        lake.operations.restore(name, operations_to_project(rows))
+        of_table = lake.operations.rows_of(name)
+        lake.operations.restore(
+            name, lambda: operations_to_project(lake.tables.read_sound(GRAPH_OPERATIONS, where=of_table))
+        )
         return
-    where = lake.graph_rows.rows_of(name)
-    operations = by_scope(lake.operations.scan().cast(_NOTHING.schema).filter(where))
-    configuration = lake.configuration()
-    vocabularies = {scope: configuration.vocabulary(scope) for scope in operations}
-    lake.graph_rows.restore(name, _folded(lake.graph_rows.schema, vocabularies, operations, {}, {}))
+
+    def folded() -> pa.Table:
+        where = lake.graph_rows.rows_of(name)
+        operations = by_scope(lake.operations.scan().cast(_NOTHING.schema).filter(where))
+        configuration = lake.configuration()
+        vocabularies = {scope: configuration.vocabulary(scope) for scope in operations}
+        return _folded(lake.graph_rows.schema, vocabularies, operations, {}, {})
+
+    lake.graph_rows.restore(name, folded)

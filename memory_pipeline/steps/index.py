@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -109,16 +110,19 @@ def restore_tables(lake: Lake, names: Iterable[str], dimension: int) -> None:
     Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
     """
     comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
-    for name in names:
-        _log.warning("index: %s is missing or damaged; rebuilding it", name)
+
+    def rows_of(name: str) -> pa.Table:
         where = comparable & lake.index.rows_of(name)
-        parts = [
+        return pa.concat_tables(
             _projected(
                 grain, lake.tables.read_sound(_table(grain), where=where, shard=None, **_fixed(grain)), dimension
             )
             for grain in Grain
-        ]
-        lake.index.restore(name, pa.concat_tables(parts))
+        )
+
+    for name in names:
+        _log.warning("index: %s is missing or damaged; rebuilding it", name)
+        lake.index.restore(name, partial(rows_of, name))
 
 
 def _table(grain: Grain) -> TableSpec:

@@ -29,6 +29,7 @@ from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.ingest import acknowledge, filter_journal, load_messages
 from memory_pipeline.steps.restore_memories import mend_memories
 from memory_pipeline.steps.results import NO_ROWS, together
+from memory_pipeline.steps.scopes import enter_scopes, recompute_scopes
 from memory_pipeline.steps.summaries import summarize_periods
 from memory_pipeline.steps.unchanged_shards import UnchangedShards
 
@@ -184,6 +185,7 @@ def _materialize_hours(
         if not mend_memories(lake, models.embedder, thoroughly=True):
             raise
         results += fold_memories(lake, models.embedder, hours, events, also, shard)
+    enter_scopes(lake, hours, shard)
     return results, ids
 
 
@@ -203,6 +205,7 @@ def _purge(lake: Lake, grain: Grain, agents: set[Scope]) -> None:
         lake.tables.purge(spec)
     lake.index.purge(agents)
     if grain is Grain.WORKING:
+        recompute_scopes(lake, agents)
         for projection in lake.projections.values():
             projection.purge(agents)
 

@@ -29,7 +29,7 @@ from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows
-from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.layout import PROJECTIONS, owner_of
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
@@ -58,6 +58,7 @@ from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import restore_tables
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.restore_memories import restore_memory_tables
+from memory_pipeline.steps.scopes import known_scopes, mend_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -157,6 +158,7 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
         with suppress(DamagedError):  # records may be damaged, too
             mend_graph(lake)
     restore_memory_tables(lake, [damage.name for damage in found if damage.kind == "projection"], models.embedder)
+    mend_scopes(lake, thoroughly=True)
     for grain in Grain:
         periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
         with suppress(DamagedError):  # the others are recomputed, and the next pass reports the loss
@@ -246,7 +248,7 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
             mend_graph(lake)
     if names & _names((CONSOLIDATION, CONSOLIDATION_EVENTS)):
         days = {damage.key for damage in found if damage.name == CONSOLIDATION_EVENTS.name}
-        agents = lake.events.scan(("workspace_id", "agent_id"), f"is_consolidation AND period IN ({_listed(days)})")
+        agents = lake.events.scan(("workspace_id", "agent_id"), f"is_consolidation AND period IN ({listed(days)})")
         lost = {owner_of(scope) for scope in scopes_in(agents)}
         if CONSOLIDATION_EVENTS.name in lost_logs or (days and any(damage.kind == "projection" for damage in found)):
             lake.tables.remove(CONSOLIDATION, None)
@@ -260,20 +262,18 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
     if names & _names((MEMORY_EVENTS, CONSOLIDATION_EVENTS)):
         for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
             project_events(lake, spec, set(lake.tables.keys(spec)) - unknown)
-        rows = [projection.scan(("workspace_id", "agent_id")) for projection in (lake.events, lake.memory_rows)]
-        refold_memories(lake, models.embedder, {scope for part in rows for scope in scopes_in(part)})
+        refold_memories(lake, models.embedder, known_scopes(lake))
 
 
-def _periods(lake: Lake, found: Iterable[Damage], grain: Grain) -> list[Period]:
-    listed = list(found)
+def _periods(lake: Lake, found: Sequence[Damage], grain: Grain) -> list[Period]:
     if grain is Grain.WORKING:
         keys = {
-            damage.key for damage in listed if damage.kind == "file" and damage.name == FACTS.name and not damage.loss
+            damage.key for damage in found if damage.kind == "file" and damage.name == FACTS.name and not damage.loss
         }
-        if any(damage.kind == "log" and damage.name in _names((FACTS, *_MIXED)) for damage in listed):
+        if any(damage.kind == "log" and damage.name in _names((FACTS, *_MIXED)) for damage in found):
             keys |= set(lake.tables.keys(MESSAGES))
     else:
-        summaries = [damage for damage in listed if damage.name == SUMMARIES.name and damage.grain == grain.value]
+        summaries = [damage for damage in found if damage.name == SUMMARIES.name and damage.grain == grain.value]
         keys = {damage.key for damage in summaries if not damage.loss}
     return [Period(grain, key) for key in sorted(keys)]
 
@@ -286,10 +286,6 @@ def _facts_of(lake: Lake, owner: str) -> pa.Table:
 
 def _scope(owner: str) -> Scope:
     return Scope(*owner.split("~"))  # ids never contain a tilde
-
-
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(map(quoted, sorted(values))) or "''"
 
 
 def _hour(key: str) -> Period:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -39,20 +40,21 @@ def mend_memories(lake: Lake, embedder: Embedder, *, thoroughly: bool = False) -
 
 def restore_memory_tables(lake: Lake, names: Collection[str], embedder: Embedder) -> None:
     """Rebuild tables of ``events`` from the records of their scopes, and tables of ``memories`` from their events."""
-    for name in sorted(names):
-        if name.startswith(f"{EVENTS.name}-"):
-            _log.warning("%s is missing or damaged; rebuilding it", name)
-            where = lake.events.rows_of(name)
-            parts = [
-                events_projected(lake.tables.read_sound(spec, where=where))
-                for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
-            ]
-            lake.events.restore(name, pa.concat_tables(parts))
-    for name in sorted(names):
-        if name.startswith(f"{MEMORIES.name}-"):
-            _log.warning("%s is missing or damaged; rebuilding it", name)
-            where = lake.memory_rows.rows_of(name)
-            events = lake.events.scan(ORDER_COLUMNS).filter(where).sort_by(EVENT_ORDER)
-            # All events are folded: the damaged table must not be read.
-            rows = folded_rows(lake, embedder, by_scope(events), (), {})
-            lake.memory_rows.restore(name, rows)
+
+    def events_of(name: str) -> pa.Table:
+        where = lake.events.rows_of(name)
+        return pa.concat_tables(
+            events_projected(lake.tables.read_sound(spec, where=where))
+            for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
+        )
+
+    def memories_of(name: str) -> pa.Table:
+        events = lake.events.scan(ORDER_COLUMNS).filter(lake.memory_rows.rows_of(name)).sort_by(EVENT_ORDER)
+        # All events are folded: the damaged table must not be read.
+        return folded_rows(lake, embedder, by_scope(events), (), {})
+
+    for spec, rows, rows_of in ((EVENTS, lake.events, events_of), (MEMORIES, lake.memory_rows, memories_of)):
+        for name in sorted(names):
+            if name.startswith(f"{spec.name}-"):
+                _log.warning("%s is missing or damaged; rebuilding it", name)
+                rows.restore(name, partial(rows_of, name))

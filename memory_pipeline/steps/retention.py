@@ -36,6 +36,7 @@ from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
 from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline.steps.results import Expiration, Expired
 from memory_pipeline.steps.scheduling.planner import grain_status
+from memory_pipeline.steps.scopes import drop_expired_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -230,6 +231,7 @@ def expire(
     _drop(lake, FACTS, inventory, WORKING_CLASSES)
     _drop(lake, MESSAGES, inventory, (RetentionClass.CONVERSATIONS,))
     _expire_operations(lake, inventory, marks)
+    drop_expired_scopes(lake)
     changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, LEDGER, EXPIRATIONS)
     purged = [lake.tables.purge(spec, grace=grace) for spec in changed]
     return Expiration(

@@ -17,7 +17,15 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import ErasureReport, forget, preview
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.schemas import ANSWERS, CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, MEMORIES, MEMORY_EVENTS
+from memory_pipeline.lake.schemas import (
+    ANSWERS,
+    CONSOLIDATION,
+    CONSOLIDATION_EVENTS,
+    EVENTS,
+    MEMORIES,
+    MEMORY_EVENTS,
+    SCOPES,
+)
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
@@ -116,7 +124,8 @@ def test_an_agent_that_only_noted_things_is_forgotten(lake: Lake, models: Models
     assert {part.place for part in receipt.removed} >= {spec.name for spec in TABLES} | {"journal"}
     for spec in TABLES:
         assert not any(row["agent_id"] == "notes" for row in table_rows(lake)[spec.name])
-    own = {spec.name for spec in (*TABLES, EVENTS)}
+    own = {spec.name for spec in (*TABLES, EVENTS, SCOPES)}
+    assert before["scopes"] == [*held(lake)["scopes"], *(row for row in before["scopes"] if row["agent_id"] == "notes")]
     assert {name: rows for name, rows in held(lake).items() if name not in own} == {
         name: rows for name, rows in before.items() if name not in own
     }

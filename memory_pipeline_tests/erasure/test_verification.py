@@ -19,6 +19,7 @@ from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.layout import SHARDS, shard_of, shard_table
 from memory_pipeline.lake.orphans import vacuum
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
@@ -62,7 +63,7 @@ def old_data(folder: Path, original: Path) -> None:
 
 
 def old_table_file(folder: Path, original: Path) -> None:
-    (path,) = (original / "tables/messages/period=2024-01-16T10").glob("*.parquet")
+    (path,) = (original / "tables/messages/period=2024-01-16T10").rglob("*.parquet")
     shutil.copy(path, folder / "tables/messages/period=2024-01-16T10/left.parquet")
 
 
@@ -169,6 +170,28 @@ def test_ids_and_texts_of_removed_rows_are_found(erased: Erased) -> None:
     found = {finding.file: finding.what for finding in verify(lake, erased.person).findings}
     assert found.keys() == {"marts/a.csv", "state/b.bin", "marts/c.parquet"}
     assert "removed texts" in found["marts/c.parquet"]
+
+
+@pytest.mark.parametrize("projection", ["index", "graph", "operations", "events", "memories"])
+def test_deleted_rows_that_no_version_shows_were_not_searched(erased: Erased, projection: str) -> None:
+    lake = Lake(str(erased.folder))
+    name = f"{shard_table(projection, shard_of(ACME.key, SHARDS))}.lance"
+    folder = erased.folder / "projections" / name
+
+    async def delete(table: Any) -> None:
+        rows = (await table.query().select(["id"]).to_arrow())["id"].to_pylist()
+        await table.delete(f"id = '{rows[0]}'")
+
+    assert verify(lake, erased.conversation).ok
+    lake.index._loop.run(lake.index._databases.edit("projections", folder.stem, delete, None))
+    assert verify(lake, erased.conversation).ok  # an earlier version shows them
+    newest = max((folder / "_versions").glob("*.manifest"), key=lambda path: path.stat().st_mtime_ns)
+    for path in (folder / "_versions").glob("*.manifest"):
+        if path != newest:
+            path.unlink()
+    result = verify(Lake(lake.storage.uri), erased.conversation)
+    [unsearched] = result.unsearched
+    assert unsearched == f"projections/{name}: 1 of its rows are deleted, but still on the disk"
 
 
 def test_data_of_others_is_not_reported(erased: Erased) -> None:

@@ -17,7 +17,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.index import shard_tables
+from memory_pipeline.lake.index import projection
 from memory_pipeline.lake.index.lance_internals import lance_table, lance_tables
 from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.orphans import AGE, last_vacuum, unnamed_files, vacuum
@@ -230,7 +230,7 @@ def test_a_table_with_a_damaged_manifest_is_skipped_and_others_are_vacuumed(root
 
 def test_many_small_files_are_merged(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made(root, 1)
-    monkeypatch.setattr(shard_tables, "_MOST_FILES", 1_000)  # as if others had left writers no gap
+    monkeypatch.setattr(projection, "_MOST_FILES", 1_000)  # as if others had left writers no gap
     for number in range(40):
         day = f"2024-02-{number % 28 + 1:02}"
         put_rows(lake.index, Grain.DAILY, [Period.parse("daily", day)], {ANNA: indexed(day, f"{number}")})

@@ -168,6 +168,11 @@ def quoted(text: str) -> str:
     return f"'{doubled}'"
 
 
+def listed(values: Iterable[str]) -> str:
+    """Return texts as a list of SQL literals, without parentheses; of one empty text if there are none."""
+    return ", ".join(map(quoted, sorted(values))) or "''"
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteFilter:
     """Rows to delete.

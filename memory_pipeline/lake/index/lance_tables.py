@@ -253,11 +253,11 @@ class Databases:
         return await self.read(folder, name, read, None)
 
     @asynccontextmanager
-    async def claimed(self, folder: str, name: str) -> AsyncIterator[None]:
-        """Hold the exclusive right to create or drop a table."""
+    async def claimed(self, folder: str, name: str, lease: timedelta = _LEASE) -> AsyncIterator[None]:
+        """Hold an exclusive right, such as to create or drop a table, for at most the time of `lease`."""
         key = digest(folder, name)
         for pause in pauses(_PAUSE):
-            if await asyncio.to_thread(self._claims.claim, key, _LEASE):
+            if await asyncio.to_thread(self._claims.claim, key, lease):
                 break
             await asyncio.sleep(pause)
         try:

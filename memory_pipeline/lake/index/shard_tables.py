@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,25 +16,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.errors import DamagedError, LakeError
-from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.index_rows import OWNERS
 from memory_pipeline.lake.index.lance_tables import (
-    COMPACT_EVERY,
     FAILURES,
     Databases,
     VanishedError,
-    drop_old_versions,
     retry_lance_commit,
 )
-from memory_pipeline.lake.index.maintenance import compact, compact_deletes, rewrite
+from memory_pipeline.lake.index.maintenance import compact, compact_deletes
 from memory_pipeline.lake.index.table_roster import ROSTER, TableRoster
 from memory_pipeline.lake.layout import PROJECTIONS, scope_in, shard_in
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.index.projection import Projection
 
 _Result = TypeVar("_Result")
 _Mark = tuple[Any, ...]
@@ -44,44 +42,10 @@ _log = logging.getLogger(__name__)
 
 #: A scope with more rows than this in its shard gets a table of its own.
 LARGE_FROM = 50_000
-#: From this many vectors on, a table of one scope has an approximate index.
-APPROXIMATE_FROM = 50_000
 #: Number of tables that are written concurrently.
 _CONCURRENCY = 16
-#: Files are merged when a table has more than this many.
-_MOST_FILES = 10
-#: Rebuild indices when this many rows, and this share (1/n), are unindexed: every read scans all of these.
-_UNINDEXED, _UNINDEXED_SHARE = 1_000, 20
-#: The usual number of commits of one write: rows, deletions, an index.
-_COMMITS = 3
 #: Up to this many scopes or ids are listed in a condition.
 _LISTED = 1_000
-
-
-@dataclass(frozen=True)
-class Projection:
-    """Columns and indices of a projection's tables.
-
-    Attributes:
-        name: of the projection, which begins the names of its tables.
-        compared: the columns that decide whether a stored row is up to date, without ``scope`` and ``id``.
-        same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
-        shard_indices: by column, of tables with many scopes.
-        scope_indices: by column, of tables with one scope.
-        vector_index: column and configuration of an approximate index, for tables with one scope and many vectors.
-    """
-
-    name: str
-    compared: tuple[str, ...]
-    same: str
-    shard_indices: Mapping[str, Any]
-    scope_indices: Mapping[str, Any]
-    vector_index: tuple[str, Any] | None = None
-
-    @property
-    def marks(self) -> list[str]:
-        """The columns by which stored and wanted rows are compared."""
-        return ["scope", "id", *self.compared]
 
 
 class ShardTables:
@@ -98,12 +62,9 @@ class ShardTables:
         self._storage = storage
         self._databases = databases
         self._projection = projection
-        self._shards = shards
         self.roster = TableRoster(storage, projection.name, shards)
         # The version of each shard at which the large scopes were read.
         self._listed_at: dict[str, int | None] = {}
-
-    # Names of tables.
 
     async def name_of(self, scope: Scope) -> str:
         """Return the name of the table that has a scope's rows."""
@@ -139,10 +100,6 @@ class ShardTables:
                 "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
             )
 
-    async def refuse_lost_of(self, scope: Scope) -> None:
-        """Raise a DamagedError if the table of a scope was created and is missing."""
-        await self.refuse_lost(await self.name_of(scope))
-
     async def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
         """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
 
@@ -156,16 +113,13 @@ class ShardTables:
             return True
         return False
 
-    # Reads.
-
     async def read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
         """Return the result of `read` on the scope's table; `nothing` if there is none."""
         return await self._databases.read(PROJECTIONS, await self.name_of(scope), read, nothing)
 
     async def select(self, scope: Scope, where: str | None, columns: Collection[str], nothing: pa.Table) -> pa.Table:
         """Return the rows of a scope that meet a condition, unordered."""
-        wanted = [*OWNERS, *(name for name in columns if name not in OWNERS)]
-        condition = of_scope(scope, where)
+        condition, wanted = of_scope(scope, where), _with_owners(columns)
 
         async def select(table: Any) -> pa.Table:
             return await table.query().where(condition).select(wanted).to_arrow()
@@ -176,14 +130,14 @@ class ShardTables:
         self, scopes: Collection[Scope], where: str | None, columns: Collection[str], nothing: pa.Table
     ) -> list[pa.Table]:
         """Return the rows of scopes that meet a condition, unordered, in parts."""
-        wanted = [*OWNERS, *(name for name in columns if name not in OWNERS)]
+        wanted = _with_owners(columns)
         by_table: dict[str, list[Scope]] = {}
         await asyncio.to_thread(self.roster.refresh)
         for scope in scopes:
             by_table.setdefault(self.roster.name_of(scope.key), []).append(scope)
 
         async def select(name: str, own: list[Scope]) -> pa.Table:
-            condition = f"scope IN ({_listed({scope.key for scope in own})})" + (f" AND ({where})" if where else "")
+            condition = f"scope IN ({listed({scope.key for scope in own})})" + (f" AND ({where})" if where else "")
 
             async def read(table: Any) -> pa.Table:
                 return await table.query().where(condition).select(wanted).to_arrow()
@@ -216,8 +170,6 @@ class ShardTables:
         names = [name for name in names if shard is None or shard_in(name) == shard]
         found = await self._all(self._databases.read(PROJECTIONS, name, select, None) for name in names)
         return [rows for rows in found if rows is not None]
-
-    # Writes.
 
     async def replace(
         self,
@@ -255,34 +207,19 @@ class ShardTables:
 
     def _by_table(self, rows: pa.Table, scopes: Collection[Scope] | None, shard: int | None) -> dict[str, pa.Table]:
         """Return the rows of each table, in which some may have to be deleted, too."""
-        keys = rows["scope"].combine_chunks().dictionary_encode()
-        names = [self.roster.name_of(key) for key in keys.dictionary.to_pylist()]
         parts = self.roster.tables() if scopes is None else {self.roster.name_of(scope.key) for scope in scopes}
         # Another process may be filling a scope's own table, which is not listed before it is complete.
         parts = {name for name in parts if (key := scope_in(name)) is None or key in self.roster.large}
-        parts = {name for name in parts if shard is None or shard_in(name) == shard}
-        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-        numbers = pa.array([places[name] for name in names], pa.int32()).take(keys.indices)
-        order = pc.array_sort_indices(numbers)
-        counts = {one["values"].as_py(): one["counts"].as_py() for one in pc.value_counts(numbers)}
-        ordered = rows if len(places) < 2 else rows.take(order)
-        tables: dict[str, pa.Table] = dict.fromkeys(parts, rows.slice(0, 0))
-        start = 0
-        for name, place in places.items():
-            tables[name] = ordered.slice(start, counts[place])
-            start += counts[place]
-        return tables
+        tables = dict.fromkeys((name for name in parts if shard is None or shard_in(name) == shard), rows.slice(0, 0))
+        keys = rows["scope"].combine_chunks().dictionary_encode()
+        names = pa.array(map(self.roster.name_of, keys.dictionary.to_pylist()), pa.string())
+        places = names.take(keys.indices)
+        found = names.unique().to_pylist()
+        return tables | {name: rows if len(found) == 1 else rows.filter(pc.equal(places, name)) for name in found}
 
-    async def _replaced(
-        self,
-        name: str,
-        within: str,
-        rows: pa.Table,
-        keys: Collection[str] | None,
-        removable: Collection[str] | None = None,
-    ) -> set[_Mark]:
+    async def _replaced(self, name: str, *how: Any) -> set[_Mark]:
         forget = partial(self._databases.forget, PROJECTIONS, name)
-        return await retry_lance_commit(lambda: self._replace(name, within, rows, keys, removable), forget)
+        return await retry_lance_commit(lambda: self._replace(name, *how), forget)
 
     async def _replace(
         self,
@@ -290,7 +227,7 @@ class ShardTables:
         within: str,
         rows: pa.Table,
         keys: Collection[str] | None,
-        removable: Collection[str] | None,
+        removable: Collection[str] | None = None,
     ) -> set[_Mark]:
         table = await self._databases.table(PROJECTIONS, name)
         if table is None:
@@ -300,15 +237,15 @@ class ShardTables:
             table = await self._create(name, rows.schema)
         elif scope_in(name) is None:
             await asyncio.to_thread(self.roster.add, name)
-        listed = keys is not None and len(keys) <= _LISTED
-        condition = f"{within} AND scope IN ({_listed(keys or ())})" if listed else within
+        is_listed = keys is not None and len(keys) <= _LISTED
+        condition = f"{within} AND scope IN ({listed(keys or ())})" if is_listed else within
 
         async def look(opened: Any) -> pa.Table:
             return await opened.query().where(condition).select(self._projection.marks).to_arrow()
 
         found = await self._databases.read(PROJECTIONS, name, look, rows.slice(0, 0))
         present = _marks(found, self._projection.marks)
-        if keys is not None and not listed:
+        if keys is not None and not is_listed:
             present = {mark for mark in present if mark[0] in keys}
         wanted = _marks(rows, self._projection.marks)
         if removable is not None:
@@ -326,8 +263,8 @@ class ShardTables:
             # Rows whose embedding failed have no vector, and are found by words.
             version = (await merge.execute(upserted, on_bad_vectors="null")).version
         for start in range(0, len(gone), _LISTED):
-            version = (await table.delete(f"id IN ({_listed(gone[start : start + _LISTED])})")).version
-        await retry_lance_commit(lambda: self.maintain(name, table, version))
+            version = (await table.delete(f"id IN ({listed(gone[start : start + _LISTED])})")).version
+        await retry_lance_commit(lambda: self._projection.maintain(self._storage, name, table, version))
         if not await self._databases.version_exists(PROJECTIONS, name, version):
             raise VanishedError
         return differing
@@ -350,7 +287,10 @@ class ShardTables:
         count = await self._databases.edit(PROJECTIONS, name, delete, 0)
         if scope_in(name) and not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 0):
             await self._drop(name, only_if_empty=True)
-        await self._edit(name, lambda table, path: compact_deletes(table, self._storage, path, self._projection.same))
+        path, same = f"{PROJECTIONS}/{name}.lance", self._projection.same
+        await self._databases.edit(
+            PROJECTIONS, name, lambda table: compact_deletes(table, self._storage, path, same), None
+        )
         return count
 
     async def _drop(self, name: str, *, only_if_empty: bool = False) -> bool:
@@ -360,16 +300,18 @@ class ShardTables:
             await asyncio.to_thread(self.roster.add, name)
         return dropped
 
-    async def restore(self, name: str, rows: pa.Table) -> None:
-        """Drop a table and create it again with `rows`, which are all of its rows."""
-        if not rows.num_rows:
-            await self._drop(name)
-            return
-        # It stays listed, and is created with its rows: if this process is killed, the missing rows are noticed.
+    async def clear(self, name: str) -> None:
+        """Drop a table. It stays listed until it is filled, so that it counts as lost and others do not create it."""
         await asyncio.to_thread(self.roster.add, name)
         await self._databases.drop(PROJECTIONS, name)
-        await self._create(name, rows.schema, rows)
-        await self.maintain(name, await self._databases.table(PROJECTIONS, name), 1)
+
+    async def fill(self, name: str, rows: pa.Table) -> None:
+        """Create a cleared table with all of its rows."""
+        if rows.num_rows:
+            table = await self._create(name, rows.schema, rows)
+            await self._projection.maintain(self._storage, name, table, 1)
+        else:
+            await asyncio.to_thread(self.roster.discard, name)
 
     # A scope with many rows gets a table of its own.
 
@@ -399,13 +341,13 @@ class ShardTables:
             await self._databases.drop(PROJECTIONS, own)  # left by a process that was killed here
             version, rows = await self._databases.read(PROJECTIONS, shard, read, nothing)
             table = await self._databases.create(PROJECTIONS, own, rows.schema, rows)
-            await self.maintain(own, table, 1)
+            await self._projection.maintain(self._storage, own, table, 1)
             await asyncio.to_thread(self.roster.add, own)
             now, later = await self._databases.read(PROJECTIONS, shard, read, nothing)
             if now != version:  # others have written to the shard without knowing of the new table
                 before, after = (_marks(each, self._projection.marks) for each in (rows, later))
                 changed = pa.array(sorted({mark[1] for mark in before ^ after}), pa.string())
-                within = f"id IN ({_listed(changed.to_pylist())})"
+                within = f"id IN ({listed(changed.to_pylist())})"
                 await self._replaced(own, within, later.filter(pc.is_in(later["id"], changed)), None)
 
     async def _clear_shards(self) -> None:
@@ -413,7 +355,7 @@ class ShardTables:
         by_shard: dict[str, list[str]] = {}
         for key in sorted(self.roster.large):
             by_shard.setdefault(self.roster.shard_table(key), []).append(key)
-        await self._all(self._delete(name, f"scope IN ({_listed(keys)})") for name, keys in by_shard.items())
+        await self._all(self._delete(name, f"scope IN ({listed(keys)})") for name, keys in by_shard.items())
 
     async def _clear_left_behind(self) -> None:
         """Delete what a killed move of a scope left: rows in the shard, or an unlisted table."""
@@ -426,34 +368,6 @@ class ShardTables:
 
     # Maintenance.
 
-    async def maintain(self, name: str, table: Any, version: int) -> None:
-        """Merge files and index rows where there are many; `version` is that of the preceding write."""
-        indices = self._indices(name)
-        stats = await table.stats()
-        if stats["fragment_stats"]["num_fragments"] > _MOST_FILES:
-            await compact(table, self._projection.same, 2)
-        rows = stats["num_rows"]
-        first = next(iter(indices))
-        known = await table.index_stats(f"{first}_idx")
-        unindexed = rows if known is None else known.num_unindexed_rows
-        is_due = unindexed >= max(_UNINDEXED, rows // _UNINDEXED_SHARE)
-        if is_due or (known is None and scope_in(name)):
-            for column, config in indices.items():
-                await table.create_index(column, config=config, replace=True)
-            await self._index_vectors(name, table)
-        if version % COMPACT_EVERY < _COMMITS:
-            await drop_old_versions(self._storage, f"{PROJECTIONS}/{name}.lance")
-
-    async def _index_vectors(self, name: str, table: Any) -> None:
-        """Create the approximate index if there are many vectors; comparing all of few is faster, and exact."""
-        if scope_in(name) and self._projection.vector_index:
-            column, config = self._projection.vector_index
-            if await table.count_rows(f"{column} IS NOT NULL") >= APPROXIMATE_FROM:
-                await table.create_index(column, config=config, replace=True)
-
-    def _indices(self, name: str) -> Mapping[str, Any]:
-        return self._projection.scope_indices if scope_in(name) else self._projection.shard_indices
-
     async def compact(self, names: Iterable[str]) -> list[int]:
         """Merge the small files of tables. Return the bytes of the merged rows of each."""
         await self._clear_left_behind()
@@ -465,7 +379,7 @@ class ShardTables:
     async def _compact(self, name: str) -> int:
         async def merge(table: Any) -> int:
             written = await compact(table, self._projection.same, 2)
-            await self.maintain(name, table, 1)
+            await self._projection.maintain(self._storage, name, table, 1)
             return written
 
         async def scopes(table: Any) -> pa.Table:
@@ -487,24 +401,13 @@ class ShardTables:
         """Rewrite tables with their indices, so that no byte of earlier versions stays on the disk."""
         await self._clear_left_behind()
 
-        async def renew(table: Any, path: str) -> None:
-            there = {index.columns[0] for index in await table.list_indices()}
-            indices = self._indices(path.rpartition("/")[2].removesuffix(".lance"))
-            vectors = [self._projection.vector_index] if self._projection.vector_index else []
-            indices = {column: config for column, config in [*indices.items(), *vectors] if column in there}
-            await rewrite(table, self._storage, path, self._projection.same, indices)
-
         async def purge(name: str) -> None:
-            await self._edit(name, renew)
+            renew = partial(self._projection.rewrite, self._storage, name)
+            await self._databases.edit(PROJECTIONS, name, renew, None)
             if not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 1):
                 await self._drop(name, only_if_empty=True)  # its newest commit may name deleted ids
 
         await self._all(map(purge, names))
-
-    async def _edit(self, name: str, edit: Callable[[Any, str], Awaitable[None]]) -> None:
-        """Run `edit` on a table and its folder, if the table exists."""
-        path = f"{PROJECTIONS}/{name}.lance"
-        await self._databases.edit(PROJECTIONS, name, lambda table: edit(table, path), None)
 
     async def _all(self, works: Iterable[Awaitable[_Result]]) -> list[_Result]:
         """Await operations on tables, a limited number at a time."""
@@ -515,6 +418,10 @@ class ShardTables:
                 return await work
 
         return await asyncio.gather(*map(one, works))
+
+
+def _with_owners(columns: Collection[str]) -> list[str]:
+    return [*OWNERS, *(name for name in columns if name not in OWNERS)]
 
 
 def of_scope(scope: Scope, where: str | None = None) -> str:
@@ -532,10 +439,6 @@ def owned(rows: pa.Table, scope: Scope) -> pa.Table:
         if not pc.all(pc.equal(rows[name], value), min_count=0).as_py():
             raise LakeError(f"a read of {scope.workspace_id}/{scope.agent_id} returned rows of another scope")
     return rows
-
-
-def _listed(values: Collection[str]) -> str:
-    return ", ".join(map(quoted, sorted(values))) or "''"
 
 
 def _marks(rows: pa.Table, names: Collection[str]) -> set[_Mark]:

@@ -10,23 +10,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, LakeError, shown
-from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, quoted
+from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, listed, quoted
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
-from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, Databases, EventLoop, IvfRq
+from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, IvfRq
 from memory_pipeline.lake.index.maintenance import SAME
-from memory_pipeline.lake.index.shard_tables import Projection, ShardTables, of_scope, owned
+from memory_pipeline.lake.index.projection import Projection
+from memory_pipeline.lake.index.shard_tables import of_scope, owned
+from memory_pipeline.lake.index.sharded_rows import ShardedRows
 from memory_pipeline.lake.layout import PROJECTIONS, SHARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake.files.storage import Storage
@@ -79,7 +81,7 @@ class Loaded(NamedTuple):
     numbers: NDArray[np.uint64]
 
 
-class VectorIndex:
+class VectorIndex(ShardedRows):
     """Writes and searches the index of a lake. Safe to use from several threads and processes.
 
     A search sees every write that finished before it began.
@@ -90,10 +92,8 @@ class VectorIndex:
     """
 
     def __init__(self, storage: Storage, shards: int = SHARDS) -> None:
+        super().__init__(storage, _INDEX, _NOTHING.schema, shards)
         self._storage = storage
-        self._loop = EventLoop()
-        self._databases = Databases(storage)
-        self._tables = ShardTables(storage, self._databases, _INDEX, shards)
         self._embedder: dict[str, object] | None = None
         self._named: dict[tuple[Scope, Grain], tuple[int, frozenset[str]]] = {}
         self._first_turns: dict[Scope, tuple[int, datetime | None]] = {}
@@ -217,37 +217,6 @@ class VectorIndex:
         """Return the rows with ids from :meth:`numbers`, or None if the table has changed since."""
         return self._loop.run(self._take(scope, numbers, dimension))
 
-    def version(self, scope: Scope) -> int | None:
-        """Return a number that grows with each commit to a scope's table and each rebuild, or None without a table.
-
-        Raises:
-            DamagedError: the table is damaged or lost.
-        """
-        version = self._loop.run(self._tables.version(scope))
-        if version is None:
-            self._loop.run(self._tables.refuse_lost_of(scope))
-        return version
-
-    def present(self) -> set[str]:
-        """Return the names of the existing tables."""
-        return self._tables.roster.present()
-
-    def tables(self) -> set[str]:
-        """Return the names of the existing tables and the lost ones."""
-        return self._tables.roster.tables()
-
-    def rows_of(self, name: str) -> pc.Expression:
-        """Return the condition on the facts and summaries of a table."""
-        return self._tables.roster.rows_of(name)
-
-    def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
-        """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
-        return self._loop.run(self._tables.is_damaged(name, thoroughly=thoroughly))
-
-    def restore(self, name: str, rows: pa.Table) -> None:
-        """Delete a table and rebuild it from `rows`, which are all of its rows."""
-        self._loop.run(self._tables.restore(name, rows))
-
     @property
     def made_by(self) -> str | None:
         """The name of the embedder that made the vectors; known after :meth:`check`."""
@@ -282,49 +251,7 @@ class VectorIndex:
         if not workspaces:
             return 0
         where = f"grain = '{grain}' AND ({' OR '.join(f'({each})' for each in workspaces)})"
-        return self._loop.run(self._tables.delete(self._tables.roster.present(), where))
-
-    def remove_scope(self, scope: Scope) -> int:
-        """Remove all rows of a scope, from the disk too. Return their number.
-
-        Raises:
-            CommitConflictError: others kept writing to a table. Safe to retry.
-        """
-        return self._loop.run(self._remove_scope(scope))
-
-    def purge(self, scopes: Collection[Scope] | None) -> list[str]:
-        """Rewrite the tables of scopes, or all, with their indices, so that no earlier version stays on the disk.
-
-        Files left by killed writers stay until they are an hour old.
-
-        Returns:
-            The names of the tables.
-
-        Raises:
-            CommitConflictError: other writers kept changing a table. Safe to retry.
-        """
-        roster = self._tables.roster
-        names = sorted(roster.present()) if scopes is None else roster.present_of(scopes)
-        self._loop.run(self._tables.purge(names))
-        return names
-
-    def compact(self) -> tuple[int, int]:
-        """Merge small files. Return the number of tables with merged files, and the bytes of the merged rows."""
-        written = self._loop.run(self._tables.compact(sorted(self._tables.roster.present())))
-        return sum(map(bool, written)), sum(written)
-
-    def scopes(self, workspace_id: str | None = None) -> list[Scope]:
-        """Return the scopes that have rows, of one workspace or of all, sorted."""
-        where = None if workspace_id is None else f"workspace_id = {quoted(workspace_id)}"
-        found = self._loop.run(self._tables.scan(where, ["workspace_id", "agent_id"]))
-        names = {name for rows in found for name in distinct(rows)}
-        return [Scope(*name) for name in sorted(names)]
-
-    async def _read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
-        return await self._tables.read(scope, read, nothing)
-
-    async def _remove_scope(self, scope: Scope) -> int:
-        return await self._tables.delete(self._tables.roster.names_of(scope), of_scope(scope))
+        return self.delete(where)
 
     async def _condition(self, scope: Scope, grain: Grain, where: Filter | None) -> str:
         names = await self._names(scope, grain) if where is not None and where.person is not None else ()
@@ -361,7 +288,7 @@ class VectorIndex:
             once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
             return rows.take(pa.array(sorted(once.values()), pa.int64()))
 
-        return owned(await self._read(scope, search, _NOTHING), scope).select(_FOUND)
+        return owned(await self._tables.read(scope, search, _NOTHING), scope).select(_FOUND)
 
     async def _newest(self, scope: Scope, grain: Grain, filtered: Filter, limit: int) -> pa.Table:
         where = await self._condition(scope, grain, filtered)
@@ -375,7 +302,7 @@ class VectorIndex:
                     return rows
                 taken *= 4
 
-        return owned(await self._read(scope, newest, _NOTHING), scope).select(_FOUND)
+        return owned(await self._tables.read(scope, newest, _NOTHING), scope).select(_FOUND)
 
     async def _first_turn(self, scope: Scope) -> datetime | None:
         where = await self._condition(scope, Grain.WORKING, Filter(kind=FactKind.TURN))
@@ -388,7 +315,7 @@ class VectorIndex:
         version = await self._tables.version(scope) or 0
         known = self._first_turns.get(scope)
         if known is None or known[0] != version:
-            known = self._first_turns[scope] = version, await self._read(scope, first, None)
+            known = self._first_turns[scope] = version, await self._tables.read(scope, first, None)
         return known[1]
 
     async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str]) -> pa.Table:
@@ -404,13 +331,13 @@ class VectorIndex:
             parts = [_loaded(owned(pa.Table.from_batches([batch]), scope), dimension, kind) async for batch in batches]
             return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, dimension)
 
-        return await self._read(scope, load, _loaded(_NUMBERED, dimension))
+        return await self._tables.read(scope, load, _loaded(_NUMBERED, dimension))
 
     async def _numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
         async def look(table: Any) -> pa.Table:
             return await table.query().where(of_scope(scope)).select(["grain"]).with_row_id().to_arrow()
 
-        rows = await self._read(scope, look, _NUMBERED)
+        rows = await self._tables.read(scope, look, _NUMBERED)
         grains = rows["grain"].combine_chunks().dictionary_encode()
         numbers, codes = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False), grains.indices.to_numpy()
         return {Grain(name): numbers[codes == code] for code, name in enumerate(grains.dictionary.to_pylist())}
@@ -419,7 +346,7 @@ class VectorIndex:
         async def take(table: Any) -> pa.Table:
             return await table.take_row_ids(numbers.tolist()).select([*OWNERS, *_FOUND]).with_row_id().to_arrow()
 
-        rows = await self._read(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
+        rows = await self._tables.read(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
         try:
             return _loaded(owned(rows, scope), dimension) if rows.num_rows == len(numbers) else None
         except LakeError:  # the table was rewritten, and the ids are of other rows
@@ -427,7 +354,7 @@ class VectorIndex:
 
     async def _count(self, scope: Scope, grain: Grain, filtered: Filter | None) -> int:
         where = await self._condition(scope, grain, filtered)
-        return await self._read(scope, lambda table: table.count_rows(where), 0)
+        return await self._tables.read(scope, lambda table: table.count_rows(where), 0)
 
     async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         own = await self._condition(scope, grain, where)
@@ -437,13 +364,7 @@ class VectorIndex:
 def _within(grain: Grain, keys: Iterable[str] | None) -> str:
     """Return the condition that selects rows of a grain, of all periods if no keys are given."""
     where = f"grain = '{grain}'"
-    return where if keys is None else f"{where} AND period IN ({', '.join(map(quoted, sorted(keys))) or quoted('')})"
-
-
-def distinct(rows: pa.Table) -> set[tuple[str, ...]]:
-    """Return the distinct rows of a table of texts."""
-    groups = rows.group_by(rows.column_names).aggregate([])
-    return set(zip(*(groups[name].to_pylist() for name in rows.column_names), strict=True))
+    return where if keys is None else f"{where} AND period IN ({listed(keys)})"
 
 
 def _loaded(rows: pa.Table, dimension: int, kind: type[np.floating] = np.float32) -> Loaded:

@@ -17,7 +17,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index import shard_tables
+from memory_pipeline.lake.index import projection, shard_tables
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema
 from memory_pipeline.lake.index.vector_index import VectorIndex
@@ -267,7 +267,7 @@ def test_an_index_of_another_format_is_refused_with_a_remedy(root: str, written:
 
 @pytest.mark.on_s3
 def test_files_are_merged_and_all_rows_stay(index: VectorIndex, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
-    monkeypatch.setattr(shard_tables, "_MOST_FILES", 4)
+    monkeypatch.setattr(projection, "_MOST_FILES", 4)
     for number in range(10):
         period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"
         put_rows(index, Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})

@@ -1,0 +1,81 @@
+"""A projection's columns and indices, and the maintenance of its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY, drop_old_versions
+from memory_pipeline.lake.index.maintenance import compact, rewrite
+from memory_pipeline.lake.layout import PROJECTIONS, scope_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memory_pipeline.lake.files.storage import Storage
+
+#: From this many vectors on, a table of one scope has an approximate index.
+APPROXIMATE_FROM = 50_000
+#: Files are merged when a table has more than this many.
+_MOST_FILES = 10
+#: Rebuild indices when this many rows, and this share (1/n), are unindexed: every read scans all of these.
+_UNINDEXED, _UNINDEXED_SHARE = 1_000, 20
+#: The usual number of commits of one write: rows, deletions, an index.
+_COMMITS = 3
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Columns and indices of a projection's tables.
+
+    Attributes:
+        name: of the projection, which begins the names of its tables.
+        compared: the columns that decide whether a stored row is up to date, without ``scope`` and ``id``.
+        same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
+        shard_indices: by column, of tables with many scopes.
+        scope_indices: by column, of tables with one scope.
+        vector_index: column and configuration of an approximate index, for tables with one scope and many vectors.
+    """
+
+    name: str
+    compared: tuple[str, ...]
+    same: str
+    shard_indices: Mapping[str, Any]
+    scope_indices: Mapping[str, Any]
+    vector_index: tuple[str, Any] | None = None
+
+    @property
+    def marks(self) -> list[str]:
+        """The columns by which stored and wanted rows are compared."""
+        return ["scope", "id", *self.compared]
+
+    async def maintain(self, storage: Storage, name: str, table: Any, version: int) -> None:
+        """Merge files and index rows where there are many; `version` is that of the preceding write."""
+        indices = self._indices(name)
+        stats = await table.stats()
+        if stats["fragment_stats"]["num_fragments"] > _MOST_FILES:
+            await compact(table, self.same, 2)
+        rows = stats["num_rows"]
+        known = await table.index_stats(f"{next(iter(indices))}_idx")
+        unindexed = rows if known is None else known.num_unindexed_rows
+        is_due = unindexed >= max(_UNINDEXED, rows // _UNINDEXED_SHARE)
+        if is_due or (known is None and scope_in(name)):
+            for column, config in indices.items():
+                await table.create_index(column, config=config, replace=True)
+            if scope_in(name) and self.vector_index:
+                column, config = self.vector_index
+                # Comparing all of a few vectors is faster, and exact.
+                if await table.count_rows(f"{column} IS NOT NULL") >= APPROXIMATE_FROM:
+                    await table.create_index(column, config=config, replace=True)
+        if version % COMPACT_EVERY < _COMMITS:
+            await drop_old_versions(storage, f"{PROJECTIONS}/{name}.lance")
+
+    async def rewrite(self, storage: Storage, name: str, table: Any) -> None:
+        """Rewrite a table with its existing indices, so that no byte of earlier versions stays on the disk."""
+        present = {index.columns[0] for index in await table.list_indices()}
+        configs = {**self._indices(name), **dict([self.vector_index] if self.vector_index else [])}
+        indices = {column: config for column, config in configs.items() if column in present}
+        await rewrite(table, storage, f"{PROJECTIONS}/{name}.lance", self.same, indices)
+
+    def _indices(self, name: str) -> Mapping[str, Any]:
+        return self.scope_indices if scope_in(name) else self.shard_indices

@@ -1,0 +1,153 @@
+"""What all projections by shard have in common, for callers without an event loop."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+from memory_pipeline.lake.index.shard_tables import ShardTables, of_scope
+from memory_pipeline.lake.index.table_roster import ROSTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    import pyarrow.compute as pc
+
+    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.index.projection import Projection
+
+#: Longer than it takes to rebuild a table. The claim of a killed process on another machine ends then.
+_LEASE = timedelta(minutes=10)
+
+
+class ShardedRows:
+    """Reads, maintains and restores the tables of a projection. Safe to use from several threads and processes.
+
+    Args:
+        storage: the lake's files.
+        projection: its columns and indices.
+        schema: of its rows.
+        shards: the lake's number of shards.
+        loop: runs the operations on tables.
+        databases: opens tables; its coroutines run in `loop`. Projections may share both.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        projection: Projection,
+        schema: pa.Schema,
+        shards: int,
+        loop: EventLoop | None = None,
+        databases: Databases | None = None,
+    ) -> None:
+        self._loop = EventLoop() if loop is None else loop
+        self._databases = Databases(storage) if databases is None else databases
+        self._name = projection.name
+        self._nothing = schema.empty_table()
+        self._tables = ShardTables(storage, self._databases, projection, shards)
+
+    def read(
+        self, scopes: Collection[Scope], columns: Sequence[str] | None = None, where: str | None = None
+    ) -> pa.Table:
+        """Return the rows of scopes, unordered; all columns if none are given."""
+        nothing = self._nothing.select(list(columns or self._nothing.column_names))
+        return pa.concat_tables(
+            [nothing, *self._loop.run(self._tables.select_many(scopes, where, nothing.column_names, nothing))]
+        )
+
+    def version(self, scope: Scope) -> int | None:
+        """Return a number that grows with each commit to a scope's table and each rebuild, or None without a table.
+
+        Raises:
+            DamagedError: the table is lost or cannot be read.
+        """
+        version = self._loop.run(self._tables.version(scope))
+        if version is None:
+            self._loop.run(self._tables.refuse_lost(self._tables.roster.name_of(scope.key)))
+        return version
+
+    def delete(self, where: str, scopes: Collection[Scope] | None = None) -> int:
+        """Delete rows, from the disk too. Return their number. Searches the tables of `scopes`, or all.
+
+        Tables without such rows are unchanged.
+
+        Raises:
+            CommitConflictError: other writers kept changing a table. Safe to retry.
+        """
+        return self._loop.run(self._tables.delete(self._tables_of(scopes), where))
+
+    def remove_scope(self, scope: Scope) -> int:
+        """Delete all rows of a scope, from the disk too. Return their number."""
+        return self.delete(of_scope(scope), [scope])
+
+    def purge(self, scopes: Collection[Scope] | None) -> list[str]:
+        """Rewrite the tables of scopes, or all, with their indices, so that no earlier version stays on the disk.
+
+        Files left by killed writers stay until they are an hour old.
+
+        Returns:
+            The names of the tables.
+
+        Raises:
+            CommitConflictError: other writers kept changing a table. Safe to retry.
+        """
+        names = self._tables_of(scopes)
+        self._loop.run(self._tables.purge(names))
+        return names
+
+    def _tables_of(self, scopes: Collection[Scope] | None) -> list[str]:
+        roster = self._tables.roster
+        return sorted(roster.present()) if scopes is None else roster.present_of(scopes)
+
+    def present(self) -> set[str]:
+        """Return the names of the existing tables."""
+        return self._tables.roster.present()
+
+    def tables(self) -> set[str]:
+        """Return the names of the existing tables and the lost ones."""
+        return self._tables.roster.tables()
+
+    def rows_of(self, name: str) -> pc.Expression:
+        """Return the condition on the records of a table."""
+        return self._tables.roster.rows_of(name)
+
+    def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
+        """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
+        return self._loop.run(self._tables.is_damaged(name, thoroughly=thoroughly))
+
+    def restore(self, name: str, rows: Callable[[], pa.Table]) -> None:
+        """Rebuild a table from `rows`, which returns all of its rows, if it is damaged.
+
+        Of several processes, one rebuilds it, and the others wait. The records are read after the table was dropped:
+        who commits a record later finds the table lost, waits, and then writes its row.
+        """
+        with self._claimed(name):
+            if self.is_damaged(name):
+                self._loop.run(self._tables.clear(name))
+                self._loop.run(self._tables.fill(name, rows()))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Exclude other processes and threads that call this."""
+        with self._claimed(self._name):
+            yield
+
+    @contextmanager
+    def _claimed(self, name: str) -> Iterator[None]:
+        claim = self._databases.claimed(ROSTER, name, _LEASE)
+        self._loop.run(claim.__aenter__())
+        try:
+            yield
+        finally:
+            self._loop.run(claim.__aexit__(None, None, None))
+
+    def compact(self) -> tuple[int, int]:
+        """Merge small files. Return the number of tables with merged files, and the bytes of the merged rows."""
+        written = self._loop.run(self._tables.compact(self._tables_of(None)))
+        return sum(map(bool, written)), sum(written)

@@ -1,0 +1,139 @@
+"""Keep the projection ``scopes``, which lists the agents of the lake with their first and last activity.
+
+A run lowers the first time of a scope or raises the last. Expired rows leave both unchanged. Erasure and repair
+recompute them from the records.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar
+from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.errors import DamagedError
+from memory_pipeline.lake.index.filters import listed, quoted
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SCOPES, SUMMARIES
+from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.steps.group import scopes_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake import Lake
+
+_log = logging.getLogger(__name__)
+
+_OWNER = ("scope", "workspace_id", "agent_id")
+_ROW = (*_OWNER, "first_at", "last_at")
+#: The tables with activity, and their column of its time.
+_ACTIVITY = ((MESSAGES, "sent_at"), (GRAPH_OPERATIONS, "event_at"), (MEMORY_EVENTS, "event_at"))
+
+
+def known_scopes(lake: Lake, workspace_id: str | None = None) -> set[Scope]:
+    """Return the scopes with loaded records, of one workspace or of all. Others may be pending in the journal."""
+    where = None if workspace_id is None else f"workspace_id = {quoted(workspace_id)}"
+    return scopes_in(lake.scopes.scan(_OWNER, where))
+
+
+def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) -> None:
+    """Enter the scopes with messages, edits or events in hours, of one shard or of all. Write only changed rows."""
+    keys = [hour.key for hour in hours]
+    active = _united(
+        _times(lake.tables.read(spec, keys, columns=(*_OWNER, at), shard=shard), at) for spec, at in _ACTIVITY
+    )
+
+    def enter() -> None:
+        if _changed(lake, active).height:
+            with lake.scopes.alone():  # a concurrent run may change the same rows
+                rows = _to_rows(_changed(lake, active))
+                lake.scopes.replace(rows, scopes_in(rows))
+
+    _mended(lake, enter)
+
+
+def recompute_scopes(lake: Lake, scopes: Collection[Scope], since: str = "") -> None:
+    """Recompute scopes from the records, of which all are in hours from `since` on. Drop those without records."""
+    where = pc.field("scope").isin(pa.array([scope.key for scope in scopes], pa.string()))
+
+    def recompute() -> None:
+        with lake.scopes.alone():
+            lake.scopes.replace(_recorded(lake, where, since), scopes)
+
+    _mended(lake, recompute)
+
+
+def drop_expired_scopes(lake: Lake) -> None:
+    """Drop the scopes of which expiry has left nothing: no message, fact, summary, operation or memory event."""
+    marks = ExpirationMarks.of(lake.tables)
+    through = {scope: key for scope, kept, key in marks if kept == RetentionClass.CONVERSATIONS}
+    with lake.scopes.alone():
+        rows = lake.scopes.read(list(through), (*_OWNER, "last_at")).to_pylist()
+        owners = {Scope(row["workspace_id"], row["agent_id"]): Calendar().hour(row["last_at"]).key for row in rows}
+        silent = [scope for scope, last in owners.items() if last <= through[scope]]
+        found = (rows.read(silent, ("scope",))["scope"] for rows in (lake.index, lake.operations, lake.events))
+        left = {key for column in found for key in column.unique().to_pylist()}
+        gone = [scope for scope in silent if scope.key not in left]
+        if gone:
+            lake.scopes.delete(f"scope IN ({listed(scope.key for scope in gone)})", gone)
+
+
+def mend_scopes(lake: Lake, *, thoroughly: bool = False) -> list[str]:
+    """Rebuild tables of scopes that are lost or damaged from the records. Return their names."""
+    damaged = [name for name in sorted(lake.scopes.tables()) if lake.scopes.is_damaged(name, thoroughly=thoroughly)]
+    for name in damaged:
+        _log.warning("%s is missing or damaged; rebuilding it", name)
+        lake.scopes.restore(name, partial(_recorded, lake, lake.scopes.rows_of(name)))
+    return damaged
+
+
+def _mended(lake: Lake, action: Callable[[], None]) -> None:
+    """Run an action again after tables were rebuilt, if one was lost or damaged."""
+    try:
+        action()
+    except DamagedError:
+        if not mend_scopes(lake, thoroughly=True):
+            raise
+        action()
+
+
+def _changed(lake: Lake, active: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that differ from the stored ones once `active` is entered."""
+    scopes = [Scope(*ids) for ids in active.select("workspace_id", "agent_id").iter_rows()]
+    stored = pl.DataFrame(pl.from_arrow(lake.scopes.read(scopes, _ROW)))
+    return _united([active, stored]).join(stored, on=_ROW, how="anti")
+
+
+def _recorded(lake: Lake, where: pc.Expression, since: str = "") -> pa.Table:
+    """Return the rows of scopes from all of their records, which are in hours from `since` on."""
+    parts = []
+    for spec, at in (*_ACTIVITY, (FACTS, "event_at")):
+        keys = [key for key in lake.tables.keys(spec) if key >= since]
+        parts.append(_times(lake.tables.read_sound(spec, keys, columns=(*_OWNER, at), where=where), at))
+    for grain in SUMMARY_GRAINS if not since else ():
+        # Summaries outlive their facts.
+        rows = lake.tables.read_sound(SUMMARIES, columns=(*_OWNER, "key_points"), where=where, grain=grain.value)
+        points = pl.DataFrame(pl.from_arrow(rows)).explode("key_points").unnest("key_points").drop_nulls("event_at")
+        parts.append(_united([points.select(*_OWNER, first_at="event_at", last_at="event_at")]))
+    return _to_rows(_united(parts))
+
+
+def _times(rows: pa.Table, at: str) -> pl.DataFrame:
+    times = pl.DataFrame(pl.from_arrow(rows))
+    return _united([times.select(*_OWNER, first_at=at, last_at=at)])
+
+
+def _united(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(parts).group_by(_OWNER).agg(pl.min("first_at"), pl.max("last_at"))
+
+
+def _to_rows(scopes: pl.DataFrame) -> pa.Table:
+    instants = pl.concat_str(pl.col("first_at", "last_at").cast(pl.Int64), separator=" ")
+    return scopes.with_columns(id="scope", digest=instants).select(SCOPES.schema.names).to_arrow()

@@ -1,0 +1,187 @@
+"""The projection of scopes: runs, concurrent runs, kills, lost tables, erasure and retention."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.erasure.forget import forget
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.journal import Journal
+from memory_pipeline.lake.layout import SHARDS, shard_of
+from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES
+from memory_pipeline.lake.tables.tombstones import raise_marks
+from memory_pipeline.steps import scopes
+from memory_pipeline.steps.repair import find_damage, repair
+from memory_pipeline.steps.scopes import drop_expired_scopes, enter_scopes, known_scopes, mend_scopes
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, table_rows, versions, write
+from memory_pipeline_tests.domain.memories.histories import remember
+from memory_pipeline_tests.erasure.lakes import edit
+
+if TYPE_CHECKING:
+    from memory_pipeline.models.factory import Models
+
+SALES = Scope("acme", "sales")
+ELSEWHERE = Scope("other", "support")
+#: Another scope of the same shard.
+NEIGHBOUR = next(
+    scope
+    for number in range(1_000)
+    for scope in [Scope("acme", f"agent-{number}")]
+    if shard_of(scope.key, SHARDS) == shard_of(ACME.key, SHARDS)
+)
+
+
+def times(lake: Lake) -> dict[str, tuple[str, str]]:
+    """Return the first and last time of each agent, to the minute."""
+    rows = lake.scopes.scan().to_pylist()
+    assert all(row["id"] == row["scope"] == Scope(row["workspace_id"], row["agent_id"]).key for row in rows)
+    return {row["agent_id"]: (f"{row['first_at']:%m-%dT%H:%M}", f"{row['last_at']:%m-%dT%H:%M}") for row in rows}
+
+
+def test_a_run_lists_scopes_with_their_first_and_last_activity(lake: Lake, models: Models) -> None:
+    write(lake, conversation("Hello.", "I like tea."), conversation("Hi.", scope=NEIGHBOUR, role="assistant"))
+    run(lake, models)
+    assert times(lake) == {
+        "support": ("01-15T08:00", "01-15T08:01"),
+        NEIGHBOUR.agent_id: ("01-15T08:00", "01-15T08:00"),
+    }
+    before = versions(lake)["scopes"]
+    run(lake, models)
+    enter_scopes(lake, hours("2024-01-15T08"))
+    assert versions(lake)["scopes"] == before
+    write(lake, conversation("Good morning.", at="2024-01-10T07:00", conversation_id="c2"))
+    lake.journal.append([edit("Anna", "figs", at="2024-02-01T09:30")])
+    lake.journal.append([remember("Bo likes figs.", scope=SALES)])
+    lake.journal.append([remember("Bo likes tea.", scope=ELSEWHERE)])
+    run(lake, models)
+    assert times(lake)["support"] == ("01-10T07:00", "02-01T09:30")
+    assert known_scopes(lake) == {ACME, NEIGHBOUR, SALES, ELSEWHERE}
+    assert known_scopes(lake, "other") == {ELSEWHERE}
+
+
+def test_scopes_are_committed_before_the_journal_is_acknowledged(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(lake, conversation("Hello."))
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scopes, "_changed", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(lake, models)
+    assert known_scopes(lake) == set()
+    assert {file.scope for file in lake.journal.pending()} == {ACME}
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "acknowledge", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(lake, models)
+    assert known_scopes(lake) == {ACME}
+    run(lake, models)
+    assert (known_scopes(lake), lake.journal.pending()) == ({ACME}, [])
+
+
+def test_concurrent_runs_lose_no_activity(lake: Lake, models: Models) -> None:
+    days = range(10, 26)
+    write(lake, *(conversation("Hello.", at=f"2024-01-{day}T08:00", conversation_id=f"c{day}") for day in days))
+    run(lake, models)
+    expected = table_rows(lake)["scopes"]
+    for attempt in range(3):
+        lake.scopes.remove_scope(ACME)
+        lakes = [Lake(lake.storage.uri) for _ in days]
+        with ThreadPoolExecutor(len(lakes)) as pool:
+            list(pool.map(lambda one, day: enter_scopes(one, hours(f"2024-01-{day}T08")), lakes, days))
+        assert table_rows(lake)["scopes"] == expected, attempt
+
+
+def spoilt(lake: Lake) -> Lake:
+    [name] = lake.scopes.present()
+    for path in Path(lake.storage.uri, "projections", f"{name}.lance", "data").iterdir():
+        path.write_bytes(b"")
+    return Lake(lake.storage.uri)
+
+
+def lost(lake: Lake) -> Lake:
+    [name] = lake.scopes.present()
+    shutil.rmtree(Path(lake.storage.uri, "projections", f"{name}.lance"))
+    return Lake(lake.storage.uri)
+
+
+@pytest.mark.parametrize("spoil", [lost, spoilt])
+@pytest.mark.parametrize("mend", ["a run of another hour", "repair", "the start of a run"])
+def test_a_lost_or_damaged_table_is_rebuilt_from_the_records(lake: Lake, models: Models, spoil: Any, mend: str) -> None:
+    write(lake, conversation("Hello."), conversation("I like tea.", at="2024-01-16T08:00", conversation_id="c2"))
+    write(lake, conversation("Hi.", scope=NEIGHBOUR))
+    run(lake, models)
+    expected = table_rows(lake)["scopes"]
+    lake = spoil(lake)
+    if mend == "repair":
+        assert [damage.kind for damage in find_damage(lake)] == ["projection"]
+        assert repair(lake, models, START, find_damage(lake)) == []
+    elif mend == "the start of a run":
+        assert len(mend_scopes(lake, thoroughly=True)) == 1
+        assert mend_scopes(lake, thoroughly=True) == []
+    else:
+        enter_scopes(lake, hours("2024-01-16T08"))
+    assert table_rows(lake)["scopes"] == expected
+
+
+def test_scopes_are_rebuilt_from_what_outlives_the_messages(lake: Lake, models: Models) -> None:
+    write(lake, conversation("I moved to Porto."), conversation("Hi.", at="2024-01-16T08:00", conversation_id="c2"))
+    run(lake, models)
+    expected = table_rows(lake)["scopes"]
+    for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS):
+        lake.tables.remove(spec, None)
+    assert mend_scopes(lost(lake)) == sorted(lake.scopes.tables())
+    assert table_rows(lake)["scopes"] == expected
+    for grain in ("daily", "weekly", "monthly", "quarterly", "yearly"):
+        lake.tables.remove(SUMMARIES, None, grain=grain)
+    mend_scopes(lost(lake))
+    assert known_scopes(lake) == set()
+
+
+def test_erasure_removes_a_scope_or_recomputes_it(lake: Lake, models: Models) -> None:
+    write(
+        lake,
+        conversation("Hello."),
+        conversation("I like figs.", at="2024-02-16T08:00", conversation_id="c2"),
+        conversation("I like tea.", at="2024-01-20T08:00", conversation_id="c3"),
+        conversation("Hi.", scope=NEIGHBOUR),
+    )
+    run(lake, models)
+    forget(lake, models, Subject.conversation(ACME, "c2"), NOW)
+    assert times(lake)["support"] == ("01-15T08:00", "01-20T08:00")
+    forget(lake, models, Subject.agent(ACME), datetime(2024, 1, 18, tzinfo=UTC))
+    assert times(lake)["support"] == ("01-20T08:00", "01-20T08:00")
+    forget(lake, models, Subject.agent(ACME), NOW)
+    assert known_scopes(lake) == {NEIGHBOUR}
+    [name] = lake.scopes.present()
+    files = Path(lake.storage.uri, "projections", f"{name}.lance").rglob("*")
+    assert not any(ACME.key.encode() in path.read_bytes() for path in files if path.is_file())
+
+
+def test_a_scope_is_dropped_when_nothing_is_left_of_it(lake: Lake, models: Models) -> None:
+    write(lake, conversation("Hello."), conversation("Hi.", scope=SALES), conversation("Hi.", scope=NEIGHBOUR))
+    write(lake, conversation("Hi.", scope=ELSEWHERE, at="2024-03-01T08:00"))
+    lake.journal.append([remember("Bo likes figs.", scope=SALES)])
+    run(lake, models)
+    before = times(lake)
+    everyone = (ACME, SALES, NEIGHBOUR, ELSEWHERE)
+    through = {(one.workspace_id, one.agent_id, RetentionClass.CONVERSATIONS): "2024-02-01T00" for one in everyone}
+    raise_marks(lake.tables, through, NOW)
+    drop_expired_scopes(lake)
+    assert times(lake) == before
+    for scope in (ACME, SALES, ELSEWHERE):
+        lake.index.remove_scope(scope)
+    drop_expired_scopes(lake)
+    assert known_scopes(lake) == {SALES, NEIGHBOUR, ELSEWHERE}
