@@ -56,8 +56,8 @@ AGENTS = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_AGENTS", "1000"))
 #: With few agents, each has more conversations, so that there is work for two workers.
 TALKS = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_TALKS", max(2, 16 // AGENTS)))
 DAYS = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_DAYS", YEAR_DAYS))
-#: Small enough to have runs for both workers, large enough to have few starts: at most a week.
-PER_RUN = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_PER_RUN", max(3, min(168, min(AGENTS * TALKS, DAYS * 17) // 6))))
+#: Small enough for each worker to complete a run before one is killed, large enough to have few starts: at most a week.
+PER_RUN = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_PER_RUN", max(3, min(168, min(AGENTS * TALKS, DAYS * 17) // 12))))
 BY_BACKFILL = os.environ.get("MEMORY_PIPELINE_CLUSTER_BY") == "backfill"
 #: The timeout of a stage in seconds; far longer than any stage takes.
 PATIENCE = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_PATIENCE", "7200"))
