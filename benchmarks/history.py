@@ -1,6 +1,6 @@
 """A lake with a year of memory: every agent spoke on 50 days and has about 100 durable memories.
 
-The records, messages and edits of memories, are written directly to their tables, without a journal. The steps of the
+Messages and edits of memories are written directly to their tables, in bulk and without a journal. The steps of the
 pipeline then compute everything else in batches of a month: facts, graph, memories, index, summaries, consolidation.
 So the lake is valid: `memory-pipeline check` finds nothing, and a run of one of its hours writes nothing.
 

@@ -12,7 +12,7 @@ time does not depend on other work on the machine; wall time does. The peak is t
 - *Log of three years*: tables of messages and of facts with a partition for each of 26,280 hours.
 - *S3*: requests between the process and moto's server, counted by a proxy.
 
-    python -m benchmarks scale                                             # an hour, 1,000; history, 1,000
+    python -m benchmarks scale                                             # 100, 1,000, 10,000 agents; history: 1,000
     python -m benchmarks.scale --agents 1000 10000 --history-agents 10000 --s3-agents
     python -m benchmarks.scale --agents 100000 --only hour
     python -m benchmarks.history FOLDER --agents 10000                     # takes long: keep it, and measure on copies
