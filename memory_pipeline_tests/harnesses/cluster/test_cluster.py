@@ -203,10 +203,13 @@ def make_hours(cluster: Cluster, lake: Lake, progress: Progress) -> None:
 
 
 def kill(cluster: Cluster, records: list[RunRecord], progress: Progress) -> None:
-    """Kill the worker if it is in the middle of a run."""
-    for record in records:
+    """Kill the worker if it has completed a run and is in the middle of another."""
+    own = [record for record in records if cluster.worker_of(record.dagster_run) == DOOMED]
+    if not any(record.dagster_run.status is DagsterRunStatus.SUCCESS for record in own):
+        return
+    for record in own:
         run = record.dagster_run
-        if run.status is DagsterRunStatus.STARTED and cluster.worker_of(run) == DOOMED and seconds(record) > 1:
+        if run.status is DagsterRunStatus.STARTED and seconds(record) > 1:
             if cluster.kill_worker(DOOMED, run.run_id):
                 progress.killed = run.run_id, time.monotonic()
                 progress.log(f"worker {DOOMED} is killed {seconds(record):.1f} s into run {run.run_id[:8]}")
