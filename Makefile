@@ -10,6 +10,10 @@ unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 60
 SEED ?= 1
 
+# The agents of `make test-cluster`, and the days on which they speak.
+AGENTS ?= 1000
+DAYS ?= 366
+
 # The tests of pure logic: they need no lake, no server and no other process.
 PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/test_dates.py test_settings.py)
 
@@ -54,8 +58,8 @@ types: .venv/.installed
 tests: .venv/.installed
 	$(BIN)/pytest -n auto --dist worksteal -rs
 
-test-cluster: .venv/.installed  ## Backfill a year over two Celery workers, PostgreSQL, Redis and S3, and kill one (minutes)
-	$(BIN)/pytest -m cluster -n 0 -rs -s memory_pipeline_tests/harnesses/cluster
+test-cluster: .venv/.installed  ## Backfill over two Celery workers, PostgreSQL, Redis and S3, and kill one: make test-cluster AGENTS=1000 DAYS=3
+	MEMORY_PIPELINE_CLUSTER_AGENTS=$(AGENTS) MEMORY_PIPELINE_CLUSTER_DAYS=$(DAYS) $(BIN)/pytest -m cluster -n 0 -rs -s memory_pipeline_tests/harnesses/cluster
 
 soak: .venv/.installed  ## Simulated traffic with kills and faults: make soak MINUTES=10 SEED=7
 	$(BIN)/python -m memory_pipeline_tests.harnesses.soak --minutes $(MINUTES) --seed $(SEED)

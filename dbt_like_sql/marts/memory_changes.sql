@@ -1,12 +1,12 @@
--- Changes of durable memories by conversations, agents and the consolidation, by month.
+-- Changes of durable memories by conversations, agents and consolidation, by month.
 -- Row: one month, agent, origin and verb.
 -- Owner: team:memory
 -- Columns:
---   month - Month, such as 2024-01: in UTC, or for the consolidation in the deployment's time zone.
+--   month - Month, such as 2024-01: in UTC, or for consolidation in the deployment's time zone.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   made_by - conversation, agent or consolidation.
---   verb - REMEMBER, UPDATE, FORGET, BOOST, …; for consolidation PROMOTE, MERGE, SUPERSEDE, COOL, ARCHIVE, HEAT, ….
+--   verb - REMEMBER, UPDATE, FORGET, BOOST, …; by consolidation PROMOTE, MERGE, SUPERSEDE, COOL, ARCHIVE, HEAT, ….
 --   events - Number of events.
 --   memories - Number of changed memories.
 --   days - Number of days with such events.

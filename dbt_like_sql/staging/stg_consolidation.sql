@@ -1,4 +1,4 @@
--- State of the consolidation of durable memories.
+-- Progress of consolidation of durable memories.
 -- Row: one agent.
 -- Owner: team:memory
 SELECT workspace_id, agent_id, id AS owner, through, due, len(days) AS days, method, troubles

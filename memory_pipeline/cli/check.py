@@ -108,10 +108,10 @@ def _lines(finding: Finding) -> Iterator[str]:
     each = finding.check
     numbers = ", ".join(f"{name} {_number(value)}" for name, value in finding.numbers.items())
     if finding.passed:
-        yield f"ok       {each.asset:<19} {each.name:<17} {numbers}".rstrip()
+        yield f"ok       {each.asset:<20} {each.name:<17} {numbers}".rstrip()
         return
     found = finding.trouble or counted(finding.offenders, "offender")
-    yield plain(f"{_word(finding):<8} {each.asset:<19} {each.name:<17} {found}")
+    yield plain(f"{_word(finding):<8} {each.asset:<20} {each.name:<17} {found}")
     for name in finding.sample:
         yield plain(f"           {name}")
     if finding.offenders > len(finding.sample) > 0:

@@ -1,4 +1,4 @@
-"""Erase a subject from durable memories: remove events, then repeat the consolidation from the remaining ones.
+"""Erase a subject from durable memories: remove events, then repeat consolidation from the remaining ones.
 
 Consolidation merges contents and words its reasons, so its events may quote anyone. They and the model answers behind
 them are removed, and consolidation decides again.

@@ -345,9 +345,7 @@ EVENTS = TableSpec(
         [
             field("period", ID, "UTC hour of a memory event, or day of a consolidation event."),
             *_event(NOTE, WORDS),
-            field(
-                "is_consolidation", pa.bool_(), "Whether it is from the consolidation, and so in consolidation_events."
-            ),
+            field("is_consolidation", pa.bool_(), "Whether its record is in consolidation_events."),
             field("is_edit", pa.bool_(), "Whether an agent made it directly."),
             field("digest", ID, "Digest of the other columns."),
         ]

@@ -221,8 +221,8 @@ def test_changes_of_durable_memories_are_counted_by_month_editor_and_verb(empty:
     )
     names = ("month", "agent_id", "made_by", "verb", "events", "memories", "days")
     assert [tuple(row[name] for name in names) for row in rows_of(empty, "memory_changes")] == [
-        ("2024-01", "a", "conversation", "REMEMBER", 2, 2, 1),
         ("2024-01", "a", "consolidation", "COOL", 2, 1, 2),
+        ("2024-01", "a", "conversation", "REMEMBER", 2, 2, 1),
         ("2024-02", "a", "agent", "REMEMBER", 1, 1, 1),
         ("2024-02", "b", "consolidation", "HEAT", 1, 1, 1),
     ]

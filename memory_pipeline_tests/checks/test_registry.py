@@ -109,7 +109,7 @@ def test_a_warning_is_printed_and_is_no_failure(lake: Lake) -> None:
     lake.storage.write("journal/pending/acme/support/2024-05-01T10__x.jsonl", b"")
     code, output = invoke(lake, "--asset", "messages")
     assert code == 0
-    assert "warning  messages            journal_backlog   1 offender\n           2024-05-01T10, 1 file\n" in output
+    assert "warning  messages             journal_backlog   1 offender\n           2024-05-01T10, 1 file\n" in output
     assert "to do: compute pending periods with `memory-pipeline run`" in output
 
 
@@ -120,7 +120,7 @@ def test_a_failure_is_printed_with_a_sample_of_offenders_and_exit_code_1(lake: L
     assert re.search(r"^FAILED +working_facts +unique_ids +\d+ offenders$", output, re.MULTILINE)
     assert "Porto" not in output
     code, output = invoke(lake, "--asset", "working_facts", "--from", "2024-01-16", "--to", "2024-02-28")
-    assert "FAILED   working_facts       unique_ids" not in output
+    assert "FAILED   working_facts        unique_ids" not in output
     code, output = invoke(lake, "--asset", "working_facts", "--from", "2024-01-15", "--to", "2024-01-15", "--json")
     assert code == 1
     found = {record["check"]: record for record in json.loads(output)}

@@ -80,7 +80,7 @@ events_digest = ids_digest
 
 
 def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Table:
-    """Return events of any agents, except of the consolidation, as rows of ``memory_events``, each once."""
+    """Return events of any agents, except those of consolidation, as rows of ``memory_events``, each once."""
     return _EVENTS.to_rows(list({event.id: event for event in events}.values()), is_edit=are_edits)
 
 

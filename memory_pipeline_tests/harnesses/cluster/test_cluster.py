@@ -4,7 +4,8 @@ PostgreSQL, Redis, an S3 server, Dagster's code server and daemon, and two Celer
 the files of ``deploy/celery``. The journal contains a year. Sensors request hours, some in each run, then days, weeks,
 months, quarters and the year. Half-way, one worker is killed with SIGKILL during a run.
 
-- ``MEMORY_PIPELINE_CLUSTER_AGENTS``: number of agents, such as 50 for a short test;
+- ``MEMORY_PIPELINE_CLUSTER_AGENTS``: number of agents, such as 50 for a short test (``make test-cluster AGENTS=50``);
+- ``MEMORY_PIPELINE_CLUSTER_DAYS``: days on which they speak, a year by default (``make test-cluster DAYS=3``);
 - ``MEMORY_PIPELINE_CLUSTER_TALKS``: conversations of each agent;
 - ``MEMORY_PIPELINE_CLUSTER_PER_RUN``: partitions of a run;
 - ``MEMORY_PIPELINE_CLUSTER_BY=backfill``: a backfill requests the hours, as in the UI, instead of the sensor. Dagster
@@ -40,6 +41,7 @@ from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.harnesses.cluster.deployment import Cluster, by_status, seconds
 from memory_pipeline_tests.harnesses.cluster.services import ObjectServer, postgresql, redis_server
+from memory_pipeline_tests.harnesses.cluster.year import DAYS as YEAR_DAYS
 from memory_pipeline_tests.harnesses.cluster.year import START, YEAR, year
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
@@ -53,8 +55,9 @@ pytestmark = pytest.mark.cluster
 AGENTS = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_AGENTS", "1000"))
 #: With few agents, each has more conversations, so that there is work for two workers.
 TALKS = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_TALKS", max(2, 16 // AGENTS)))
-#: Small enough to have runs for both workers, large enough to have few starts: at most a week.
-PER_RUN = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_PER_RUN", max(3, min(168, AGENTS * TALKS // 6))))
+DAYS = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_DAYS", YEAR_DAYS))
+#: Small enough for each worker to complete a run before one is killed, large enough to have few starts: at most a week.
+PER_RUN = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_PER_RUN", max(3, min(168, min(AGENTS * TALKS, DAYS * 17) // 12))))
 BY_BACKFILL = os.environ.get("MEMORY_PIPELINE_CLUSTER_BY") == "backfill"
 #: The timeout of a stage in seconds; far longer than any stage takes.
 PATIENCE = int(os.environ.get("MEMORY_PIPELINE_CLUSTER_PATIENCE", "7200"))
@@ -102,7 +105,7 @@ class Progress:
 def test_a_cluster_with_a_killed_worker_gives_the_lake_of_one_machine(tmp_path: Path) -> None:
     progress = Progress()
     say("")
-    progress.log(f"{AGENTS:,} agents with {TALKS} conversations each")
+    progress.log(f"{AGENTS:,} agents with {TALKS} conversations each in {DAYS} days")
     with ExitStack() as stack:
         stack.enter_context(ended_in_order())
         server = stack.enter_context(ObjectServer())
@@ -158,7 +161,7 @@ def fill(root: str, alone: str) -> int:
     for lake in lakes:
         lake.ensure()
     with ThreadPoolExecutor(4) as threads:
-        said = list(year(AGENTS, TALKS))
+        said = list(year(AGENTS, TALKS, DAYS))
         for lake in lakes:
             list(threads.map(lake.journal.append, said))
     return sum(map(len, said))
@@ -200,10 +203,13 @@ def make_hours(cluster: Cluster, lake: Lake, progress: Progress) -> None:
 
 
 def kill(cluster: Cluster, records: list[RunRecord], progress: Progress) -> None:
-    """Kill the worker if it is in the middle of a run."""
-    for record in records:
+    """Kill the worker if it has completed a run and is in the middle of another."""
+    own = [record for record in records if cluster.worker_of(record.dagster_run) == DOOMED]
+    if not any(record.dagster_run.status is DagsterRunStatus.SUCCESS for record in own):
+        return
+    for record in own:
         run = record.dagster_run
-        if run.status is DagsterRunStatus.STARTED and cluster.worker_of(run) == DOOMED and seconds(record) > 1:
+        if run.status is DagsterRunStatus.STARTED and seconds(record) > 1:
             if cluster.kill_worker(DOOMED, run.run_id):
                 progress.killed = run.run_id, time.monotonic()
                 progress.log(f"worker {DOOMED} is killed {seconds(record):.1f} s into run {run.run_id[:8]}")

@@ -1,4 +1,4 @@
-"""A generated year of conversations of many agents, determined by a seed."""
+"""Generated conversations of many agents in a year or some days of it, determined by a seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START = date(2024, 1, 1)
-YEAR = 2024
+YEAR, DAYS = 2024, 366
 WORKSPACE = "harbour"
 #: The time of receipt of all messages.
 RECEIVED = datetime(2025, 1, 20, 9, tzinfo=UTC)
@@ -40,12 +40,13 @@ def agents(number: int) -> list[str]:
     return [f"agent-{index:05d}" for index in range(number)]
 
 
-def year(number: int, talks: int, seed: int = 8) -> Iterator[list[Message]]:
+def year(number: int, talks: int, days: int = DAYS, seed: int = 8) -> Iterator[list[Message]]:
     """Yield the messages of each conversation.
 
     Args:
         number: the number of agents.
-        talks: conversations of each agent at random times of the year, with three to eight messages each.
+        talks: conversations of each agent at random times, with three to eight messages each.
+        days: the number of days, from 1 January on.
         seed: determines all times and texts.
     """
     admission = Admission(START, RECEIVED, Calendar())
@@ -57,15 +58,15 @@ def year(number: int, talks: int, seed: int = 8) -> Iterator[list[Message]]:
                 "workspace_id": WORKSPACE,
                 "agent_id": agent,
                 "conversation_id": f"talk-{talk}",
-                "messages": list(_messages(rng, user)),
+                "messages": list(_messages(rng, user, days)),
             }
             messages, rejected, _ = read_messages(record, admission)
             assert not rejected, rejected
             yield messages
 
 
-def _messages(rng: random.Random, user: str) -> Iterator[dict[str, str]]:
-    at = datetime(YEAR, 1, 1, tzinfo=UTC) + timedelta(days=rng.randrange(366), hours=rng.randint(6, 22))
+def _messages(rng: random.Random, user: str, days: int) -> Iterator[dict[str, str]]:
+    at = datetime(YEAR, 1, 1, tzinfo=UTC) + timedelta(days=rng.randrange(days), hours=rng.randint(6, 22))
     for number in range(rng.randint(3, 8)):
         at += timedelta(seconds=rng.randint(20, 200))
         thing, other = rng.sample(_THINGS, 2)
