@@ -144,7 +144,8 @@ def change_day(lake: Lake, moment: datetime) -> None:
             content = pa.array([f"{text} Late." for text in rows["content"].to_pylist()], pa.string())
             return rows.set_column(rows.schema.names.index("content"), rows.schema.field("content"), content)
 
-        made = lake.tables.transform(spec, [period.key], change, shard=None, **fixed).rows
+        lake.tables.transform(spec, [period.key], change, shard=None, **fixed)
+        made = lake.tables.read(spec, [period.key], shard=None, **fixed)
         entries.append(LedgerEntry(table_asset(period.grain), period.key, "late", "late", made.num_rows, made.num_rows))
         period = lake.calendar.parent(period)
         spec, fixed = SUMMARIES, {"grain": period.grain.value if period else ""}

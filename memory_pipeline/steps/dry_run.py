@@ -13,7 +13,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.journal import Journal
 from memory_pipeline.lake.lake import Lake
 from memory_pipeline.lake.tables.ledger import index_asset, table_asset
-from memory_pipeline.lake.tables.tables import Change, Replacement, Tables, changed_keys, sorted_rows
+from memory_pipeline.lake.tables.tables import Change, Tables, changed_keys, sorted_rows
 from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.fold_memories import embed_memories
@@ -100,7 +100,7 @@ class OverlaidTables(Tables):
         remade: Collection[str] = (),
         shard: int | None = None,
         **fixed: str,
-    ) -> Replacement:
+    ) -> frozenset[str]:
         """Replace partitions in memory. A dry run processes all shards at once."""
         read = self.read_sound if frozenset(keys) <= frozenset(remade) else self.read
         old = sorted_rows(read(spec, keys, shard=shard, **fixed), spec)
@@ -109,7 +109,7 @@ class OverlaidTables(Tables):
         column = new.column(spec.partition_by[-1])
         for key in changed:
             self._replaced(spec, fixed)[key] = new.filter(pc.equal(column, key))
-        return Replacement(frozenset(changed), new)
+        return frozenset(changed)
 
     def _replaced(self, spec: TableSpec, fixed: Mapping[str, str]) -> dict[str, pa.Table]:
         values = tuple(fixed[name] for name in spec.partition_by[:-1])

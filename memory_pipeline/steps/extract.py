@@ -182,7 +182,7 @@ def extract_facts(
     # Facts whose messages have expired may be the only copy.
     expired = ExpirationMarks.of(lake.tables).latest([RetentionClass.CONVERSATIONS])
     remade = {key for key in keys if key > expired}
-    changed = lake.tables.transform(FACTS, keys, extracted, remade=remade, shard=shard).changed
+    changed = lake.tables.transform(FACTS, keys, extracted, remade=remade, shard=shard)
     sizes = lake.tables.sizes(FACTS)
     return [replace(part, changed=part.period.key in changed, bytes=sizes.get(part.period.key, 0)) for part in results]
 

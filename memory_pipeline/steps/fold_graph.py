@@ -112,7 +112,7 @@ def fold_graph(
         return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], ids)))])
 
     entries = lake.ledger.entries(GRAPH_ASSET, hours)
-    result = lake.tables.transform(GRAPH_OPERATIONS, keys, merged, shard=shard)
+    rewritten = lake.tables.transform(GRAPH_OPERATIONS, keys, merged, shard=shard)
     synced = sync_operations(lake, keys, shard)
     changed = synced.changed
     before, after = by_period(synced.before, hours), by_period(synced.after, hours)
@@ -137,7 +137,7 @@ def fold_graph(
             output_digest=RowDigests(after[hour]["id"].to_pylist()).combined,
             rows=after[hour].num_rows,
             agents=agents_in(after[hour]),
-            changed=hour.key in result.changed or not written.isdisjoint(after[hour]["scope"].to_pylist()),
+            changed=hour.key in rewritten or not written.isdisjoint(after[hour]["scope"].to_pylist()),
         )
         for hour, rows in by_period(facts, hours).items()
     ]

@@ -201,7 +201,7 @@ def load_messages(
             by_hour[message.hour].append(message)
         return messages_to_rows(messages)
 
-    changed = lake.tables.transform(MESSAGES, [hour.key for hour in hours], merged, shard=shard).changed
+    changed = lake.tables.transform(MESSAGES, [hour.key for hour in hours], merged, shard=shard)
     sizes = lake.tables.sizes(MESSAGES)
     return [
         PartitionResult(

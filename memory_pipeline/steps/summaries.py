@@ -347,7 +347,7 @@ def summarize_periods(
     # Summaries with expired sources may be the only copy.
     expired = ExpirationMarks.of(lake.tables).latest(kept for kept in RetentionClass if kept.grain is grain.finer)
     remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
-    changed = lake.tables.transform(SUMMARIES, keys, summarized, remade=remade, shard=shard, grain=grain.value).changed
+    changed = lake.tables.transform(SUMMARIES, keys, summarized, remade=remade, shard=shard, grain=grain.value)
     sizes = lake.tables.sizes(SUMMARIES, grain=grain.value)
     return [replace(part, changed=part.period.key in changed, bytes=sizes.get(part.period.key, 0)) for part in results]
 

@@ -47,7 +47,7 @@ def plant(
         return pa.Table.from_pylist(rows, schema=old.schema)
 
     keys = lake.tables.keys(spec, **fixed) if key is None else [key]
-    assert lake.tables.transform(spec, keys, changed, shard=None, **fixed).changed
+    assert lake.tables.transform(spec, keys, changed, shard=None, **fixed)
 
 
 def plant_in_projection(projection: ScopedRows, change: Callable[[list[dict[str, Any]]], Any]) -> None:

@@ -28,7 +28,7 @@ from memory_pipeline.lake.files.storage_errors import REMEDY, is_of_store, store
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import damaged_log, is_damage
 from memory_pipeline.lake.tables.delta_log import commit_path
-from memory_pipeline.lake.tables.partitions import stored_schema
+from memory_pipeline.lake.tables.partitions import order_of, stored_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -244,11 +244,18 @@ def commit(
 ) -> None:
     """Replace the rows that meet a condition, in one commit on top of the handle's version.
 
-    `condition` has deltalake's syntax and selects whole partitions.
+    `rows` are sorted while they are written, since a sorted copy takes much memory. `condition` has deltalake's syntax
+    and selects whole partitions.
     """
+    order = order_of(rows, spec)
+    batches = (
+        batch
+        for start in range(0, rows.num_rows, _BATCH_ROWS)
+        for batch in rows.take(order.slice(start, _BATCH_ROWS)).to_batches()
+    )
     write_deltalake(
         table,
-        pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches(max_chunksize=_BATCH_ROWS)),
+        pa.RecordBatchReader.from_batches(rows.schema, batches),
         partition_by=list(spec.stored_partitions),
         mode="overwrite",
         predicate=condition,

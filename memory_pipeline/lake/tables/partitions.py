@@ -119,24 +119,28 @@ def read(
     return dataset(storage, files, spec).to_table(columns=names, filter=where).cast(schema)
 
 
+def order_of(rows: pa.Table, spec: TableSpec) -> pa.Array:
+    """Return the indices that sort rows as partitions are stored."""
+    return pc.sort_indices(rows, [(name, "ascending") for name in (*spec.partition_by, *spec.order_by)])
+
+
 def sorted_rows(rows: pa.Table, spec: TableSpec) -> pa.Table:
-    """Return rows in the order in which partitions are stored and compared."""
-    # Sorting many chunks would copy them, too, and hold both copies.
-    return rows.combine_chunks().sort_by([(name, "ascending") for name in (*spec.partition_by, *spec.order_by)])
+    """Return rows in the order in which partitions are stored."""
+    return rows.take(order_of(rows, spec)).combine_chunks()
 
 
 def changed_keys(old: pa.Table, new: pa.Table, spec: TableSpec) -> set[str]:
-    """Return the keys of the partitions with different rows in two sorted tables."""
+    """Return the keys of the partitions with different rows."""
     before, after = _split(old, spec), _split(new, spec)
     return {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
 
 
 def _split(rows: pa.Table, spec: TableSpec) -> dict[str, pa.Table]:
-    """Split a sorted table into partitions without copying, and drop the columns that are not compared."""
-    compared = rows.drop_columns(list(spec.not_compared)).replace_schema_metadata()
+    """Split rows into sorted partitions, without the columns that are not compared."""
+    compared = sorted_rows(rows.drop_columns(list(spec.not_compared)).replace_schema_metadata(), spec)
     parts: dict[str, pa.Table] = {}
     start = 0
-    for key, end in runs(rows.column(spec.partition_by[-1])):
+    for key, end in runs(compared.column(spec.partition_by[-1])):
         parts[key] = compared.slice(start, end - start)
         start = end
     return parts

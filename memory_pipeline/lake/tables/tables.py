@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -57,21 +56,13 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
 
-__all__ = ["Change", "Gone", "Purged", "Replacement", "Tables", "changed_keys", "sorted_rows"]
+__all__ = ["Change", "Gone", "Purged", "Tables", "changed_keys", "sorted_rows"]
 
 _Result = TypeVar("_Result")
 
 _NONE = timedelta(0)
 
 Change = Callable[[pa.Table], pa.Table]
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """The partitions that a write changed, and the number of rows in all partitions that it was given."""
-
-    changed: frozenset[str]
-    rows: pa.Table
 
 
 class Tables:
@@ -206,8 +197,10 @@ class Tables:
 
         self._without(spec, None, {}, deletions)
 
-    def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> Replacement:
-        """Replace all rows of the given partitions by `rows`, in one commit. An equal partition is not written.
+    def replace(self, spec: TableSpec, keys: Collection[str], rows: pa.Table, **fixed: str) -> frozenset[str]:
+        """Replace all rows of the given partitions by `rows`, in one commit. Return the partitions that were written.
+
+        Equal partitions are not written.
 
         Raises:
             CommitConflictError: other writers kept changing the same partitions.
@@ -223,8 +216,8 @@ class Tables:
         remade: Collection[str] = (),
         shard: int | None = None,
         **fixed: str,
-    ) -> Replacement:
-        """Replace the given partitions by the result of `change`, in one commit.
+    ) -> frozenset[str]:
+        """Replace the given partitions by the result of `change`, in one commit. Return those that were written.
 
         `change` receives their rows and returns the new ones. It may be slow: nothing is locked. After a concurrent
         commit it is called again with newer rows, so it must have no side effects.
@@ -358,12 +351,12 @@ class Tables:
         shard: int | None,
         fixed: Mapping[str, str],
         turn: FairnessLock,
-        mark: CommitToken[Replacement],
-    ) -> Replacement:
+        mark: CommitToken[frozenset[str]],
+    ) -> frozenset[str]:
         table = self._handles.writer(_path(spec), turn)
         try:
             made = mark.made()
-            return made or self._written(table, spec, keys, change, remade, shard, fixed, mark)
+            return made if made is not None else self._written(table, spec, keys, change, remade, shard, fixed, mark)
         finally:
             # After a lost attempt, too: opening the table anew would read its log again.
             self._handles.give_back(_path(spec), table)
@@ -377,42 +370,35 @@ class Tables:
         remade: frozenset[str],
         shard: int | None,
         fixed: Mapping[str, str],
-        mark: CommitToken[Replacement],
-    ) -> Replacement:
+        mark: CommitToken[frozenset[str]],
+    ) -> frozenset[str]:
         parts = _parts(shard)
         whole, damaged, kept = spec.schema.empty_table(), set[str](), None
         if table is not None:
-            files = _files(table, spec, keys, fixed, parts)
-            whole, damaged = self._old_rows(table, spec, files, remade)
+            whole, damaged = self._old_rows(table, spec, _files(table, spec, keys, fixed, parts), remade)
         old = whole
         if shard is not None:
             is_in_shard = in_shard(shard, self._shards)
             old = whole.filter(is_in_shard)
             # Rows of other shards are in the same file: the partition is not yet stored by shard.
             kept = whole.filter(~is_in_shard) if old.num_rows < whole.num_rows else None
-        old = sorted_rows(old, spec)
-        new = sorted_rows(change(old).select(spec.schema.names).cast(spec.schema), spec)
-        changed = changed_keys(old, new, spec) | damaged
+        new = change(sorted_rows(old, spec)).select(spec.schema.names).cast(spec.schema).combine_chunks()
+        changed = frozenset(changed_keys(old, new, spec) | damaged)
         if not changed:
-            return Replacement(frozenset(), new)
+            return changed
         if table is None:  # its first version holds the rows
             table = make(self._storage, _path(spec), spec)
-        replacement = Replacement(frozenset(changed), new)
         key = new.column(spec.partition_by[-1])
-        # A copy takes much memory.
-        written = (
-            new
-            if changed.issuperset(pc.unique(key).to_pylist())
-            else new.filter(pc.is_in(key, pa.array(list(changed))))
-        )
+        if not changed.issuperset(pc.unique(key).to_pylist()):
+            new = new.filter(pc.is_in(key, pa.array(list(changed))))
         if kept is not None:
-            written, parts = sorted_rows(pa.concat_tables([written, kept]), spec), None
-        stored = self._with_parts(written, spec, by_part=shard is not None).cast(stored_schema(spec))
-        mark.expect(table.version(), replacement)
+            new, parts = pa.concat_tables([new, kept]), None
+        stored = self._with_parts(new, spec, by_part=shard is not None).cast(stored_schema(spec))
+        mark.expect(table.version(), changed)
         with overtaking(self._storage, _path(spec), table, mark):
             commit(table, spec, stored, predicate(spec, changed, fixed, parts), mark)
         self._handles.note_write(_path(spec))
-        return replacement
+        return changed
 
     def _with_parts(self, rows: pa.Table, spec: TableSpec, *, by_part: bool) -> pa.Table:
         """Add the column ``part``: the shard if `by_part`, or if the row's period is large."""

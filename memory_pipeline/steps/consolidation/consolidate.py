@@ -336,7 +336,7 @@ def _write_events(run: _Run, touched: Mapping[Scope, AgentSimulation]) -> None:
 
     keys = {*new["period"].to_pylist(), *stored(("scope", "period"))["period"].to_pylist()}
     if keys:
-        run.report.written |= bool(lake.tables.transform(CONSOLIDATION_EVENTS, keys, merged).changed)
+        run.report.written |= bool(lake.tables.transform(CONSOLIDATION_EVENTS, keys, merged))
     within = f"is_consolidation AND period >= {quoted(first)}"
     for _ in range(_ATTEMPTS):
         rows = stored()

@@ -204,7 +204,7 @@ def write_checkpoints(tables: Tables, scopes: Iterable[Scope], checkpoints: Iter
         return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], owners))), new])
 
     workspaces = {owner.partition("~")[0] for owner in owners.to_pylist()}
-    return bool(tables.transform(CONSOLIDATION, workspaces, merged, remade=workspaces).changed) if workspaces else False
+    return bool(tables.transform(CONSOLIDATION, workspaces, merged, remade=workspaces)) if workspaces else False
 
 
 def _split_span(text: str) -> tuple[str, str]:
