@@ -22,7 +22,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest, digest_of_all, make_id
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
-from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
+from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.steps.group import by_period
@@ -96,9 +96,8 @@ def grown(lake: Lake, agents: int, weeks: int, *, hours_a_week: int = 3, index: 
     for grain in Grain if index else ():
         progress(f"{grain} index of {agents:,} agents")
         rows = sources[grain]
-        projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
         periods = [Period(grain, key) for key in set(rows["period"].to_pylist())]
-        lake.index.replace(grain, periods, projected(rows, Embedder.dimension))
+        lake.index.replace(grain, periods, rows_to_index(grain, rows, Embedder.dimension))
     return START + timedelta(weeks=weeks, days=370)
 
 

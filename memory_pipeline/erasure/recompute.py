@@ -13,7 +13,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
-from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
+from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
@@ -223,8 +223,7 @@ def sync_graph(lake: Lake, scopes: Collection[Scope], hours: Collection[str]) ->
 def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
     own = pc.field("scope").isin(pa.array(sorted({scope.key for scope in scopes}), pa.string()))
-    projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-    rows = projected(lake.tables.read(spec, keys, where=own, shard=None, **fixed), dimension)
+    rows = rows_to_index(grain, lake.tables.read(spec, keys, where=own, shard=None, **fixed), dimension)
     lake.index.replace(grain, [Period.parse(grain, key) for key in keys], rows, scopes)
 
 

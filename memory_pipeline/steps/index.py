@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +14,14 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import CommitConflictError, DamagedError
-from memory_pipeline.lake.index.index_rows import facts_to_index, summaries_to_index
+from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.results import PartitionResult, content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The columns that show whether a row has changed.
-_MARKS = ("digest", "embed_model")
+#: The columns that show whose a row is, and whether it has changed.
+_MARKS = ("id", "workspace_id", "agent_id", "scope", "period", "digest", "embed_model")
+#: Up to so many rows are read at once.
+_ROWS_AT_ONCE = 20_000
 #: Maximum number of attempts if the table keeps changing.
 _ATTEMPTS = 5
 
@@ -44,8 +46,8 @@ def index_periods(
 ) -> list[PartitionResult]:
     """Sync the index of periods with their table, in a few commits for each shard. Return one result per period.
 
-    A concurrent run may replace rows while they are indexed, and its newer index might be overwritten, so the table is
-    read again afterwards.
+    Contents and vectors are read of new and changed rows only. A concurrent run may replace rows while they are
+    indexed, and its newer index might be overwritten, so that another round may be needed.
 
     Raises:
         CommitConflictError: the rows kept changing; the journal files are not acknowledged.
@@ -54,14 +56,16 @@ def index_periods(
     keys = [period.key for period in periods]
     for _ in range(_ATTEMPTS):
         removable = _indexed(lake, grain, periods, shard)
-        rows = _read(lake, grain, keys, shard)
-        wanted = _projected(grain, rows, dimension)
+        state = lake.tables.state(_table(grain), keys, shard, **_fixed(grain))
+        rows = _read(lake, grain, keys, shard, columns=_MARKS)
+        project = _projection(lake, grain, rows, dimension, shard)
+        index = partial(lake.index.replace, grain, periods, rows, shard=shard, removable=removable, project=project)
         try:
-            written |= lake.index.replace(grain, periods, wanted, shard=shard, removable=removable)
+            written |= index()
         except DamagedError:
             restore_tables(lake, [name for name in lake.index.tables() if lake.index.is_damaged(name)], dimension)
-            written |= lake.index.replace(grain, periods, wanted, shard=shard, removable=removable)
-        if content_digest(_read(lake, grain, keys, shard, columns=_MARKS)) == content_digest(rows):
+            written |= index()
+        if lake.tables.state(_table(grain), keys, shard, **_fixed(grain)) == state:
             break
     else:
         raise CommitConflictError(f"{grain} rows of {periods[0]} to {periods[-1]} keep changing; run it again later")
@@ -78,6 +82,31 @@ def index_periods(
         for period, part in by_period(rows, periods).items()
         for marks in [content_digest(part)]
     ]
+
+
+def _projection(
+    lake: Lake, grain: Grain, rows: pa.Table, dimension: int, shard: int | None
+) -> Callable[[pa.Table], pa.Table]:
+    """Return the function that reads some of `rows`, with their contents and vectors, as index rows.
+
+    A few rows are read at once, as they go to many tables; many rows are read when they are written, to bound memory.
+    """
+
+    def read(ids: pa.Table) -> pa.Table:
+        where = pc.field("id").isin(ids["id"].combine_chunks())
+        return _read(lake, grain, ids["period"].unique().to_pylist(), shard, where=where)
+
+    @cache
+    def all_rows() -> pa.Table:
+        return read(rows)
+
+    def project(some: pa.Table) -> pa.Table:
+        if rows.num_rows > _ROWS_AT_ONCE:
+            return rows_to_index(grain, read(some), dimension)
+        found = all_rows()
+        return rows_to_index(grain, found.filter(pc.is_in(found["id"], some["id"].combine_chunks())), dimension)
+
+    return project
 
 
 def _indexed(lake: Lake, grain: Grain, periods: list[Period], shard: int | None) -> set[str]:
@@ -114,7 +143,7 @@ def restore_tables(lake: Lake, names: Iterable[str], dimension: int) -> None:
     def rows_of(name: str) -> pa.Table:
         where = comparable & lake.index.rows_of(name)
         return pa.concat_tables(
-            _projected(
+            rows_to_index(
                 grain, lake.tables.read_sound(_table(grain), where=where, shard=None, **_fixed(grain)), dimension
             )
             for grain in Grain
@@ -133,14 +162,15 @@ def _fixed(grain: Grain) -> dict[str, str]:
     return {} if grain is Grain.WORKING else {"grain": grain.value}
 
 
-def _projected(grain: Grain, rows: pa.Table, dimension: int) -> pa.Table:
-    return facts_to_index(rows, dimension) if grain is Grain.WORKING else summaries_to_index(rows, dimension)
-
-
 def _read(
-    lake: Lake, grain: Grain, keys: list[str], shard: int | None, columns: Collection[str] | None = None
+    lake: Lake,
+    grain: Grain,
+    keys: list[str],
+    shard: int | None,
+    columns: Collection[str] | None = None,
+    where: pc.Expression | None = None,
 ) -> pa.Table:
-    return lake.tables.read(_table(grain), keys, columns=columns, shard=shard, **_fixed(grain))
+    return lake.tables.read(_table(grain), keys, columns=columns, where=where, shard=shard, **_fixed(grain))
 
 
 def with_vectors(

@@ -49,6 +49,11 @@ def index_schema(dimension: int) -> pa.Schema:
     )
 
 
+def rows_to_index(grain: Grain, rows: pa.Table, dimension: int) -> pa.Table:
+    """Return rows of ``facts`` or ``summaries`` as index rows with vectors of `dimension` numbers."""
+    return facts_to_index(rows, dimension) if grain is Grain.WORKING else summaries_to_index(rows, dimension)
+
+
 def facts_to_index(rows: pa.Table, dimension: int) -> pa.Table:
     """Return rows of the ``facts`` table as index rows with vectors of `dimension` numbers."""
     columns = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,13 +30,14 @@ from memory_pipeline.lake.index.table_roster import ROSTER, TableRoster
 from memory_pipeline.lake.layout import PROJECTIONS, scope_in, shard_in
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from collections.abc import Awaitable, Collection, Iterable
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.projection import Projection
 
 _Result = TypeVar("_Result")
+Project = Callable[[pa.Table], pa.Table]
 _Mark = tuple[Any, ...]
 
 _log = logging.getLogger(__name__)
@@ -44,8 +46,15 @@ _log = logging.getLogger(__name__)
 LARGE_FROM = 50_000
 #: Number of tables that are written concurrently.
 _CONCURRENCY = 16
+#: Rows of one upsert, which takes several times their memory.
+_UPSERTED = 20_000
 #: Up to this many scopes or ids are listed in a condition.
 _LISTED = 1_000
+
+
+def unchanged(rows: pa.Table) -> pa.Table:
+    """Return rows that have the columns of a table already."""
+    return rows
 
 
 class ShardTables:
@@ -178,16 +187,18 @@ class ShardTables:
         scopes: Collection[Scope] | None = None,
         shard: int | None = None,
         removable: Collection[str] | None = None,
+        project: Project = unchanged,
     ) -> set[_Mark]:
         """Make the rows that meet a condition equal to `rows`. Return the marks of the rows that were written.
 
         Args:
             within: the condition; every row of `rows` meets it.
-            rows: with all columns of the table.
+            rows: with the columns of the table, or with those that are compared and what `project` needs.
             scopes: those to compare; all if not given.
             shard: the shard to compare; all if not given.
             removable: ids that may be deleted; all if not given. With the ids that were there before the records were
                 read, rows that another run adds meanwhile stay.
+            project: returns rows as they are stored. It is called for new and changed rows only, for some at a time.
         """
         written: set[_Mark] = set()
         await asyncio.to_thread(self.roster.refresh)
@@ -196,7 +207,9 @@ class ShardTables:
             parts = self._by_table(rows, scopes, shard)
             keys = None if scopes is None else {scope.key for scope in scopes}
             written |= set().union(
-                *await self._all(self._replaced(name, within, part, keys, removable) for name, part in parts.items())
+                *await self._all(
+                    self._replaced(name, within, part, keys, removable, project) for name, part in parts.items()
+                )
             )
             await self._grow(rows)
             await asyncio.to_thread(self.roster.refresh)
@@ -228,13 +241,14 @@ class ShardTables:
         rows: pa.Table,
         keys: Collection[str] | None,
         removable: Collection[str] | None = None,
+        project: Project = unchanged,
     ) -> set[_Mark]:
         table = await self._databases.table(PROJECTIONS, name)
         if table is None:
             await self.refuse_lost(name)
             if not rows.num_rows:
                 return set()
-            table = await self._create(name, rows.schema)
+            table = await self._create(name, project(rows.slice(0, 0)).schema)
         elif scope_in(name) is None:
             await asyncio.to_thread(self.roster.add, name)
         is_listed = keys is not None and len(keys) <= _LISTED
@@ -243,7 +257,7 @@ class ShardTables:
         async def look(opened: Any) -> pa.Table:
             return await opened.query().where(condition).select(self._projection.marks).to_arrow()
 
-        found = await self._databases.read(PROJECTIONS, name, look, rows.slice(0, 0))
+        found = await self._databases.read(PROJECTIONS, name, look, rows.slice(0, 0).select(self._projection.marks))
         present = _marks(found, self._projection.marks)
         if keys is not None and not is_listed:
             present = {mark for mark in present if mark[0] in keys}
@@ -259,9 +273,11 @@ class ShardTables:
         version = 0
         if new:
             upserted = rows if len(new) == rows.num_rows else rows.filter(pc.is_in(rows["id"], pa.array(sorted(new))))
-            merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-            # Rows whose embedding failed have no vector, and are found by words.
-            version = (await merge.execute(upserted, on_bad_vectors="null")).version
+            for start in range(0, upserted.num_rows, _UPSERTED):
+                merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                # Rows whose embedding failed have no vector, and are found by words.
+                part = project(upserted.slice(start, _UPSERTED))
+                version = (await merge.execute(part, on_bad_vectors="null")).version
         for start in range(0, len(gone), _LISTED):
             version = (await table.delete(f"id IN ({listed(gone[start : start + _LISTED])})")).version
         await retry_lance_commit(lambda: self._projection.maintain(self._storage, name, table, version))
@@ -326,11 +342,28 @@ class ShardTables:
         shard, own = self.roster.name_of(key), self.roster.own_table(key)
         condition = f"scope = '{key}'"
 
-        async def read(table: Any) -> tuple[int, pa.Table]:
+        async def copy(table: Any) -> tuple[int, set[_Mark]]:
+            await self._databases.drop(PROJECTIONS, own)  # left by a process that was killed here, or by a failed read
             version: int = await table.version()
-            return version, await table.query().where(condition).to_arrow()
+            target = await self._databases.create(PROJECTIONS, own, await table.schema())
+            marks: set[_Mark] = set()
+            waiting: list[pa.RecordBatch] = []
+            batches = await table.query().where(condition).to_batches()
+            async for batch in batches:
+                waiting.append(batch)
+                if sum(each.num_rows for each in waiting) >= _UPSERTED:
+                    marks |= await add(target, waiting)
+                    waiting = []
+            return version, marks | await add(target, waiting)
 
-        nothing = 0, pa.table({})
+        async def add(target: Any, batches: list[pa.RecordBatch]) -> set[_Mark]:
+            rows = pa.Table.from_batches(batches, await target.schema())
+            await target.add(rows, on_bad_vectors="null")
+            return _marks(rows, self._projection.marks)
+
+        async def look(table: Any) -> tuple[int, pa.Table]:
+            query = table.query().where(condition).select(self._projection.marks)
+            return int(await table.version()), await query.to_arrow()
 
         count = await self._databases.read(PROJECTIONS, shard, lambda table: table.count_rows(condition), 0)
         if count < LARGE_FROM:
@@ -338,17 +371,21 @@ class ShardTables:
         async with self._databases.claimed(ROSTER, own):
             if own in await asyncio.to_thread(self.roster.listed):
                 return
-            await self._databases.drop(PROJECTIONS, own)  # left by a process that was killed here
-            version, rows = await self._databases.read(PROJECTIONS, shard, read, nothing)
-            table = await self._databases.create(PROJECTIONS, own, rows.schema, rows)
+            nothing: tuple[int, set[_Mark]] = (0, set())
+            version, before = await self._databases.read(PROJECTIONS, shard, copy, nothing)
+            table = await self._databases.table(PROJECTIONS, own)
             await self._projection.maintain(self._storage, own, table, 1)
             await asyncio.to_thread(self.roster.add, own)
-            now, later = await self._databases.read(PROJECTIONS, shard, read, nothing)
+            now, marks = await self._databases.read(PROJECTIONS, shard, look, (0, pa.table({})))
             if now != version:  # others have written to the shard without knowing of the new table
-                before, after = (_marks(each, self._projection.marks) for each in (rows, later))
-                changed = pa.array(sorted({mark[1] for mark in before ^ after}), pa.string())
-                within = f"id IN ({listed(changed.to_pylist())})"
-                await self._replaced(own, within, later.filter(pc.is_in(later["id"], changed)), None)
+                changed = {mark[1] for mark in before ^ _marks(marks, self._projection.marks)}
+                within = f"id IN ({listed(changed)})"
+
+                async def read(table: Any) -> pa.Table:
+                    return await table.query().where(within).to_arrow()
+
+                later = await self._databases.read(PROJECTIONS, shard, read, None)
+                await self._replaced(own, within, later, None)
 
     async def _clear_shards(self) -> None:
         """Delete the rows of scopes with tables of their own from their shards."""

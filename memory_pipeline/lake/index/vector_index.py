@@ -18,7 +18,7 @@ from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_
 from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, IvfRq
 from memory_pipeline.lake.index.maintenance import SAME
 from memory_pipeline.lake.index.projection import Projection
-from memory_pipeline.lake.index.shard_tables import of_scope, owned
+from memory_pipeline.lake.index.shard_tables import of_scope, owned, unchanged
 from memory_pipeline.lake.index.sharded_rows import ShardedRows
 from memory_pipeline.lake.layout import PROJECTIONS, SHARDS
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.index.shard_tables import Project
 
     _Vector = NDArray[np.float32] | Sequence[float]
 
@@ -140,17 +141,19 @@ class VectorIndex(ShardedRows):
         *,
         shard: int | None = None,
         removable: Collection[str] | None = None,
+        project: Project = unchanged,
     ) -> set[str]:
         """Make the rows of `periods` equal to `rows`, in one or two commits for each shard that differs.
 
         Args:
             grain: of the periods.
             periods: those to compare.
-            rows: of these periods, in the columns of :func:`index_schema`.
+            rows: of these periods, in the columns of :func:`index_schema`, or as `project` needs them.
             scopes: those to compare; all if not given.
             shard: the shard to compare; all if not given.
             removable: ids that may be deleted; all if not given. Pass those of :meth:`ids`, read before `rows`, so that
                 rows that another run adds meanwhile stay.
+            project: returns rows in the columns of the index. It is called for new and changed rows, some at a time.
 
         Returns:
             The keys of the periods in which something was written.
@@ -159,7 +162,7 @@ class VectorIndex(ShardedRows):
             DamagedError: a table is damaged or lost.
         """
         within = _within(grain, (period.key for period in periods))
-        written = self._loop.run(self._tables.replace(within, rows, scopes, shard, removable))
+        written = self._loop.run(self._tables.replace(within, rows, scopes, shard, removable, project))
         return {str(mark[_INDEX.marks.index("period")]) for mark in written}
 
     def is_large(self, scope: Scope) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.errors import DamagedError
+from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.scoped_rows import ScopedRows
 
@@ -50,6 +50,8 @@ def put(things: ScopedRows, identifier: str, records: Callable[[], pa.Table]) ->
         try:
             things.replace(rows(identifier), [ANNA], f"id = '{identifier}'")
             return
+        except CommitConflictError:  # the table was lost again and again
+            continue
         except DamagedError:
             things.restore("things-000", records)
 
