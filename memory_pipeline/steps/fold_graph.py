@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.graph.state import Groups
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 
 _Result = TypeVar("_Result")
@@ -78,12 +80,18 @@ class Synced(NamedTuple):
 
 
 def fold_graph(
-    lake: Lake, hours: list[Period], edits: Iterable[Edit], also: Iterable[Scope] = (), shard: int | None = None
+    lake: Lake,
+    hours: list[Period],
+    edits: Iterable[Edit],
+    also: Iterable[Scope] = (),
+    shard: int | None = None,
+    entries: Mapping[str, LedgerEntry] = MappingProxyType({}),
 ) -> list[PartitionResult]:
     """Update the graph with the facts of `hours` and with `edits` from the journal. Return one result per hour.
 
-    Scopes in `also` had rows in these hours and may have none now. With `shard`, all scopes are in it. Safe to repeat
-    and to interrupt: the next run of the hours folds operations that were written but not folded.
+    Scopes in `also` had rows in these hours and may have none now. With `shard`, all scopes are in it. `entries` are
+    those of the last complete run, by hour. Safe to repeat and to interrupt: the next run of the hours folds operations
+    that were written but not folded.
     """
     keys = [hour.key for hour in hours]
     edited: defaultdict[Scope, list[Operation]] = defaultdict(list)
@@ -111,7 +119,6 @@ def fold_graph(
         ids = kept["id"].combine_chunks()
         return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], ids)))])
 
-    entries = lake.ledger.entries(GRAPH_ASSET, hours)
     rewritten = lake.tables.transform(GRAPH_OPERATIONS, keys, merged, shard=shard)
     synced = sync_operations(lake, keys, shard)
     changed = synced.changed

@@ -8,6 +8,7 @@ fold, which readers see. Only scopes with changed events are folded. Durable mem
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 _AGENT = ("workspace_id", "agent_id")
 _DURABLE = pc.is_valid(pc.field("durable"))
@@ -99,12 +101,13 @@ def fold_memories(
     events: Iterable[MemoryEvent],
     also: Iterable[Scope] = (),
     shard: int | None = None,
+    entries: Mapping[str, LedgerEntry] = MappingProxyType({}),
 ) -> list[PartitionResult]:
     """Update durable memories with the facts of `hours` and with `events` from the journal. Return one result per hour.
 
     Forgotten events are removed. Scopes in `also` had rows in these hours and may have none now. With `shard`, all
-    scopes are in it. Safe to repeat, to
-    interrupt and to run concurrently: the next run of the hours folds events that were written but not folded.
+    scopes are in it. `entries` are those of the last complete run, by hour. Safe to repeat, to interrupt and to run
+    concurrently: the next run of the hours folds events that were written but not folded.
     """
     keys = [hour.key for hour in hours]
     edits = events_to_rows(list(events), are_edits=True)
@@ -142,7 +145,6 @@ def fold_memories(
         )
         for hour, own in by_period(rows, hours).items()
     ]
-    entries = lake.ledger.entries(MEMORIES_ASSET, hours)
     # A run may have been killed between writing the events of an hour and folding them.
     unsure = {
         part.period.key

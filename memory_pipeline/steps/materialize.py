@@ -6,6 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.model_calls import Usage
@@ -34,13 +35,13 @@ from memory_pipeline.steps.summaries import summarize_periods
 from memory_pipeline.steps.unchanged_shards import UnchangedShards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
-    from memory_pipeline.lake.tables.ledger import Seen
+    from memory_pipeline.lake.tables.ledger import LedgerEntry, Seen
     from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.ingest import JournalFileIds
     from memory_pipeline.steps.results import PartitionResult
@@ -150,7 +151,8 @@ def _materialize_batch(
     processed = [shard for shard in shards if shard not in done]
     for shard in processed:
         if grain is Grain.WORKING:
-            results, held[shard] = _materialize_hours(lake, models, batch, files[shard], scopes[shard], shard)
+            earlier = None if unchanged is None else unchanged.earlier(shard)
+            results, held[shard] = _materialize_hours(lake, models, batch, files[shard], scopes[shard], shard, earlier)
         else:
             results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shard)
         indexed = index_periods(lake, grain, batch, models.embedder.dimension, shard)
@@ -170,21 +172,37 @@ def _materialize_batch(
 
 
 def _materialize_hours(
-    lake: Lake, models: Models, hours: list[Period], files: list[JournalFile], also: set[Scope], shard: int | None
+    lake: Lake,
+    models: Models,
+    hours: list[Period],
+    files: list[JournalFile],
+    also: set[Scope],
+    shard: int | None,
+    earlier: Mapping[str, LedgerEntry] | None,
 ) -> tuple[list[PartitionResult], dict[JournalFile, JournalFileIds]]:
-    """Load, extract and fold hours, of one shard or of all. Return the results, and what the journal files hold."""
+    """Load, extract and fold hours, of one shard or of all. Return the results, and what the journal files hold.
+
+    `earlier` has the entries of the shard's last complete run, by asset. Without shards, they are in the ledger.
+    """
     journal = filter_journal(lake, hours, files)
     ids, edits, events = journal.ids, journal.edits, journal.events
     results = load_messages(lake, hours, journal, shard)
     del journal  # its messages take much memory
     results += extract_facts(lake, models.extractor, models.embedder, hours, shard)
-    results += fold_graph(lake, hours, edits, also, shard)
+
+    def entries(asset: str) -> Mapping[str, LedgerEntry]:
+        if earlier is None:
+            return lake.ledger.entries(asset, hours)
+        return {hours[0].key: earlier[asset]} if asset in earlier else {}
+
+    results += fold_graph(lake, hours, edits, also, shard, entries(GRAPH_ASSET))
+    fold = partial(fold_memories, lake, models.embedder, hours, events, also, shard, entries(MEMORIES_ASSET))
     try:
-        results += fold_memories(lake, models.embedder, hours, events, also, shard)
+        results += fold()
     except DamagedError:
         if not mend_memories(lake, models.embedder, thoroughly=True):
             raise
-        results += fold_memories(lake, models.embedder, hours, events, also, shard)
+        results += fold()
     enter_scopes(lake, hours, shard)
     return results, ids
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
+    from memory_pipeline.lake.tables.ledger import LedgerEntry
     from memory_pipeline.models.factory import Models
 
 #: A table, keys of its partitions, and the values of its other partition columns.
@@ -53,6 +54,7 @@ class UnchangedShards:
             lake.tables.version(EXPIRATIONS),
         )
         self._entries: dict[str, Any] = {}
+        self._earlier: dict[str, Any] = {}
         self._sources: dict[int | None, str] = {}
 
     def results(self, changed: Collection[int | None]) -> Mapping[int | None, list[PartitionResult]]:
@@ -66,12 +68,17 @@ class UnchangedShards:
         for shard, source in self._sources.items():
             entry = entries.get(str(shard))
             if shard not in changed and entry and entry["state"] == [self._common, source, outputs[shard]]:
-                found[shard] = [
-                    PartitionResult(**(each | {"tokens": tuple(each["tokens"])}), period=self._period)
-                    for each in entry["results"]
-                ]
+                found[shard] = self._parsed(entry)
         self._entries = {str(shard): entries[str(shard)] for shard in found}
-        return found if len(found) < len(self._sources) else {}
+        if len(found) == len(self._sources):
+            return {}
+        self._earlier = entries
+        return found
+
+    def earlier(self, shard: int | None) -> dict[str, LedgerEntry]:
+        """Return the entries of a shard's last complete run, by asset; none if everything is to be checked."""
+        entry = self._earlier.get(str(shard))
+        return {result.asset: result.entry for result in self._parsed(entry)} if entry else {}
 
     def store(self, results: Mapping[int | None, list[PartitionResult]]) -> None:
         """Store the results of the shards that were processed. Shards with unfinished rows are processed again."""
@@ -82,6 +89,12 @@ class UnchangedShards:
                 stored = [{name: getattr(result, name) for name in _STORED} for result in own]
                 self._entries[str(shard)] = {"state": state, "results": stored}
         self._lake.storage.write(self._path, json.dumps(self._entries).encode())
+
+    def _parsed(self, entry: Mapping[str, Any]) -> list[PartitionResult]:
+        return [
+            PartitionResult(**(each | {"tokens": tuple(each["tokens"])}), period=self._period)
+            for each in entry["results"]
+        ]
 
     def _read(self) -> dict[str, Any]:
         try:
