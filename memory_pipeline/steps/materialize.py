@@ -139,8 +139,9 @@ def _materialize_batch(
     """
     files: dict[int | None, list[JournalFile]] = defaultdict(list)
     if grain is Grain.WORKING:
+        hours = set(batch)
         for file in lake.journal.pending():
-            if not set(batch).isdisjoint(file.pending_hours):
+            if not hours.isdisjoint(file.pending_hours):
                 files[None if None in shards else shard_of(file.scope.key, lake.shards)].append(file)
     scopes: dict[int | None, set[Scope]] = defaultdict(set)
     for scope in also:
