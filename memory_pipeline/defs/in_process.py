@@ -26,12 +26,9 @@ from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
-from memory_pipeline.steps.fold_graph import restore_graph
-from memory_pipeline.steps.index import mend_index
-from memory_pipeline.steps.restore_memories import mend_memories
+from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
-from memory_pipeline.steps.scopes import mend_scopes
 
 _MOMENT = timedelta(microseconds=1)
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
@@ -66,10 +63,7 @@ def run_all(
     errors: list[Exception] = []
     failed_periods: set[Period] = set()
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
-        mend_index(lake, models.embedder)
-        restore_graph(lake)
-        mend_memories(lake, models.embedder)
-        mend_scopes(lake)
+        restore_projections(lake, models.embedder)
         for grain in Grain:
             yield grain
             if between is None:
