@@ -58,7 +58,7 @@ def run_all(
         QualityError: rows of some partitions are invalid.
         DamagedError: some partitions or their sources cannot be read.
     """
-    partitions = Partitions(lake.start, lake.calendar)
+    partitions = Partitions(lake.start, lake.calendar, settings.location)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
     errors: list[Exception] = []
     failed_periods: set[Period] = set()
@@ -81,7 +81,7 @@ def run_all(
                 failed_periods |= {Period(grain, key) for error in raised for key in _keys_of(error)}
                 errors += raised
                 changed = sum(bool(_value(event, "changed")) for event in events)
-                table = [event for event in events if event.asset_key == dg.AssetKey(table_asset(grain))]
+                table = [event for event in events if event.asset_key == partitions.asset(table_asset(grain))]
                 sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
                 result = RunResult(grain, periods, changed, **sums)
             yield result
@@ -94,7 +94,7 @@ def run_all(
             yield keep_nights(lake, settings, models, days, partitions, resource, instance)
         if stale_marts(lake):
             raised = []
-            marts = mart_assets(lake.calendar.timezone, on_error=raised.append)
+            marts = mart_assets(partitions, lake.calendar.timezone, on_error=raised.append)
             _run("marts", marts, resource, instance, {}, raised)
             errors += raised
     if errors:
