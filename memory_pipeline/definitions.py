@@ -50,16 +50,16 @@ def build_definitions(
         )
     lake = Lake(settings.root, settings.timezone, settings.start)
     calendar, start = lake.calendar, lake.start
-    partitions = Partitions(start, calendar)
+    partitions = Partitions(start, calendar, settings.location)
     per_run = settings.partitions_per_run
     grains = {grain: grain_assets(grain, models, partitions, calendar, per_run) for grain in Grain}
     hourly = sorted(grains[Grain.WORKING].keys)
-    marts = mart_assets(calendar.timezone)
+    marts = mart_assets(partitions, calendar.timezone)
     consolidation = consolidation_asset(models, partitions, calendar, start)
     expiring = retention_job(partitions, start)
     return dg.Definitions(
-        assets=[*grains.values(), consolidation, *marts, working_memory(hourly)],
-        asset_checks=asset_checks(hourly),
+        assets=[*grains.values(), consolidation, *marts, working_memory(hourly, partitions)],
+        asset_checks=asset_checks(hourly, partitions),
         jobs=[expiring],
         schedules=[
             consolidation_schedule(consolidation, partitions, start, calendar.timezone, clock),

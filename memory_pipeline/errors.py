@@ -8,6 +8,7 @@
     ├── LakeError             an operation on the lake failed
     │   ├── CommitConflictError    concurrent commits won every retry; nothing was written, try again
     │   ├── DamagedError           a file of the lake is missing or unreadable; try `memory-pipeline repair`
+    │   │   └── DamagedLanceTableError    the file belongs to a Lance table, which runs rebuild
     │   └── QualityError           computed rows failed validation; they are not indexed or used downstream
     └── ModelError            a model is unreachable, or its answers failed validation
 
@@ -53,6 +54,10 @@ class _PartitionsError(LakeError):
 
 class DamagedError(_PartitionsError):
     """Files of the lake are missing or unreadable. A retry does not help."""
+
+
+class DamagedLanceTableError(DamagedError):
+    """A Lance table is missing or unreadable. Runs rebuild tables of projections from the records."""
 
 
 class QualityError(_PartitionsError):

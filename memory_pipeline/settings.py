@@ -9,6 +9,8 @@ MEMORY_PIPELINE_START      the lake's           first day of the memory: a 1 Jan
 MEMORY_PIPELINE_TIMEZONE   the lake's, or UTC   IANA time zone of the partitions; fixed when the lake is created
 MEMORY_PIPELINE_PARTITIONS_PER_RUN
                            all partitions       maximum number of partitions per run, to share a backfill among workers
+MEMORY_PIPELINE_LOCATION   none                 name of the lake among the code locations of one Dagster; asset keys and
+                                                pools begin with it
 MEMORY_PIPELINE_SINGLE_WRITER
                            no                   ``1`` promises that only one process writes at a time; needed for S3
                                                 servers without conditional writes
@@ -51,6 +53,7 @@ REFERENCE_FORM = "env:NAME for an environment variable, or file:/absolute/path f
 
 _REFERENCE = re.compile(r"env:(?P<name>[A-Za-z_][A-Za-z0-9_]{0,127})|file:(?P<path>/[^\x00-\x1f\x7f]{1,4095})")
 _MAX_SECRET = 65_536
+_LOCATION = re.compile(r"[a-z][a-z0-9_]{0,62}")
 #: A leap year has 8,784 hours.
 _MOST_PER_RUN = 10_000
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
@@ -67,6 +70,7 @@ class Settings:
             such as in 2018 and 2024. None derives it from the lake's records.
         timezone: None means the zone that the lake was created with.
         partitions_per_run: limit per grain, in backfills and for sensors. None runs a backfill as one run.
+        location: begins asset keys and pools, if several lakes share a Dagster. Empty for one lake.
         plans_ranges: whether Dagster writes one planned event per asset of a run instead of one per partition.
     """
 
@@ -76,6 +80,7 @@ class Settings:
     has_dagster_home: bool = False
     partitions_per_run: int | None = None
     plans_ranges: bool = False
+    location: str = ""
 
     def __post_init__(self) -> None:
         if self.start is not None and (self.start != start_for(self.start) or self.start < EARLIEST):
@@ -87,6 +92,11 @@ class Settings:
             Calendar(self.timezone)
         if self.partitions_per_run is not None and not 1 <= self.partitions_per_run <= _MOST_PER_RUN:
             raise ConfigurationError(_per_run_fault(self.partitions_per_run))
+        if self.location and not _LOCATION.fullmatch(self.location):
+            raise ConfigurationError(
+                f"MEMORY_PIPELINE_LOCATION {shown(self.location)} is not a name; expected up to 63 lower-case letters, "
+                "digits and underscores, such as sales"
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
@@ -104,6 +114,7 @@ class Settings:
             has_dagster_home=bool(variables.get("DAGSTER_HOME")),
             partitions_per_run=_per_run(variables.get("MEMORY_PIPELINE_PARTITIONS_PER_RUN") or None),
             plans_ranges=variables.get(PLANS_RANGES, "").lower() == "true",
+            location=variables.get("MEMORY_PIPELINE_LOCATION", ""),
         )
 
 

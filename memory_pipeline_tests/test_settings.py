@@ -22,6 +22,7 @@ def test_empty_variables_count_as_not_set() -> None:
         "MEMORY_PIPELINE_ROOT",
         "MEMORY_PIPELINE_START",
         "MEMORY_PIPELINE_TIMEZONE",
+        "MEMORY_PIPELINE_LOCATION",
         "MEMORY_PIPELINE_PARTITIONS_PER_RUN",
     )
     assert Settings.from_environment(dict.fromkeys(names, "")) == Settings()

@@ -26,12 +26,9 @@ from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
-from memory_pipeline.steps.fold_graph import restore_graph
-from memory_pipeline.steps.index import mend_index
-from memory_pipeline.steps.restore_memories import mend_memories
+from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
-from memory_pipeline.steps.scopes import mend_scopes
 
 _MOMENT = timedelta(microseconds=1)
 _SUMMED = ("rows", "calls", "tokens_in", "tokens_out", "cost_usd", "fallbacks", "unfinished", "refused")
@@ -61,15 +58,12 @@ def run_all(
         QualityError: rows of some partitions are invalid.
         DamagedError: some partitions or their sources cannot be read.
     """
-    partitions = Partitions(lake.start, lake.calendar)
+    partitions = Partitions(lake.start, lake.calendar, settings.location)
     resource = LakeResource(root=settings.root, timezone=settings.timezone)
     errors: list[Exception] = []
     failed_periods: set[Period] = set()
     with dg.DagsterInstance.get() if settings.has_dagster_home else dg.DagsterInstance.ephemeral() as instance:
-        mend_index(lake, models.embedder)
-        restore_graph(lake)
-        mend_memories(lake, models.embedder)
-        mend_scopes(lake)
+        restore_projections(lake, models.embedder)
         for grain in Grain:
             yield grain
             if between is None:
@@ -87,7 +81,7 @@ def run_all(
                 failed_periods |= {Period(grain, key) for error in raised for key in _keys_of(error)}
                 errors += raised
                 changed = sum(bool(_value(event, "changed")) for event in events)
-                table = [event for event in events if event.asset_key == dg.AssetKey(table_asset(grain))]
+                table = [event for event in events if event.asset_key == partitions.asset(table_asset(grain))]
                 sums = {name: sum(_value(event, name) for event in table) for name in _SUMMED}
                 result = RunResult(grain, periods, changed, **sums)
             yield result
@@ -100,7 +94,7 @@ def run_all(
             yield keep_nights(lake, settings, models, days, partitions, resource, instance)
         if stale_marts(lake):
             raised = []
-            marts = mart_assets(lake.calendar.timezone, on_error=raised.append)
+            marts = mart_assets(partitions, lake.calendar.timezone, on_error=raised.append)
             _run("marts", marts, resource, instance, {}, raised)
             errors += raised
     if errors:

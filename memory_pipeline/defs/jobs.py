@@ -72,7 +72,7 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
     @dg.op(
         name="expire",
         description="Deletes memory that has expired under `retention` in config/workspaces.yaml.",
-        pool=AGENTS_POOL,  # it rewrites hours and graphs
+        pool=partitions.pool(AGENTS_POOL),  # it rewrites hours and graphs
     )
     def expire_op(context: dg.OpExecutionContext, config: RetentionConfig, memory: LakeResource) -> None:
         grace = timedelta(minutes=config.grace_minutes)
@@ -95,7 +95,7 @@ def retention_job(partitions: Partitions, start: date) -> dg.JobDefinition:
     @dg.op(
         name="vacuum",
         description="Deletes files of old versions and of killed processes, and compacts small files of the index.",
-        pool=AGENTS_POOL,  # it writes the tables of hours
+        pool=partitions.pool(AGENTS_POOL),  # it writes the tables of hours
     )
     def vacuum_op(context: dg.OpExecutionContext, config: VacuumConfig, memory: LakeResource) -> None:
         age = timedelta(minutes=config.older_than_minutes)
@@ -165,7 +165,9 @@ def _records(done: Expiration) -> list[dg.TableRecord]:
 def _observations(done: Expiration, partitions: Partitions) -> Iterator[dg.AssetObservation]:
     for asset, periods in done.periods.items():
         for period, rows in list(periods.items())[-_MOST_OBSERVED:]:
-            yield dg.AssetObservation(asset, partition=partitions.key(period), metadata={"expired": rows})
+            yield dg.AssetObservation(
+                partitions.asset(asset), partition=partitions.key(period), metadata={"expired": rows}
+            )
 
 
 #: After the last hour of the day, and before the day's summaries are due.
@@ -227,10 +229,10 @@ _AT_FIVE = "0 5 * * *"
 WORKING_MEMORY: Final = "working_memory"
 
 
-def working_memory(hourly: Collection[dg.AssetKey]) -> dg.AssetSpec:
+def working_memory(hourly: Collection[dg.AssetKey], partitions: Partitions) -> dg.AssetSpec:
     """Return the asset that has the checks of the `hourly` assets. It is never materialized."""
     return dg.AssetSpec(
-        WORKING_MEMORY,
+        partitions.asset(WORKING_MEMORY),
         deps=hourly,
         group_name="1_working",
         description="All hours together, with the checks of messages, facts, graph, durable memories and index. It is "
@@ -240,17 +242,18 @@ def working_memory(hourly: Collection[dg.AssetKey]) -> dg.AssetSpec:
     )
 
 
-def check_key(check: Check, hourly: Collection[dg.AssetKey]) -> dg.AssetCheckKey:
+def check_key(check: Check, hourly: Collection[dg.AssetKey], partitions: Partitions) -> dg.AssetCheckKey:
     """Return the key of a check. Checks of hourly assets are on :data:`WORKING_MEMORY`, with the asset as a prefix."""
-    asset = dg.AssetKey(check.asset)
+    asset = partitions.asset(check.asset)
     if asset in hourly:
-        return dg.AssetCheckKey(dg.AssetKey(WORKING_MEMORY), f"{check.asset}_{check.name}")
+        return dg.AssetCheckKey(partitions.asset(WORKING_MEMORY), f"{check.asset}_{check.name}")
     return dg.AssetCheckKey(asset, check.name)
 
 
-def asset_checks(hourly: Collection[dg.AssetKey]) -> list[dg.AssetChecksDefinition]:
+def asset_checks(hourly: Collection[dg.AssetKey], partitions: Partitions) -> list[dg.AssetChecksDefinition]:
     """Return the checks of all assets, one definition per asset."""
-    keyed = sorted(((check_key(check, hourly), check) for check in all_checks()), key=lambda pair: pair[0].asset_key)
+    pairs = ((check_key(check, hourly, partitions), check) for check in all_checks())
+    keyed = sorted(pairs, key=lambda pair: pair[0].asset_key)
     return [_checks_of(asset, dict(pairs)) for asset, pairs in groupby(keyed, lambda pair: pair[0].asset_key)]
 
 
@@ -271,7 +274,7 @@ def checks_schedule(timezone: str) -> dg.ScheduleDefinition:
 
 
 def _checks_of(asset: dg.AssetKey, checks: dict[dg.AssetCheckKey, Check]) -> dg.AssetChecksDefinition:
-    name = asset.to_user_string()
+    name = asset.path[-1]
 
     @dg.multi_asset_check(
         name=f"check_{name}",

@@ -18,6 +18,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
@@ -198,8 +199,9 @@ def source_of(asset: str, grain: Grain) -> str | None:
 class Provenance:
     """Data versions of the sources of a run's partitions. Create it before the run reads anything."""
 
-    def __init__(self, instance: dg.DagsterInstance) -> None:
+    def __init__(self, instance: dg.DagsterInstance, partitions: Partitions) -> None:
         self._instance = instance
+        self._partitions = partitions
         self._before = self._newest_event()
         self._version = version("memory-pipeline")
         self._asset = ""
@@ -210,8 +212,9 @@ class Provenance:
         source = source_of(result.asset, result.period.grain)
         tags = {"dagster/data_version": result.output_digest, "dagster/code_version": self._version}
         if source is not None:
-            tags[f"dagster/input_data_version/{source}"] = result.input_digest
-            tags[f"dagster/input_event_pointer/{source}"] = str(self._newest_seen(result))
+            name = self._partitions.asset(source).to_user_string()
+            tags[f"dagster/input_data_version/{name}"] = result.input_digest
+            tags[f"dagster/input_event_pointer/{name}"] = str(self._newest_seen(result))
         return tags
 
     def _newest_seen(self, result: PartitionResult) -> int:

@@ -1,4 +1,4 @@
-"""Translate between periods and Dagster's partition keys.
+"""Translate periods, assets and pools to Dagster's names.
 
 Dagster parses keys with strptime, so a week is its Monday (``2024-W03-1``) and a quarter its first month (``2024-01``).
 If days do not begin in UTC, an hour's key is the local time with its offset (``2024-10-27T02:00+0200``), because
@@ -22,16 +22,23 @@ _FORMATS = {
     Grain.YEARLY: ("%Y", "0 0 1 1 *"),
 }
 
+#: Tag of the runs of a location.
+_LOCATION_TAG = "memory_pipeline/location"
+
 
 class Partitions:
-    """The partitions definitions of a deployment.
+    """The partitions definitions of a deployment, and the names of its assets and pools.
 
     Args:
         start: the first day; a 1 January that is a Monday, so that all grains begin on it.
         calendar: sets the time zone of days.
+        location: begins all names, if several lakes share a Dagster.
     """
 
-    def __init__(self, start: date, calendar: Calendar) -> None:
+    def __init__(self, start: date, calendar: Calendar, location: str = "") -> None:
+        self._location = location
+        #: Of the runs of this location.
+        self.tags = {_LOCATION_TAG: location} if location else {}
         self._calendar = calendar
         self._utc = calendar.timezone == "UTC"
         self._hour_format = "%Y-%m-%dT%H" if self._utc else "%Y-%m-%dT%H:%M%z"
@@ -63,6 +70,18 @@ class Partitions:
                 for grain, (fmt, cron) in _FORMATS.items()
             },
         }
+
+    def asset(self, name: str) -> dg.AssetKey:
+        """Return the key of an asset."""
+        return dg.AssetKey([self._location, name] if self._location else name)
+
+    def pool(self, name: str) -> str:
+        """Return the name of a pool."""
+        return f"{self._location}_{name}" if self._location else name
+
+    def has_run(self, run: dg.DagsterRun) -> bool:
+        """Return whether a run of a job belongs to this location."""
+        return run.tags.get(_LOCATION_TAG, "") == self._location
 
     def key(self, period: Period) -> str:
         """Return Dagster's key of a period."""

@@ -65,7 +65,9 @@ def tags_of(name: str, attempt: int) -> dict[str, str]:
     return {**_TAGS, REQUEST_TAG: name, ATTEMPT_TAG: str(attempt)}
 
 
-def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datetime) -> RequestOutcomes:
+def outcomes_of(
+    instance: dg.DagsterInstance, names: Collection[str], partitions: Partitions, now: datetime
+) -> RequestOutcomes:
     """Return the outcomes of requests, from their latest runs. Requests without a run are omitted."""
     if not names:
         return {}
@@ -73,6 +75,8 @@ def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datet
     for record in instance.get_run_records(dg.RunsFilter(tags={REQUEST_TAG: list(names)})):  # newest first
         run = record.dagster_run
         name = run.tags[REQUEST_TAG]
+        if not partitions.has_run(run):
+            continue
         if _is_under_way(record, now):
             outcomes[name] = (RequestOutcome.UNDER_WAY, "")
         elif name in outcomes:
@@ -87,7 +91,7 @@ def outcomes_of(instance: dg.DagsterInstance, names: Collection[str], now: datet
 def under_way(
     instance: dg.DagsterInstance, partitions: Partitions, grains: Mapping[Grain, dg.AssetsDefinition], now: datetime
 ) -> dict[Grain, set[Period]]:
-    """Return the periods of all unfinished runs, including manual ones."""
+    """Return the periods of all unfinished runs of this location, including manual ones."""
     grain_of = {key: grain for grain, assets in grains.items() for key in assets.keys}
     periods: dict[Grain, set[Period]] = defaultdict(set)
     for record in instance.get_run_records(dg.RunsFilter(statuses=sorted(_UNFINISHED, key=str))):
@@ -95,7 +99,7 @@ def under_way(
         if _is_under_way(record, now):
             selected = {grain_of[key] for key in run.asset_selection or () if key in grain_of}
             named = {grain for grain in Grain if run.job_name.endswith(f"_{grain}")}
-            for grain in selected or named:
+            for grain in selected or (named if partitions.has_run(run) else ()):
                 with suppress(InputError, ValueError):  # partitions typed into the launch dialog may be invalid
                     periods[grain].update(_periods(run, grain, partitions))
     return periods
@@ -112,7 +116,7 @@ def observations(changes: Iterable[FailureTransition], partitions: Partitions) -
                 "since": dg.MetadataValue.timestamp(failure.since),
                 "error": failure.error,
             }
-        asset = table_asset(change.grain)
+        asset = partitions.asset(table_asset(change.grain))
         description = (
             f"{counted(len(change.periods), 'partition')} from {change.periods[0]} on: {failure_text(failure)}"
         )

@@ -103,6 +103,7 @@ def journal_sensor(
         name=JOURNAL_SENSOR,
         job=dg.define_asset_job(
             _JOB,
+            tags=partitions.tags,
             selection=dg.AssetSelection.assets(*grains[Grain.WORKING].keys).without_checks(),
             description="Loads messages from the journal and computes facts, graph, durable memories and the search "
             "index.",
@@ -118,7 +119,7 @@ def journal_sensor(
         found = journal_hours(memory.lake, EARLIEST, now)
         first = memory.lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
         states = {hour: state for hour, state in found.items() if first <= memory.lake.calendar.bounds(hour)[0]}
-        outcomes = outcomes_of(context.instance, [request.id for request in hours.attempts.asked], now)
+        outcomes = outcomes_of(context.instance, [request.id for request in hours.attempts.asked], partitions, now)
         _, changes = hours.attempts.settle(outcomes, now, states)
         busy = under_way(context.instance, partitions, grains, now) if states else {}
         requests = hours.ask(states, busy.get(Grain.WORKING, ()), now)
@@ -167,9 +168,10 @@ def roll_up_sensor(
     partitions_per_run: int | None = None,
 ) -> dg.SensorDefinition:
     """Return the sensor that requests summaries, partitions that wait for a model, and marts."""
-    jobs = {grain: _job(grain, assets) for grain, assets in grains.items()}
+    jobs = {grain: _job(grain, assets, partitions) for grain, assets in grains.items()}
     marts_job = dg.define_asset_job(
         _MARTS_JOB,
+        tags=partitions.tags,
         selection=dg.AssetSelection.assets(*(key for assets in marts for key in assets.keys)).without_checks(),
         description="Builds stale marts.",
     )
@@ -187,7 +189,7 @@ def roll_up_sensor(
         rolls = read_cursor(context, RollUps)
         rolls.attempts.most = partitions_per_run or MOST_PERIODS
         ids = [request.id for request in rolls.attempts.asked] + ([rolls.marts.asked[0]] if rolls.marts.asked else [])
-        outcomes = outcomes_of(context.instance, ids, now)
+        outcomes = outcomes_of(context.instance, ids, partitions, now)
         busy = under_way(context.instance, partitions, grains, now)
         hours = journal_hours(lake, start, now)
         seen = _digest(lake, hours, outcomes, busy)
@@ -202,7 +204,7 @@ def roll_up_sensor(
         statuses = {grain: grain_status(lake, grain, start, now) for grain in Grain}
         requested = rolls.ask(lake.calendar, statuses, hours, busy, now)
         requests = [run_request(request, partitions, jobs[request.grain].name) for request in requested]
-        requests += _mart_requests(lake, rolls, now)
+        requests += _mart_requests(lake, rolls, partitions, now)
         lines = _failing(rolls)
         for line in lines:
             context.log.warning(line)
@@ -218,7 +220,7 @@ def roll_up_sensor(
     return sensor
 
 
-def _job(grain: Grain, assets: dg.AssetsDefinition) -> dg.UnresolvedAssetJobDefinition:
+def _job(grain: Grain, assets: dg.AssetsDefinition, partitions: Partitions) -> dg.UnresolvedAssetJobDefinition:
     name = f"finish_{grain}" if grain is Grain.WORKING else f"roll_up_{grain}"
     description = (
         "Completes hours that were interrupted or wait for a model."
@@ -226,17 +228,17 @@ def _job(grain: Grain, assets: dg.AssetsDefinition) -> dg.UnresolvedAssetJobDefi
         else f"Computes and indexes {grain} summaries."
     )
     selection = dg.AssetSelection.assets(*assets.keys).without_checks()
-    return dg.define_asset_job(name, selection=selection, description=description)
+    return dg.define_asset_job(name, selection=selection, description=description, tags=partitions.tags)
 
 
-def _mart_requests(lake: Lake, rolls: RollUps, now: datetime) -> list[dg.RunRequest]:
+def _mart_requests(lake: Lake, rolls: RollUps, partitions: Partitions, now: datetime) -> list[dg.RunRequest]:
     """Return a request for the stale marts, once a day, when all summaries are final."""
     if not (lake.exists and rolls.is_level and rolls.marts.are_due(now)):
         return []
     try:
-        stale = [dg.AssetKey(model.name) for model in stale_marts(lake)]
+        stale = [partitions.asset(model.name) for model in stale_marts(lake)]
     except Exception:  # noqa: BLE001 - the marts' own run reports the error; hours and summaries do not depend on it
-        stale = [dg.AssetKey(model.name) for model in models_of("marts")]
+        stale = [partitions.asset(model.name) for model in models_of("marts")]
     if not stale:
         rolls.marts.is_due = False
         return []

@@ -7,11 +7,9 @@ hours, syncs the operations by scope, and folds the scopes that changed: one rea
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -22,7 +20,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.errors import CommitConflictError, DamagedError
+from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.graph.state import names_of, refold_changed
 from memory_pipeline.lake.codec.facts import row_operations
 from memory_pipeline.lake.codec.graph import (
@@ -33,15 +31,15 @@ from memory_pipeline.lake.codec.graph import (
     states_to_rows,
     triples_to_rows,
 )
-from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MESSAGES, OPERATIONS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import agents_in, by_period, by_scope, scopes_in
 from memory_pipeline.steps.results import NO_ROWS, PartitionResult, RowDigests, marks_of
+from memory_pipeline.steps.sync_records import conditions_on, sync_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from memory_pipeline.domain.graph.operations import Edit, Operation
     from memory_pipeline.domain.graph.triples import Triple, Vocabulary
@@ -51,10 +49,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 
-_Result = TypeVar("_Result")
-
-_log = logging.getLogger(__name__)
-
 _AGENT = ("workspace_id", "agent_id")
 _COLUMNS = (
     "period", *_AGENT, "scope", "conversation_id", "message_ids", "turn", "event_at", "operations", "digest",
@@ -62,8 +56,8 @@ _COLUMNS = (
 )  # fmt: skip
 #: Maximum number of attempts if concurrent runs keep changing the same rows.
 _ATTEMPTS = 5
-#: Hours that are listed in a condition, and scopes that are folded together.
-_HOURS_AT_ONCE, _SCOPES_AT_ONCE = 1_000, 2_000
+#: Maximum number of scopes that are folded at a time.
+_SCOPES_AT_ONCE = 2_000
 _NOTHING = OPERATIONS.schema.empty_table()
 
 
@@ -132,7 +126,7 @@ def fold_graph(
     }
     unsure = pa.array([hour.key for hour in hours if hour not in folded], pa.string())
     suspects = {*scopes_in(changed), *edited, *also}
-    suspects |= _mended(lake, partial(_with_other_vocabulary, lake, scopes))
+    suspects |= _with_other_vocabulary(lake, scopes)
     for rows in (messages, synced.before, synced.after) if len(unsure) else ():
         suspects |= scopes_in(rows.filter(pc.is_in(rows["period"], unsure)))
     written = refold_graph(lake, suspects, changed)
@@ -176,28 +170,9 @@ def sync_operations(lake: Lake, keys: Iterable[str], shard: int | None = None) -
     Raises:
         CommitConflictError: the records kept changing.
     """
-    listed = sorted(keys)
-    parts = [
-        _mended(lake, partial(_sync, lake, listed[start : start + _HOURS_AT_ONCE], shard))
-        for start in range(0, len(listed), _HOURS_AT_ONCE)
-    ]
-    return Synced(*(pa.concat_tables([_NOTHING, *each]) for each in zip(*parts, strict=True))) if parts else _SAME
-
-
-_SAME = Synced(_NOTHING, _NOTHING)
-
-
-def _sync(lake: Lake, keys: Sequence[str], shard: int | None) -> Synced:
-    within = f"period IN ({', '.join(map(quoted, keys))})"
-    before = lake.operations.scan(where=within, shard=shard)
-    for _ in range(_ATTEMPTS):
-        state = lake.tables.state(GRAPH_OPERATIONS, keys, shard)
-        rows = operations_to_project(lake.tables.read(GRAPH_OPERATIONS, keys, shard=shard))
-        lake.operations.replace(rows, None, within, shard)
-        # A concurrent run may have written newer rows, and synced them before this one overwrote them.
-        if lake.tables.state(GRAPH_OPERATIONS, keys, shard) == state:
-            return Synced(before.cast(_NOTHING.schema), rows)
-    raise CommitConflictError(f"graph operations of {keys[0]} to {keys[-1]} keep changing; run it again later")
+    before = [lake.operations.scan(where=where, shard=shard) for _, where in conditions_on(keys)]
+    after, _ = sync_records(lake, GRAPH_OPERATIONS, lake.operations, operations_to_project, keys, shard)
+    return Synced(pa.concat_tables([_NOTHING, *(rows.cast(_NOTHING.schema) for rows in before)]), after)
 
 
 # Fold scopes.
@@ -221,7 +196,7 @@ def refold_graph(lake: Lake, scopes: Iterable[Scope], changed: pa.Table = _NOTHI
     return {
         key
         for start in range(0, len(ordered), _SCOPES_AT_ONCE)
-        for key in _mended(lake, partial(_refold, lake, set(ordered[start : start + _SCOPES_AT_ONCE]), changed))
+        for key in _refold(lake, set(ordered[start : start + _SCOPES_AT_ONCE]), changed)
     }
 
 
@@ -353,53 +328,16 @@ def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows["digest"], others["digest"].combine_chunks())))
 
 
-# Rebuild tables of the projections.
-
-
-def _mended(lake: Lake, action: Callable[[], _Result]) -> _Result:
-    """Return the result of an action, repeated after tables were rebuilt if one was lost or damaged."""
-    try:
-        return action()
-    except DamagedError:
-        if not restore_graph(lake, thoroughly=True):
-            raise
-        return action()
-
-
-def restore_graph(lake: Lake, *, thoroughly: bool = False) -> list[str]:
-    """Rebuild tables of operations and graphs by scope that are lost or damaged. Return their names."""
-    restored = []
-    for projection in (lake.operations, lake.graph_rows):
-        for name in sorted(projection.tables()):
-            if projection.is_damaged(name, thoroughly=thoroughly):
-                _log.warning("graph: %s is missing or damaged; rebuilding it", name)
-                restore_table(lake, name)
-                restored.append(name)
-    return restored
-
-
 def mend_graph(lake: Lake) -> None:
     """Sync all operations by scope with their records, and fold the graphs that are not up to date."""
-    restore_graph(lake, thoroughly=True)
     known = lake.operations.scan(["period"])["period"].unique().to_pylist()
     sync_operations(lake, {*lake.tables.keys(GRAPH_OPERATIONS), *known})
     refold_graph(lake, stale_scopes(lake))
 
 
-def restore_table(lake: Lake, name: str) -> None:
-    """Rebuild a table of operations by scope from their records, or one of graphs from the operations."""
-    if name in lake.operations.tables():
-        of_table = lake.operations.rows_of(name)
-        lake.operations.restore(
-            name, lambda: operations_to_project(lake.tables.read_sound(GRAPH_OPERATIONS, where=of_table))
-        )
-        return
-
-    def folded() -> pa.Table:
-        where = lake.graph_rows.rows_of(name)
-        operations = by_scope(lake.operations.scan().cast(_NOTHING.schema).filter(where))
-        configuration = lake.configuration()
-        vocabularies = {scope: configuration.vocabulary(scope) for scope in operations}
-        return _folded(lake.graph_rows.schema, vocabularies, operations, {}, {})
-
-    lake.graph_rows.restore(name, folded)
+def folded_graphs(lake: Lake, where: pc.Expression) -> pa.Table:
+    """Return the rows of the graphs of scopes that meet a condition, folded from all of their operations."""
+    operations = by_scope(lake.operations.scan().cast(_NOTHING.schema).filter(where))
+    configuration = lake.configuration()
+    vocabularies = {scope: configuration.vocabulary(scope) for scope in operations}
+    return _folded(lake.graph_rows.schema, vocabularies, operations, {}, {})

@@ -31,7 +31,7 @@ from memory_pipeline.lake.codec.memories import (
     rows_digest,
     rows_to_events,
 )
-from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.filters import listed, quoted
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
@@ -44,9 +44,9 @@ from memory_pipeline.steps.memory_folding import (
     folded_rows,
     ids_of,
     later_events,
-    listed,
 )
 from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of
+from memory_pipeline.steps.sync_records import sync_records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -88,8 +88,8 @@ EVENT_ORDER = [
     ("place", "ascending"),
     ("id", "ascending"),
 ]
-#: Maximum number of scopes that are folded at a time, and of periods that are synced at a time.
-_SCOPES_AT_ONCE, _PERIODS_AT_ONCE = 2_000, 1_000
+#: Maximum number of scopes that are folded at a time.
+_SCOPES_AT_ONCE = 2_000
 #: Maximum number of attempts if other runs keep writing events of the same scopes.
 _ATTEMPTS = 10
 
@@ -177,26 +177,7 @@ def project_events(
     Raises:
         CommitConflictError: the records kept changing.
     """
-    listed_keys = sorted(keys)
-    parts = [
-        _project(lake, spec, listed_keys[start : start + _PERIODS_AT_ONCE], shard)
-        for start in range(0, len(listed_keys), _PERIODS_AT_ONCE)
-    ]
-    rows = pa.concat_tables([spec.schema.empty_table(), *(rows for rows, _ in parts)])
-    return rows, {scope for _, changed in parts for scope in changed}
-
-
-def _project(lake: Lake, spec: TableSpec, keys: list[str], shard: int | None) -> tuple[pa.Table, set[Scope]]:
-    """Sync some periods. A concurrent run may commit records in between, so they are read again afterwards."""
-    changed: set[str] = set()
-    within = f"period IN ({listed(keys)})"
-    for _ in range(_ATTEMPTS):
-        rows = lake.tables.read(spec, keys, shard=shard)
-        changed |= lake.events.replace(events_projected(rows), None, within, shard)
-        if set(ids_of(lake.tables.read(spec, keys, columns=("id",), shard=shard))) == set(ids_of(rows)):
-            break
-    else:
-        raise CommitConflictError(f"{spec.name} of {keys[0]} to {keys[-1]} keep changing; run it again later")
+    rows, changed = sync_records(lake, spec, lake.events, events_projected, keys, shard)
     scopes = {scope for scope in scopes_in(rows) if scope.key in changed}
     gone = changed - {scope.key for scope in scopes}
     if gone:  # they lost all of their events in these periods

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import CommitConflictError, DamagedError
+from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
@@ -21,7 +20,7 @@ from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.results import PartitionResult, content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
-
-
-_log = logging.getLogger(__name__)
 
 #: The columns that show whose a row is, and whether it has changed.
 _MARKS = ("id", "workspace_id", "agent_id", "scope", "period", "digest", "embed_model")
@@ -55,16 +51,12 @@ def index_periods(
     written: set[str] = set()
     keys = [period.key for period in periods]
     for _ in range(_ATTEMPTS):
-        removable = _indexed(lake, grain, periods, shard)
+        # A row that is indexed after this belongs to another run.
+        removable = lake.index.ids(grain, periods, shard)
         state = lake.tables.state(_table(grain), keys, shard, **_fixed(grain))
         rows = _read(lake, grain, keys, shard, columns=_MARKS)
         project = _projection(lake, grain, rows, dimension, shard)
-        index = partial(lake.index.replace, grain, periods, rows, shard=shard, removable=removable, project=project)
-        try:
-            written |= index()
-        except DamagedError:
-            restore_tables(lake, [name for name in lake.index.tables() if lake.index.is_damaged(name)], dimension)
-            written |= index()
+        written |= lake.index.replace(grain, periods, rows, shard=shard, removable=removable, project=project)
         if lake.tables.state(_table(grain), keys, shard, **_fixed(grain)) == state:
             break
     else:
@@ -109,49 +101,14 @@ def _projection(
     return project
 
 
-def _indexed(lake: Lake, grain: Grain, periods: list[Period], shard: int | None) -> set[str]:
-    """Return the ids of the indexed rows.
-
-    Only these are deleted if the table, which is read next, lacks them: a row that is indexed later belongs to another
-    run.
-    """
-    try:
-        return lake.index.ids(grain, periods, shard)
-    except DamagedError:  # the write reports and restores it
-        return set()
-
-
-def mend_index(lake: Lake, embedder: Embedder) -> list[str]:
-    """Restore tables of the index that are missing or cannot be opened. Return their names."""
-    names = sorted(lake.index.tables())
-    if not names:
-        return []
-    lake.index.adopt(embedder)
-    present = lake.index.present()
-    damaged = [name for name in names if name not in present or lake.index.is_damaged(name, thoroughly=False)]
-    restore_tables(lake, damaged, embedder.dimension)
-    return damaged
-
-
-def restore_tables(lake: Lake, names: Iterable[str], dimension: int) -> None:
-    """Rebuild tables of the index from the facts and summaries of their scopes.
+def indexable_rows(lake: Lake, dimension: int, where: pc.Expression) -> pa.Table:
+    """Return the index rows of all facts and summaries that meet a condition.
 
     Rows with a vector by another embedder than the index's are left out until their periods are recomputed.
     """
-    comparable = pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
-
-    def rows_of(name: str) -> pa.Table:
-        where = comparable & lake.index.rows_of(name)
-        return pa.concat_tables(
-            rows_to_index(
-                grain, lake.tables.read_sound(_table(grain), where=where, shard=None, **_fixed(grain)), dimension
-            )
-            for grain in Grain
-        )
-
-    for name in names:
-        _log.warning("index: %s is missing or damaged; rebuilding it", name)
-        lake.index.restore(name, partial(rows_of, name))
+    where &= pc.field("embed_model").is_null() | (pc.field("embed_model") == lake.index.made_by)
+    tables = (lake.tables.read_sound(_table(grain), where=where, shard=None, **_fixed(grain)) for grain in Grain)
+    return pa.concat_tables(rows_to_index(grain, rows, dimension) for grain, rows in zip(Grain, tables, strict=True))
 
 
 def _table(grain: Grain) -> TableSpec:

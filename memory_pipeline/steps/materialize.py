@@ -6,12 +6,11 @@ import logging
 import time
 from collections import defaultdict
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.errors import DamagedError, DamagedLanceTableError, QualityError
 from memory_pipeline.lake.layout import shard_of
 from memory_pipeline.lake.schemas import (
     FACTS,
@@ -28,14 +27,14 @@ from memory_pipeline.steps.fold_memories import fold_memories
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import index_periods
 from memory_pipeline.steps.ingest import acknowledge, filter_journal, load_messages
-from memory_pipeline.steps.restore_memories import mend_memories
+from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import NO_ROWS, together
 from memory_pipeline.steps.scopes import enter_scopes, recompute_scopes
 from memory_pipeline.steps.summaries import summarize_periods
 from memory_pipeline.steps.unchanged_shards import UnchangedShards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.ingest import JournalFileIds
     from memory_pipeline.steps.results import PartitionResult
+
+_Result = TypeVar("_Result")
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +92,9 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
             is_entered = True
             try:
                 shards = shards_of(lake, weights, batch)
-                results, spent, is_entered = _materialize_batch(lake, models, grain, batch, shards, affected, seen)
+                results, spent, is_entered = _with_restored(
+                    _materialize_batch, lake, models, grain, batch, shards, affected, seen
+                )
             except (QualityError, DamagedError) as error:
                 # Halve the batch until the faulty partition is alone, so that all others succeed.
                 results, spent = [], {}
@@ -121,6 +124,15 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
     if errors:
         others = f" ({len(errors) - 1:,} more partitions failed)" if len(errors) > 1 else ""
         raise type(errors[0])(f"{errors[0]}{others}", failed) from errors[0]
+
+
+def _with_restored(work: Callable[..., _Result], lake: Lake, models: Models, *args: object) -> _Result:
+    """Return the result of some work, repeated after lost and damaged tables were rebuilt if it found one."""
+    try:
+        return work(lake, models, *args)
+    except DamagedLanceTableError:
+        restore_projections(lake, models.embedder, thoroughly=True)
+        return work(lake, models, *args)
 
 
 def _materialize_batch(
@@ -197,13 +209,7 @@ def _materialize_hours(
         return {hours[0].key: earlier[asset]} if asset in earlier else {}
 
     results += fold_graph(lake, hours, edits, also, shard, entries(GRAPH_ASSET))
-    fold = partial(fold_memories, lake, models.embedder, hours, events, also, shard, entries(MEMORIES_ASSET))
-    try:
-        results += fold()
-    except DamagedError:
-        if not mend_memories(lake, models.embedder, thoroughly=True):
-            raise
-        results += fold()
+    results += fold_memories(lake, models.embedder, hours, events, also, shard, entries(MEMORIES_ASSET))
     enter_scopes(lake, hours, shard)
     return results, ids
 

@@ -24,7 +24,7 @@ from memory_pipeline.lake.codec.memories import (
     rows_to_memories_of,
     states_to_rows,
 )
-from memory_pipeline.lake.index.filters import quoted
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.steps.group import by_scope
 
 if TYPE_CHECKING:
@@ -229,8 +229,3 @@ def digests_of(rows: pa.Table) -> list[str]:
     """Return the digests of rows."""
     digests: list[str] = rows["digest"].to_pylist()
     return digests
-
-
-def listed(values: Iterable[str]) -> str:
-    """Return texts as a list of an SQL condition, which is not empty."""
-    return ", ".join(map(quoted, sorted(values))) or "''"

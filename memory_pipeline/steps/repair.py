@@ -21,9 +21,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.errors import DamagedError
@@ -55,16 +52,13 @@ from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.fold_graph import mend_graph, operations_in
 from memory_pipeline.steps.fold_memories import memory_events_in, project_events, refold_memories
 from memory_pipeline.steps.group import scopes_in
-from memory_pipeline.steps.index import restore_tables
 from memory_pipeline.steps.materialize import materialize
-from memory_pipeline.steps.restore_memories import restore_memory_tables
-from memory_pipeline.steps.scopes import known_scopes, mend_scopes
+from memory_pipeline.steps.restore import restore_projections
+from memory_pipeline.steps.scopes import known_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
-
-    import pyarrow as pa
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
@@ -141,8 +135,6 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
     files = [damage for damage in found if damage.kind == "file" and not damage.loss]
     hours = {period.key for period in _periods(lake, found, Grain.WORKING)}
     hours |= {damage.key for damage in files if damage.name in _names(_MIXED)}
-    owners: set[str] = set()
-    hours |= {key for owner in owners for key in _facts_of(lake, owner)["period"].to_pylist()}
     for spec in TABLES.values():
         prefix = f"tables/{spec.name}/"
         paths = {damage.path.removeprefix(prefix) for damage in files if damage.name == spec.name}
@@ -151,14 +143,7 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
     for damage in found:
         if damage.kind == "mart":
             Marts(lake.storage).remove(damage.name)
-    lake.index.adopt(models.embedder)
-    tables = [damage.name for damage in found if damage.kind == "index"]
-    restore_tables(lake, tables, models.embedder.dimension)
-    if any(damage.kind == "projection" for damage in found):
-        with suppress(DamagedError):  # records may be damaged, too
-            mend_graph(lake)
-    restore_memory_tables(lake, [damage.name for damage in found if damage.kind == "projection"], models.embedder)
-    mend_scopes(lake, thoroughly=True)
+    restore_projections(lake, models.embedder, thoroughly=True)
     for grain in Grain:
         periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
         with suppress(DamagedError):  # the others are recomputed, and the next pass reports the loss
@@ -276,16 +261,6 @@ def _periods(lake: Lake, found: Sequence[Damage], grain: Grain) -> list[Period]:
         summaries = [damage for damage in found if damage.name == SUMMARIES.name and damage.grain == grain.value]
         keys = {damage.key for damage in summaries if not damage.loss}
     return [Period(grain, key) for key in sorted(keys)]
-
-
-def _facts_of(lake: Lake, owner: str) -> pa.Table:
-    scope = _scope(owner)
-    of_agent = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
-    return lake.tables.read_sound(FACTS, where=of_agent)
-
-
-def _scope(owner: str) -> Scope:
-    return Scope(*owner.split("~"))  # ids never contain a tilde
 
 
 def _hour(key: str) -> Period:

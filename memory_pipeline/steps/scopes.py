@@ -6,8 +6,6 @@ recompute them from the records.
 
 from __future__ import annotations
 
-import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,19 +15,16 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.index.filters import listed, quoted
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SCOPES, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
-
-_log = logging.getLogger(__name__)
 
 _OWNER = ("scope", "workspace_id", "agent_id")
 _ROW = (*_OWNER, "first_at", "last_at")
@@ -50,24 +45,17 @@ def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) 
         _times(lake.tables.read(spec, keys, columns=(*_OWNER, at), shard=shard), at) for spec, at in _ACTIVITY
     )
 
-    def enter() -> None:
-        if _changed(lake, active).height:
-            with lake.scopes.alone():  # a concurrent run may change the same rows
-                rows = _to_rows(_changed(lake, active))
-                lake.scopes.replace(rows, scopes_in(rows))
-
-    _mended(lake, enter)
+    if _changed(lake, active).height:
+        with lake.scopes.alone():  # a concurrent run may change the same rows
+            rows = _to_rows(_changed(lake, active))
+            lake.scopes.replace(rows, scopes_in(rows))
 
 
 def recompute_scopes(lake: Lake, scopes: Collection[Scope], since: str = "") -> None:
     """Recompute scopes from the records, of which all are in hours from `since` on. Drop those without records."""
     where = pc.field("scope").isin(pa.array([scope.key for scope in scopes], pa.string()))
-
-    def recompute() -> None:
-        with lake.scopes.alone():
-            lake.scopes.replace(_recorded(lake, where, since), scopes)
-
-    _mended(lake, recompute)
+    with lake.scopes.alone():
+        lake.scopes.replace(recorded_scopes(lake, where, since), scopes)
 
 
 def drop_expired_scopes(lake: Lake) -> None:
@@ -85,25 +73,6 @@ def drop_expired_scopes(lake: Lake) -> None:
             lake.scopes.delete(f"scope IN ({listed(scope.key for scope in gone)})", gone)
 
 
-def mend_scopes(lake: Lake, *, thoroughly: bool = False) -> list[str]:
-    """Rebuild tables of scopes that are lost or damaged from the records. Return their names."""
-    damaged = [name for name in sorted(lake.scopes.tables()) if lake.scopes.is_damaged(name, thoroughly=thoroughly)]
-    for name in damaged:
-        _log.warning("%s is missing or damaged; rebuilding it", name)
-        lake.scopes.restore(name, partial(_recorded, lake, lake.scopes.rows_of(name)))
-    return damaged
-
-
-def _mended(lake: Lake, action: Callable[[], None]) -> None:
-    """Run an action again after tables were rebuilt, if one was lost or damaged."""
-    try:
-        action()
-    except DamagedError:
-        if not mend_scopes(lake, thoroughly=True):
-            raise
-        action()
-
-
 def _changed(lake: Lake, active: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that differ from the stored ones once `active` is entered."""
     scopes = [Scope(*ids) for ids in active.select("workspace_id", "agent_id").iter_rows()]
@@ -111,7 +80,7 @@ def _changed(lake: Lake, active: pl.DataFrame) -> pl.DataFrame:
     return _united([active, stored]).join(stored, on=_ROW, how="anti")
 
 
-def _recorded(lake: Lake, where: pc.Expression, since: str = "") -> pa.Table:
+def recorded_scopes(lake: Lake, where: pc.Expression, since: str = "") -> pa.Table:
     """Return the rows of scopes from all of their records, which are in hours from `since` on."""
     parts = []
     for spec, at in (*_ACTIVITY, (FACTS, "event_at")):

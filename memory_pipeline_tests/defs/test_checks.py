@@ -10,6 +10,8 @@ import pytest
 from memory_pipeline.checks import all_checks
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.jobs import check_key
+from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.settings import Settings
@@ -34,7 +36,7 @@ def test_every_check_is_on_an_existing_asset(definitions: dg.Definitions) -> Non
     graph = definitions.resolve_asset_graph()
     hours = graph.get(dg.AssetKey("messages")).partitions_def
     hourly = [key for key in graph.get_all_asset_keys() if graph.get(key).partitions_def == hours]
-    keys = {check_key(check, hourly): check for check in all_checks()}
+    keys = {check_key(check, hourly, Partitions(START, Calendar())): check for check in all_checks()}
     assert set(graph.asset_check_keys) == set(keys)
     for key, check in keys.items():
         assert graph.has(key.asset_key)

@@ -13,8 +13,8 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.steps.index import mend_index
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
 from memory_pipeline_tests.index_rows import index_folder
 from memory_pipeline_tests.lake_digest import differing, lake_digest
@@ -70,10 +70,10 @@ def test_a_search_reports_a_lost_index_and_a_run_rebuilds_it(
     lake = Lake(str(folder.parents[1]))
     with pytest.raises(DamagedError, match=folder.name):
         found(lake, ACME, models)
-    assert mend_index(lake, models.embedder) == [folder.stem]
+    assert restore_projections(lake, models.embedder) == [folder.stem]
     assert differing(lake_digest(sound), lake_digest(lake)) == []
     assert found(lake, ACME, models)
-    assert mend_index(lake, models.embedder) == []
+    assert restore_projections(lake, models.embedder) == []
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_a_removed_agent_has_no_lost_index(folder: Path, models: Models) -> None
     lake = Lake(str(folder.parents[1]))
     lake.index.remove_scope(ACME)
     assert lake.index.count(ACME, Grain.WORKING) == 0
-    assert mend_index(lake, models.embedder) == []
+    assert restore_projections(lake, models.embedder) == []

@@ -21,7 +21,7 @@ from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.fold_memories import refold_memories, stale_scopes
 from memory_pipeline.steps.repair import find_damage, repair
-from memory_pipeline.steps.restore_memories import mend_memories
+from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline_tests.building import (
     ACME,
     START,
@@ -162,7 +162,7 @@ def test_a_lost_table_is_refused_and_rebuilt(lake: Lake, projection: str) -> Non
     whole = projected(lake)
     [name] = lake.projections[projection].present()
     for heal in (
-        lambda lake: mend_memories(lake, models.embedder),
+        lambda lake: restore_projections(lake, models.embedder),
         lambda lake: repair(lake, models, START, find_damage(lake)),
     ):
         shutil.rmtree(Path(lake.storage.uri, "projections", f"{name}.lance"))

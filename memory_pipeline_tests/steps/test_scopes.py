@@ -12,6 +12,7 @@ import pytest
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.forget import forget
 from memory_pipeline.lake import Lake
@@ -20,8 +21,10 @@ from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline.steps import scopes
+from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.repair import find_damage, repair
-from memory_pipeline.steps.scopes import drop_expired_scopes, enter_scopes, known_scopes, mend_scopes
+from memory_pipeline.steps.restore import restore_projections
+from memory_pipeline.steps.scopes import drop_expired_scopes, enter_scopes, known_scopes
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, table_rows, versions, write
 from memory_pipeline_tests.domain.memories.histories import remember
 from memory_pipeline_tests.erasure.lakes import edit
@@ -129,10 +132,10 @@ def test_a_lost_or_damaged_table_is_rebuilt_from_the_records(lake: Lake, models:
         assert [damage.kind for damage in find_damage(lake)] == ["projection"]
         assert repair(lake, models, START, find_damage(lake)) == []
     elif mend == "the start of a run":
-        assert len(mend_scopes(lake, thoroughly=True)) == 1
-        assert mend_scopes(lake, thoroughly=True) == []
+        assert len(restore_projections(lake, models.embedder, thoroughly=True)) == 1
+        assert restore_projections(lake, models.embedder, thoroughly=True) == []
     else:
-        enter_scopes(lake, hours("2024-01-16T08"))
+        list(materialize(lake, models, Grain.WORKING, hours("2024-01-16T08")))
     assert table_rows(lake)["scopes"] == expected
 
 
@@ -142,11 +145,11 @@ def test_scopes_are_rebuilt_from_what_outlives_the_messages(lake: Lake, models: 
     expected = table_rows(lake)["scopes"]
     for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS):
         lake.tables.remove(spec, None)
-    assert mend_scopes(lost(lake)) == sorted(lake.scopes.tables())
+    assert restore_projections(lost(lake), models.embedder) == sorted(lake.scopes.tables())
     assert table_rows(lake)["scopes"] == expected
     for grain in ("daily", "weekly", "monthly", "quarterly", "yearly"):
         lake.tables.remove(SUMMARIES, None, grain=grain)
-    mend_scopes(lost(lake))
+    restore_projections(lost(lake), models.embedder)
     assert known_scopes(lake) == set()
 
 

@@ -73,15 +73,15 @@ def consolidation_asset(
         description="Consolidates durable memories and chooses the hot indexes.",
         specs=[
             dg.AssetSpec(
-                CONSOLIDATION_ASSET,
-                deps=[MEMORIES_ASSET],
+                partitions.asset(CONSOLIDATION_ASSET),
+                deps=[partitions.asset(MEMORIES_ASSET)],
                 description=_CONSOLIDATION,
                 metadata={**table_columns(CONSOLIDATION_EVENTS), "dagster/table_name": CONSOLIDATION_EVENTS.name},
                 **common,
             ),
             dg.AssetSpec(
-                HOT_INDEX_ASSET,
-                deps=[CONSOLIDATION_ASSET],
+                partitions.asset(HOT_INDEX_ASSET),
+                deps=[partitions.asset(CONSOLIDATION_ASSET)],
                 description=_HOT,
                 metadata={**table_columns(MEMORIES), "dagster/table_name": MEMORIES.name},
                 **common,
@@ -89,7 +89,7 @@ def consolidation_asset(
         ],
         partitions_def=partitions.definitions[Grain.DAILY],
         backfill_policy=dg.BackfillPolicy.single_run(),
-        pool=AGENTS_POOL,  # hours and consolidation write the same tables
+        pool=partitions.pool(AGENTS_POOL),  # hours and consolidation write the same tables
     )
     def keep_memories(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
@@ -120,7 +120,10 @@ def consolidation_asset(
             ):
                 context.log_event(
                     dg.AssetMaterialization(
-                        asset, partition=key, metadata=metadata, tags=_tags(asset, entry, before) if entry else {}
+                        partitions.asset(asset),
+                        partition=key,
+                        metadata=metadata,
+                        tags=_tags(asset, partitions, entry, before) if entry else {},
                     )
                 )
         for result in shown:
@@ -141,17 +144,18 @@ def _refuse_open(days: Sequence[Period], calendar: Calendar) -> None:
             )
 
 
-def _tags(asset: str, entry: LedgerEntry, before: int) -> dict[str, str]:
+def _tags(asset: str, partitions: Partitions, entry: LedgerEntry, before: int) -> dict[str, str]:
     source, version_read = (
         (MEMORIES_ASSET, entry.input_digest)
         if asset == CONSOLIDATION_ASSET
         else (CONSOLIDATION_ASSET, entry.output_digest)
     )
+    name = partitions.asset(source).to_user_string()
     return {
         "dagster/data_version": entry.output_digest,
         "dagster/code_version": version("memory-pipeline"),
-        f"dagster/input_data_version/{source}": version_read,
-        f"dagster/input_event_pointer/{source}": str(before),
+        f"dagster/input_data_version/{name}": version_read,
+        f"dagster/input_event_pointer/{name}": str(before),
     }
 
 

@@ -78,10 +78,10 @@ def grain_assets(
         description=f"Computes {grain} summaries and their search index."
         if grain.finer
         else "Loads messages and computes facts, graph, durable memories and the search index.",
-        specs=list(_specs(grain)),
+        specs=list(_specs(grain, partitions)),
         partitions_def=partitions.definitions[grain],
         backfill_policy=policy,
-        pool=pool_of(grain),
+        pool=partitions.pool(pool_of(grain)),
     )
     def make_grain(
         context: dg.AssetExecutionContext, config: PeriodsConfig, memory: LakeResource
@@ -94,7 +94,7 @@ def grain_assets(
             _refuse_open(periods, calendar)
         else:
             raise dg.Failure("no partition is selected; select some in the launch dialog", allow_retries=False)
-        provenance = Provenance(context.instance)
+        provenance = Provenance(context.instance, partitions)
         try:
             results = materialize(memory.lake, models or memory.models(), grain, periods)
             for result, preview in with_previews(memory.lake, periods, results):
@@ -102,7 +102,7 @@ def grain_assets(
                 # reports no others.
                 context.log_event(
                     dg.AssetMaterialization(
-                        result.asset,
+                        partitions.asset(result.asset),
                         partition=partitions.key(result.period),
                         metadata=_metadata(result, preview),
                         tags=provenance.tags(result),
@@ -127,7 +127,7 @@ def _refuse_open(periods: list[Period], calendar: Calendar) -> None:
             )
 
 
-def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
+def _specs(grain: Grain, partitions: Partitions) -> Iterator[dg.AssetSpec]:
     finer = grain.finer
     common: dict[str, Any] = {"owners": ["team:memory"], "tags": {"grain": grain.value}, "skippable": True}
     table, group = table_asset(grain), _GROUPS[grain]
@@ -139,8 +139,8 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
             (MEMORIES_ASSET, MEMORIES, "memory"),
         ):
             yield dg.AssetSpec(
-                name,
-                deps=[source] if (source := source_of(name, grain)) else [],
+                partitions.asset(name),
+                deps=[partitions.asset(source)] if (source := source_of(name, grain)) else [],
                 description=_DESCRIPTIONS[name] + (f"{_NUMBERS}." if name == table else ""),
                 group_name=group_name,
                 kinds={"deltalake" if spec.partition_by else "lancedb"},
@@ -149,8 +149,8 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
             )
     else:
         yield dg.AssetSpec(
-            table,
-            deps=[table_asset(finer)],
+            partitions.asset(table),
+            deps=[partitions.asset(table_asset(finer))],
             description=f"One summary per agent and {_UNITS[grain]}, from {table_asset(finer)}. Each point cites its "
             f"sources. A summary is computed when the {_UNITS[grain]} has closed, and again if late data changes its "
             f"sources.{_NUMBERS}{_COMPRESSION}.",
@@ -160,8 +160,8 @@ def _specs(grain: Grain) -> Iterator[dg.AssetSpec]:
             **common,
         )
     yield dg.AssetSpec(
-        index_asset(grain),
-        deps=[table],
+        partitions.asset(index_asset(grain)),
+        deps=[partitions.asset(table)],
         description=f"Search index of {table}: vectors and search terms, one LanceDB table per agent. It is written "
         "with the table and can be rebuilt from it.",
         group_name=group,

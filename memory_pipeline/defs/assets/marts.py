@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_of, models_of, reads_of
+from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import MARTS_POOL, LakeResource
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.schemas import (
@@ -57,23 +58,27 @@ _WITH_COLUMNS = {
 }
 
 
-def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda _: None) -> list[dg.AssetsDefinition]:
+def mart_assets(
+    partitions: Partitions, timezone: str, on_error: Callable[[Exception], object] = lambda _: None
+) -> list[dg.AssetsDefinition]:
     """Return the assets of all marts. One step builds any subset; `on_error` gets the exception before a run fails."""
     models = models_of("marts")
 
     @dg.multi_asset(
         name="make_marts",
         description="Builds the selected marts with DuckDB.",
-        specs=[_spec(model, timezone) for model in models],
+        specs=[_spec(model, partitions, timezone) for model in models],
         can_subset=True,
-        pool=MARTS_POOL,
+        pool=partitions.pool(MARTS_POOL),
     )
     def make_marts(context: dg.AssetExecutionContext, memory: LakeResource) -> Iterator[dg.MaterializeResult[Any]]:
-        chosen = {key.to_user_string() for key in context.selected_asset_keys}
+        chosen = {key.path[-1] for key in context.selected_asset_keys}
         names = [model.name for model in models if model.name in chosen]
         try:
             for name, built in Warehouse(memory.lake).build_all(names):
-                yield dg.MaterializeResult(asset_key=name, metadata=_metadata(name, built))
+                yield dg.MaterializeResult(
+                    asset_key=partitions.asset(name), metadata=_metadata(name, partitions, built)
+                )
         except Exception as error:
             on_error(error)
             raise
@@ -81,7 +86,7 @@ def mart_assets(timezone: str, on_error: Callable[[Exception], object] = lambda 
     return [make_marts]
 
 
-def _spec(model: Model, timezone: str) -> dg.AssetSpec:
+def _spec(model: Model, partitions: Partitions, timezone: str) -> dg.AssetSpec:
     marts, tables = reads_of(model.name)
     parts = (
         f"Incremental: a {model.incremental} is rebuilt only if its partitions changed." if model.incremental else ""
@@ -89,25 +94,25 @@ def _spec(model: Model, timezone: str) -> dg.AssetSpec:
     paragraphs = [model.description, f"**A row is** {model.row}", parts, f"Time zone of days: {timezone}."]
     columns = [dg.TableColumn(column.name, column.type, column.description) for column in columns_of(model.name)]
     return dg.AssetSpec(
-        model.name,
-        deps=sorted({*marts, *(asset for table in tables for asset in _ASSETS.get(table, ()))}),
+        partitions.asset(model.name),
+        deps=sorted(map(partitions.asset, {*marts, *(asset for table in tables for asset in _ASSETS.get(table, ()))})),
         description="\n\n".join(filter(None, paragraphs)),
         group_name="marts",
         owners=[model.owner],
         kinds={"duckdb", "sql"},
         metadata={
             "dagster/column_schema": dg.TableSchema(columns=columns),
-            "dagster/column_lineage": _lineage(model.name),
+            "dagster/column_lineage": _lineage(model.name, partitions),
             "SQL": dg.MetadataValue.md(f"```sql\n{model.sql.strip()}\n```"),
         },
     )
 
 
-def _lineage(name: str) -> dg.TableColumnLineage:
+def _lineage(name: str, partitions: Partitions) -> dg.TableColumnLineage:
     return dg.TableColumnLineage(
         {
             column.name: [
-                dg.TableColumnDep(asset, source)
+                dg.TableColumnDep(partitions.asset(asset), source)
                 for table, source in column.comes_from
                 for asset in _assets_with_columns(table)
             ]
@@ -122,10 +127,10 @@ def _assets_with_columns(table: str) -> tuple[str, ...]:
     return () if table in SOURCES else (table,)
 
 
-def _metadata(name: str, built: Built) -> dict[str, Any]:
+def _metadata(name: str, partitions: Partitions, built: Built) -> dict[str, Any]:
     return {
         "dagster/row_count": built.rows,
-        "dagster/column_lineage": _lineage(name),
+        "dagster/column_lineage": _lineage(name, partitions),
         "rows": built.rows,
         "rows_read": built.read,
         "months_made": built.months,

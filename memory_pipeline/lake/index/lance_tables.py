@@ -24,7 +24,7 @@ from lancedb.index import FTS, BTree, IvfRq
 from lancedb.query import ColumnOrdering
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.errors import CommitConflictError, DamagedError, shown
+from memory_pipeline.errors import CommitConflictError, DamagedLanceTableError, shown
 from memory_pipeline.lake.commit_retry import CommitLostError, pauses, retry_async
 from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, in_words, is_of_store, store_policy
@@ -347,12 +347,12 @@ def is_of_one_table(one: int, other: int) -> bool:
 
 
 def _in_words(error: Exception, folder: str, name: str) -> Exception:
-    """Return a DamagedError if lancedb reports damage; otherwise the error itself."""
+    """Return a DamagedLanceTableError if lancedb reports damage; otherwise the error itself."""
     if not is_damage(error):
         return error
     text = str(error)
     why = shown(text.partition("\n")[0].rpartition(", /")[0] or text, 160)
-    return DamagedError(f"table {folder}/{name}.lance cannot be read: {why}; {REMEDY}")
+    return DamagedLanceTableError(f"table {folder}/{name}.lance cannot be read: {why}; {REMEDY}")
 
 
 async def drop_old_versions(storage: Storage, path: str) -> None:

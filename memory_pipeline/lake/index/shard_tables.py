@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.errors import DamagedError, LakeError
+from memory_pipeline.errors import DamagedLanceTableError, LakeError
 from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.index_rows import OWNERS
 from memory_pipeline.lake.index.lance_tables import (
@@ -99,12 +99,12 @@ class ShardTables:
         """Raise an error if a table was created and is missing.
 
         Raises:
-            DamagedError: it was.
+            DamagedLanceTableError: it was.
         """
         is_noted = await asyncio.to_thread(self.roster.is_listed, name)
         # Another process may have created it since the caller looked.
         if is_noted and await self._databases.table(PROJECTIONS, name) is None:
-            raise DamagedError(
+            raise DamagedLanceTableError(
                 f"{PROJECTIONS}/{name}.lance is missing; "
                 "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
             )
@@ -118,7 +118,7 @@ class ShardTables:
         try:
             if await self._databases.read(PROJECTIONS, name, read, None) is None:
                 await self.refuse_lost(name)
-        except DamagedError:
+        except DamagedLanceTableError:
             return True
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.projection import Projection
+
+_log = logging.getLogger(__name__)
 
 #: Longer than it takes to rebuild a table. The claim of a killed process on another machine ends then.
 _LEASE = timedelta(minutes=10)
@@ -120,6 +123,17 @@ class ShardedRows:
     def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
         """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
         return self._loop.run(self._tables.is_damaged(name, thoroughly=thoroughly))
+
+    def mend(self, rows_of: Callable[[pc.Expression], pa.Table], *, thoroughly: bool = False) -> list[str]:
+        """Rebuild the tables that are lost or cannot be read. Return their names.
+
+        `rows_of` returns the rows for a condition on records. With `thoroughly`, read all of each table.
+        """
+        damaged = [name for name in sorted(self.tables()) if self.is_damaged(name, thoroughly=thoroughly)]
+        for name in damaged:
+            _log.warning("%s is missing or damaged; rebuilding it", name)
+            self.restore(name, lambda name=name: rows_of(self.rows_of(name)))  # type: ignore[misc]
+        return damaged
 
     def restore(self, name: str, rows: Callable[[], pa.Table]) -> None:
         """Rebuild a table from `rows`, which returns all of its rows, if it is damaged.
