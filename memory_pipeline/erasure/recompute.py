@@ -222,9 +222,9 @@ def sync_graph(lake: Lake, scopes: Collection[Scope], hours: Collection[str]) ->
 
 def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
-    own = pc.field("scope").isin(pa.array(sorted({scope.key for scope in scopes}), pa.string()))
+    own = {scope.key for scope in scopes}
     projected = facts_to_index if grain is Grain.WORKING else summaries_to_index
-    rows = projected(lake.tables.read(spec, keys, where=own, shard=None, **fixed), dimension)
+    rows = projected(lake.tables.read(spec, keys, scopes=own, shard=None, **fixed), dimension)
     lake.index.replace(grain, [Period.parse(grain, key) for key in keys], rows, scopes)
 
 

@@ -52,6 +52,8 @@ _BATCH_ROWS = 512
 #: refreshed after these seconds. The refresh time is stored on the handle.
 _YOUNG, _SEEN_AT = 600.0, "_memory_pipeline_seen_at"
 _TURNS = "state/turns"
+#: The statistics of a file in Delta's log.
+_RANGE = ("minValues", "maxValues")
 #: A process that writes a table again within this many seconds first checks whether another has its turn.
 _OFTEN = 30.0
 
@@ -270,8 +272,10 @@ def exchange(
         actions.append(RemoveAction(row["path"], True, now, row["size_bytes"], values))
         written = verdicts[row["path"]].instead
         if written is not None:
-            statistics = json.dumps({"numRecords": written.rows})
-            actions.append(AddAction(written.path, written.size, values, now, True, statistics))
+            statistics: dict[str, Any] = {"numRecords": written.rows}
+            if written.scopes is not None:
+                statistics |= {name: {"scope": key} for name, key in zip(_RANGE, written.scopes, strict=True)}
+            actions.append(AddAction(written.path, written.size, values, now, True, json.dumps(statistics)))
     table.create_write_transaction(
         actions,
         "append",
