@@ -347,10 +347,9 @@ def leaves(rows: pa.Table, among: pa.Array | None = None) -> Iterator[tuple[str,
 
 
 def _has_any(changes: pa.ChunkedArray, texts: pa.Array) -> pa.Array:
-    """Return whether JSON contains one of the texts, as it is written or as the value itself."""
-    written = [
-        json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in texts.to_pylist() for is_ascii in (True, False)
-    ]
+    """Return for each change whether it contains one of the texts, in JSON or, if it is not JSON, as it is."""
+    listed = texts.to_pylist()
+    written = listed + [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in listed for is_ascii in (True, False)]
     return pl.Series(changes).str.contains_any(written).to_arrow()
 
 
