@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
 from memory_pipeline.erasure.scanner import hex_of, in_parts
 from memory_pipeline.erasure.subject_matcher import leaves, texts_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: The tables of which no projection has all rows with all texts.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
     *((spec, {}) for spec in (MESSAGES, FACTS)),
-    *((SUMMARIES, {"grain": grain.value}) for grain in Grain if grain is not Grain.WORKING),
+    *((SUMMARIES, {"grain": grain.value}) for grain in SUMMARY_GRAINS),
 ]
 
 

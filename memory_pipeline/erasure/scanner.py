@@ -125,7 +125,7 @@ class SubjectScanner:
         self.matcher = SubjectMatcher(subject, at)
         self._lake = lake
         self.subject = subject
-        self.at = at
+        self.at = at  # the cutoff
         self._mentions = Mentions(subject.names)
         self._seen: dict[str, frozenset[str]] = {}  # files of tables
         self._firsts = sorted({words[0] for name in subject.names if (words := words_of(name))})

@@ -7,7 +7,6 @@ distinguishes these from failures.
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
@@ -52,8 +51,6 @@ _BATCH_ROWS = 512
 #: refreshed after these seconds. The refresh time is stored on the handle.
 _YOUNG, _SEEN_AT = 600.0, "_memory_pipeline_seen_at"
 _TURNS = "state/turns"
-#: The statistics of a file in Delta's log.
-_RANGE = ("minValues", "maxValues")
 #: A process that writes a table again within this many seconds first checks whether another has its turn.
 _OFTEN = 30.0
 
@@ -272,10 +269,7 @@ def exchange(
         actions.append(RemoveAction(row["path"], True, now, row["size_bytes"], values))
         written = verdicts[row["path"]].instead
         if written is not None:
-            statistics: dict[str, Any] = {"numRecords": written.rows}
-            if written.scopes is not None:
-                statistics |= {name: {"scope": key} for name, key in zip(_RANGE, written.scopes, strict=True)}
-            actions.append(AddAction(written.path, written.size, values, now, True, json.dumps(statistics)))
+            actions.append(AddAction(written.path, written.size, values, now, True, written.statistics))
     table.create_write_transaction(
         actions,
         "append",

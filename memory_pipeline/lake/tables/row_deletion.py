@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,12 +36,11 @@ _WRITING = {"compression": "zstd", "compression_level": 3, "row_group_size": 8_1
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file with the remaining rows: path below the table, bytes, number of rows, lowest and highest scope."""
+    """A file with the remaining rows: path below the table, size in bytes, and statistics for the log."""
 
     path: str
     size: int
-    rows: int
-    scopes: tuple[str, str] | None
+    statistics: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,14 @@ class DeletionPlan:
         target = f"{dirname(path)}/part-{ULID()}.zstd.parquet"
         with filesystem.open_output_stream(location(self._storage, self._spec, target)) as file:
             pq.write_table(rows, file, **_WRITING)
-            written = Written(target, file.tell(), rows.num_rows, _range(rows))
+            written = Written(target, file.tell(), _statistics(rows))
         self._written.append(written)
         return written
 
 
-def _range(rows: pa.Table) -> tuple[str, str] | None:
-    if "scope" not in rows.column_names:
-        return None
-    ends = pc.min_max(rows["scope"]).as_py()
-    return ends["min"], ends["max"]
+def _statistics(rows: pa.Table) -> str:
+    found: dict[str, object] = {"numRecords": rows.num_rows}
+    if "scope" in rows.column_names:
+        ends = pc.min_max(rows["scope"]).as_py()
+        found |= {f"{end}Values": {"scope": ends[end]} for end in ("min", "max")}
+    return json.dumps(found)
