@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
-from memory_pipeline.erasure.scanner import PARTITIONS_PER_READ, hex_of
+from memory_pipeline.erasure.scanner import hex_of, in_parts
 from memory_pipeline.erasure.subject_matcher import leaves, texts_of
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import (
-    CONSOLIDATION_EVENTS,
     FACTS,
-    GRAPH_OPERATIONS,
-    MEMORY_EVENTS,
     MESSAGES,
     PROJECTED,
     SUMMARIES,
@@ -35,10 +31,10 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.vacuum import Purged
 
+#: The tables of which no projection has all rows with all texts.
 _TABLES: list[tuple[TableSpec, dict[str, str]]] = [
-    *((spec, {}) for spec in (MESSAGES, FACTS, GRAPH_OPERATIONS)),
-    *((spec, {}) for spec in (CONSOLIDATION_EVENTS, MEMORY_EVENTS)),
-    *((SUMMARIES, {"grain": grain.value}) for grain in Grain if grain is not Grain.WORKING),
+    *((spec, {}) for spec in (MESSAGES, FACTS)),
+    *((SUMMARIES, {"grain": grain.value}) for grain in SUMMARY_GRAINS),
 ]
 
 
@@ -108,21 +104,25 @@ class ErasureLog:
         for file in lake.journal.pending():
             ids -= {hex_of(event.memory_id) for event in lake.journal.read(file).events}
         for spec, fixed in _TABLES:
-            if spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
-                continue  # their ids are in a projection
             # Removed ids can only reappear in recomputed partitions, and in those of the subject's agents.
             keys = self._touched.get(fixed.get("grain", Grain.WORKING.value), set())
-            owners = None if spec.partition_by != ("owner",) else {owner_of(scope) for scope in self.scopes}
-            named = {"id", "memory_id", "other_id"} & set(spec.schema.names)
-            for rows in scanner.parts(spec, [*named, "workspace_id", "agent_id"], keys=owners or keys, **fixed):
-                for name in named:
-                    ids -= {hex_of(identifier) for identifier in rows[name].to_pylist() if identifier is not None}
+            for rows in scanner.parts(spec, ["id", "workspace_id", "agent_id"], keys=keys, **fixed):
+                ids.difference_update(map(hex_of, rows["id"].to_pylist()))
         for projection in lake.projections.values():
             named = {"id", "memory_id", "other_id"} & set(projection.schema.names)
             rows = projection.read(self.scopes, sorted(named))
             ids -= {hex_of(each) for name in named for each in rows[name].to_pylist() if each is not None}
-        for column in _texts(lake) if texts else ():
-            texts -= set(column.filter(pc.is_in(column, pa.array(sorted(texts), pa.string()))).to_pylist())
+        if texts:
+            known = pa.array(sorted(texts), pa.string())
+            for rows in _with_texts(lake):
+                for _, found in leaves(rows, known):
+                    texts.difference_update(found)
+            for file in lake.journal.pending():
+                contents = lake.journal.read(file)
+                texts.difference_update(message.content for message in contents.messages)
+                texts.difference_update(
+                    text for event in contents.events for text in texts_of(event.changes.to_record())
+                )
         return sorted(ids), sorted(content_mark(salt, text) for text in texts)
 
 
@@ -131,21 +131,11 @@ def sentences_of(key_points: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.struct_field(pc.list_flatten(key_points), "sentence")
 
 
-def _texts(lake: Lake) -> Iterator[pa.ChunkedArray]:
+def _with_texts(lake: Lake) -> Iterator[pa.Table]:
+    holds = (Holds.WORDS, Holds.COPY, Holds.NOTE)
     for spec, fixed in _TABLES:
-        columns = spec.holding(Holds.WORDS, Holds.COPY, Holds.NOTE)
-        keys = lake.tables.keys(spec, **fixed)
-        for start in range(0, len(keys), PARTITIONS_PER_READ):
-            rows = lake.tables.read(
-                spec, keys[start : start + PARTITIONS_PER_READ], columns=columns, shard=None, **fixed
-            )
-            for _, texts in leaves(rows):
-                yield pa.chunked_array([texts], pa.string())
+        for keys in in_parts(lake.tables.keys(spec, **fixed)):
+            yield lake.tables.read(spec, keys, columns=spec.holding(*holds), shard=None, **fixed)
     for name, projection in lake.projections.items():
-        rows = projection.scan(PROJECTED[name].holding(Holds.WORDS, Holds.COPY, Holds.NOTE))
-        for _, texts in leaves(rows):
-            yield pa.chunked_array([texts], pa.string())
-    for file in lake.journal.pending():
-        contents = lake.journal.read(file)
-        changed = [text for event in contents.events for text in texts_of(event.changes.to_record())]
-        yield pa.chunked_array([[*(message.content for message in contents.messages), *changed]], pa.string())
+        for shard in range(lake.shards):
+            yield projection.scan(PROJECTED[name].holding(*holds), shard=shard)

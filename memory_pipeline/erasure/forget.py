@@ -208,7 +208,7 @@ def _remove(
         for grain, keys in remove_agent(lake, scanner, subject.scope, found, log).items():
             periods[grain] |= keys
         recompute_scopes(lake, [subject.scope], since=Calendar().hour(at).key)
-        _remove_index(lake, subject.scope, log)
+        lake.index.remove_scope(subject.scope)
         enter_removal(lake, periods)
         consolidate_again(lake, models, [subject.scope], (), now, log)  # messages after the cutoff
         return
@@ -260,8 +260,9 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
     elif subject.scope is not None:
         scope = subject.scope
         _remove_index(lake, scope, log)
+        hour = Calendar().hour(scanner.at)
         since = {
-            grain: {key for rows in scanner.parts(spec, ["period"], **fixed) for key in rows["period"].to_pylist()}
+            grain: {key for key in lake.tables.keys(spec, **fixed) if key >= lake.calendar.ancestor(hour, grain).key}
             for grain in Grain
             for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
         }

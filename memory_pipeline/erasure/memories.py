@@ -163,8 +163,7 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
 def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog) -> None:
     """Remove an agent's durable memories and all of their events."""
     before = note_memories(lake, [scope], log)
-    of_scope = pc.field("scope") == scope.key
-    log.note(lake.tables.read(CONSOLIDATION_EVENTS, columns=["id"], where=of_scope)["id"].to_pylist(), ())
+    log.note(lake.tables.read(CONSOLIDATION_EVENTS, columns=["id"], scopes=[scope.key])["id"].to_pylist(), ())
     remove_nights(lake, [scope], log)
     log.take(MEMORIES.name, "rows", {owner: len(ids) for owner, ids in before.items()})
     log.note(found.ids(MEMORY_EVENTS), ())

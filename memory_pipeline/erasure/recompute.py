@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
 
 _PERIODS_PER_WRITE = 400
-_SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 #: Columns of summaries that are derived from their points.
 _OF_POINTS = ("content", "entities")
 _WITHOUT_VECTORS = [name for name in SUMMARIES.schema.names if name != "vector"]
@@ -57,7 +56,7 @@ def scrub_summaries(
     """
     scrubbed: dict[Grain, set[str]] = {}
     fact_ids = pa.array(sorted(facts), pa.string())
-    for grain in _SUMMARIES if scanner.subject.names else [Grain.DAILY]:
+    for grain in SUMMARY_GRAINS if scanner.subject.names else [Grain.DAILY]:
         changed: dict[str, Summary | None] = {}
         keys = None if scanner.subject.names else set(days)
         for rows in scanner.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
@@ -177,14 +176,19 @@ def _is_computable(lake: Lake, period: Period, now: datetime) -> bool:
     return (calendar.bounds(period)[0] if period.grain is Grain.WORKING else calendar.closes_at(period)) <= now
 
 
-def note_summaries(scanner: SubjectScanner, touched: Mapping[Grain, Collection[str]], log: ErasureLog) -> None:
-    """Add the summaries of periods that are about to be recomputed to the log."""
-    for grain in _SUMMARIES:
-        listed = set(touched.get(grain, ()))
+def note_summaries(
+    scanner: SubjectScanner, touched: Mapping[Grain, Collection[str]] | None, log: ErasureLog
+) -> dict[Grain, set[str]]:
+    """Add the summaries of periods, or of all, to the log. Return the keys of the periods with summaries, by grain."""
+    periods: dict[Grain, set[str]] = {grain: set() for grain in SUMMARY_GRAINS}
+    for grain in SUMMARY_GRAINS:
+        listed = None if touched is None else set(touched.get(grain, ()))
         columns = ["id", "period", "content", "key_points", "workspace_id", "agent_id"]
         for rows in scanner.parts(SUMMARIES, columns, keys=listed, grain=grain.value):
+            periods[grain] |= set(rows["period"].to_pylist())
             log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
             log.note((), sentences_of(rows["key_points"]).to_pylist())
+    return periods
 
 
 def sync_index(
@@ -222,8 +226,8 @@ def sync_graph(lake: Lake, scopes: Collection[Scope], hours: Collection[str]) ->
 
 def _index(lake: Lake, grain: Grain, keys: list[str], scopes: Collection[Scope], dimension: int) -> None:
     spec, fixed = (FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})
-    own = pc.field("scope").isin(pa.array(sorted({scope.key for scope in scopes}), pa.string()))
-    rows = rows_to_index(grain, lake.tables.read(spec, keys, where=own, shard=None, **fixed), dimension)
+    own = {scope.key for scope in scopes}
+    rows = rows_to_index(grain, lake.tables.read(spec, keys, scopes=own, shard=None, **fixed), dimension)
     lake.index.replace(grain, [Period.parse(grain, key) for key in keys], rows, scopes)
 
 

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.model_calls import Purpose
-from memory_pipeline.domain.periods import Grain
-from memory_pipeline.erasure.erasure_log import sentences_of
+from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.erasure.recompute import note_summaries
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 #: The agent name in the calls of a forgotten agent. The rows remain, so that spending is still known.
 ERASED = "erased"
-_SUMMARIES = [grain for grain in Grain if grain is not Grain.WORKING]
 
 
 def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
@@ -75,17 +74,12 @@ def remove_agent(
     lake: Lake, scanner: SubjectScanner, scope: Scope, found: ScanResult, log: ErasureLog
 ) -> dict[Grain, set[str]]:
     """Remove all rows of an agent. Return the keys of their periods by grain. `found` has its messages and facts."""
-    periods: dict[Grain, set[str]] = {grain: set() for grain in Grain}
+    periods = note_summaries(scanner, None, log)
+    periods[Grain.WORKING] = set()
     for spec in (MESSAGES, FACTS):
         periods[Grain.WORKING] |= found.rows.get(spec.name, {}).keys()
         log.note(found.ids(spec), ())
     log.note((), found.texts)
-    for grain in _SUMMARIES:
-        columns = ["id", "period", "content", "key_points", "workspace_id", "agent_id"]
-        for rows in scanner.parts(SUMMARIES, columns, grain=grain.value):
-            periods[grain] |= set(rows["period"].to_pylist())
-            log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
-            log.note((), sentences_of(rows["key_points"]).to_pylist())
 
     def is_own(rows: pa.Table) -> pa.ChunkedArray:
         return pc.and_(pc.equal(rows["workspace_id"], scope.workspace_id), pc.equal(rows["agent_id"], scope.agent_id))
@@ -96,13 +90,11 @@ def remove_agent(
         keys = found.rows.get(spec.name)
         if keys:
             log.take(spec.name, "rows", drop(lake, spec, list(keys), "id", found.ids(spec)))
-    for spec in (SUMMARIES, EXPIRATIONS):
-        for fixed in [{"grain": grain.value} for grain in _SUMMARIES] if spec is SUMMARIES else [{}]:
-            partitions = None
-            if spec in (MESSAGES, FACTS, SUMMARIES):
-                partitions = sorted(periods[Grain(fixed["grain"]) if fixed else Grain.WORKING])
-            counts = lake.tables.drop_rows(spec, partitions, is_own, ["workspace_id", "agent_id"], **fixed)
-            log.take(spec.name, "rows", counts)
+    owner = ["workspace_id", "agent_id"]
+    for grain in SUMMARY_GRAINS:
+        counts = lake.tables.drop_rows(SUMMARIES, periods[grain], is_own, owner, grain=grain.value)
+        log.take(SUMMARIES.name, "rows", counts)
+    log.take(EXPIRATIONS.name, "rows", lake.tables.drop_rows(EXPIRATIONS, None, is_own, owner))
     _anonymize_calls(lake, scanner, scope, log)
     return periods
 

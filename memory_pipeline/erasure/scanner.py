@@ -20,7 +20,7 @@ from memory_pipeline.lake.schema_types import Holds, has_texts
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.lake.schema_types import TableSpec
 
-PARTITIONS_PER_READ = 2_000
+#: A read opens their files at once.
+_PARTITIONS_PER_READ = 500
 _SCOPE = ("workspace_id", "agent_id")
 _SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
 
@@ -124,7 +125,7 @@ class SubjectScanner:
         self.matcher = SubjectMatcher(subject, at)
         self._lake = lake
         self.subject = subject
-        self._at = pa.scalar(at, pa.timestamp("us", tz="UTC"))
+        self.at = at  # the cutoff
         self._mentions = Mentions(subject.names)
         self._seen: dict[str, frozenset[str]] = {}  # files of tables
         self._firsts = sorted({words[0] for name in subject.names if (words := words_of(name))})
@@ -149,6 +150,7 @@ class SubjectScanner:
         note_columns = spec.holding(Holds.NOTE) if self.subject.names else ()
         columns |= {"verb", "is_edit", *note_columns} if note_columns else set()
         columns &= set(spec.schema.names)
+        at = pa.scalar(self.at, pa.timestamp("us", tz="UTC"))
         for rows in self.parts(spec, columns, keys=self._unseen(spec)):
             matches = self.said(rows, spec)
             notes = np.zeros(rows.num_rows, np.bool_)
@@ -161,9 +163,9 @@ class SubjectScanner:
                 matches &= states_content
             if source is not None and citing:
                 matches |= _cites(rows[source], citing)
-            before_cutoff = pc.less_equal(rows[time], self._at)
+            before_cutoff = pc.less_equal(rows[time], at)
             if "received_at" in rows.column_names:
-                before_cutoff = pc.or_(before_cutoff, pc.less_equal(rows["received_at"], self._at))
+                before_cutoff = pc.or_(before_cutoff, pc.less_equal(rows["received_at"], at))
             is_before_cutoff = _bools(pc.fill_null(before_cutoff, fill_value=False))
             matching = rows.filter(pa.array((matches | notes) & is_before_cutoff))
             is_removed = matches[(matches | notes) & is_before_cutoff]
@@ -214,19 +216,15 @@ class SubjectScanner:
         `keys` are values of the last partition column, `fixed` those of the others.
         """
         subject = self.subject
+        scopes = [subject.scope.key] if subject.scope and "scope" in spec.schema.names else None
         where = pc.field("workspace_id") == subject.workspace_id
         if subject.agent_id is not None:
             where &= pc.field("agent_id") == subject.agent_id
         if subject.kind is SubjectKind.CONVERSATION and spec is MESSAGES:
             where &= pc.field("conversation_id") == subject.conversation_id
         listed = [key for key in self._lake.tables.keys(spec, **fixed) if keys is None or key in keys]
-        if spec.partition_by == ("owner",):
-            prefix = f"{subject.workspace_id}~{subject.agent_id or ''}"
-            listed = [key for key in listed if (key == prefix if subject.agent_id else key.startswith(prefix))]
-        for start in range(0, len(listed), PARTITIONS_PER_READ):
-            rows = self._lake.tables.read(
-                spec, listed[start : start + PARTITIONS_PER_READ], columns=columns, where=where, shard=None, **fixed
-            )
+        for some in [listed] if scopes else in_parts(listed):
+            rows = self._lake.tables.read(spec, some, columns=columns, where=where, shard=None, scopes=scopes, **fixed)
             if rows.num_rows:
                 yield rows
 
@@ -278,6 +276,12 @@ class SubjectScanner:
         for place, text in zip(places, column.take(pa.array(places)).to_pylist(), strict=True):
             found[place] = is_named(text)
         return found
+
+
+def in_parts(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield parts of the keys, with as many partitions as are read at once."""
+    for start in range(0, len(keys), _PARTITIONS_PER_READ):
+        yield keys[start : start + _PARTITIONS_PER_READ]
 
 
 def _size(contents: Contents) -> int:

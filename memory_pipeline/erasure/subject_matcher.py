@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -331,12 +332,25 @@ class SubjectMatcher:
         ]
 
 
-def leaves(rows: pa.Table) -> Iterator[tuple[str, list[str]]]:
-    """Yield all text columns, nested ones too, with their distinct texts."""
+def leaves(rows: pa.Table, among: pa.Array | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Yield all text columns, nested ones too, with their distinct texts.
+
+    With `among`, other texts may be left out.
+    """
     for name in rows.column_names:
         for path, array in _texts(name, rows[name]):
-            texts = [text for text in pc.unique(array.cast(pa.string())).to_pylist() if text is not None]
+            column = array.cast(pa.string())
+            if among is not None:
+                column = column.filter(_has_any(column, among) if path == _CHANGES else pc.is_in(column, among))
+            texts = [text for text in pc.unique(column).to_pylist() if text is not None]
             yield path, [text_value for text in texts for text_value in texts_in(text)] if path == _CHANGES else texts
+
+
+def _has_any(changes: pa.ChunkedArray, texts: pa.Array) -> pa.Array:
+    """Return for each change whether it contains one of the texts, in JSON or, if it is not JSON, as it is."""
+    listed = texts.to_pylist()
+    written = listed + [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in listed for is_ascii in (True, False)]
+    return pl.Series(changes).str.contains_any(written).to_arrow()
 
 
 def _texts(name: str, column: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str, Any]]:

@@ -220,8 +220,6 @@ MODEL_CALLS = TableSpec(
     partition_by=("hour",),
 )
 
-_OWNER = field("owner", ID, "Workspace and agent, such as acme~support; see owner_of().")
-
 _OPERATION = (
     field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
     field("id", ID, "Hash of the operation and its evidence."),

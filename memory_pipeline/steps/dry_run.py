@@ -66,13 +66,16 @@ class OverlaidTables(Tables):
         shard: int | None,
         fixed: Mapping[str, str],
         remade: Collection[str] | None,
+        scopes: Collection[str] | None = None,
     ) -> pa.Table:
         over = self._replaced(spec, fixed)
         below = set(self._base.keys(spec, **fixed) if keys is None else keys) - over.keys()
-        parts = [self._base._read(spec, below, columns, where, shard, fixed, remade)]
+        parts = [self._base._read(spec, below, columns, where, shard, fixed, remade, scopes)]
         for key, rows in over.items():
             if keys is None or key in keys:
                 found = rows if where is None else rows.filter(where)
+                if scopes is not None:
+                    found = found.filter(pc.field("scope").isin(list(scopes)))
                 parts.append(found.select(parts[0].column_names))
         return pa.concat_tables(parts)
 

@@ -6,11 +6,10 @@ recompute them from the records.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar
@@ -22,6 +21,9 @@ from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
@@ -53,9 +55,8 @@ def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) 
 
 def recompute_scopes(lake: Lake, scopes: Collection[Scope], since: str = "") -> None:
     """Recompute scopes from the records, of which all are in hours from `since` on. Drop those without records."""
-    where = pc.field("scope").isin(pa.array([scope.key for scope in scopes], pa.string()))
     with lake.scopes.alone():
-        lake.scopes.replace(recorded_scopes(lake, where, since), scopes)
+        lake.scopes.replace(recorded_scopes(lake, since=since, scopes=[scope.key for scope in scopes]), scopes)
 
 
 def drop_expired_scopes(lake: Lake) -> None:
@@ -80,15 +81,18 @@ def _changed(lake: Lake, active: pl.DataFrame) -> pl.DataFrame:
     return _united([active, stored]).join(stored, on=_ROW, how="anti")
 
 
-def recorded_scopes(lake: Lake, where: pc.Expression, since: str = "") -> pa.Table:
+def recorded_scopes(
+    lake: Lake, where: pc.Expression | None = None, since: str = "", scopes: Collection[str] | None = None
+) -> pa.Table:
     """Return the rows of scopes from all of their records, which are in hours from `since` on."""
+    read = partial(lake.tables.read_sound, where=where, scopes=scopes)
     parts = []
     for spec, at in (*_ACTIVITY, (FACTS, "event_at")):
         keys = [key for key in lake.tables.keys(spec) if key >= since]
-        parts.append(_times(lake.tables.read_sound(spec, keys, columns=(*_OWNER, at), where=where), at))
+        parts.append(_times(read(spec, keys, columns=(*_OWNER, at)), at))
     for grain in SUMMARY_GRAINS if not since else ():
         # Summaries outlive their facts.
-        rows = lake.tables.read_sound(SUMMARIES, columns=(*_OWNER, "key_points"), where=where, grain=grain.value)
+        rows = read(SUMMARIES, columns=(*_OWNER, "key_points"), grain=grain.value)
         points = pl.DataFrame(pl.from_arrow(rows)).explode("key_points").unnest("key_points").drop_nulls("event_at")
         parts.append(_united([points.select(*_OWNER, first_at="event_at", last_at="event_at")]))
     return _to_rows(_united(parts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import Counter
@@ -15,7 +16,7 @@ import pytest
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure import ErasureReport, forget, preview
-from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
+from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, leaves, texts_in
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -308,3 +309,13 @@ def test_texts_of_changes_are_their_values() -> None:
         assert content_in(broken) is None
     assert content_in('{"content":"a"}') == "a"
     assert [content_in(text) for text in ('["a"]', '{"content":1}', "{}")] == [None] * 3
+
+
+@pytest.mark.parametrize("text", ["plain", 'He said "no" \\ left\n', "Zoë met Łukasz in 東京", '{"d":1}', "[" * 50])
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_texts_that_are_looked_for_are_found_in_all_columns(text: str, is_ascii: bool) -> None:
+    changes = [json.dumps({"content": "x", "tags": ["y", text]}, ensure_ascii=is_ascii), '{"content":"z"}', text]
+    columns = {"changes": changes, "content": ["x", text, None], "key_points": [[{"sentence": text}], [], None]}
+    found = {path: set(texts) for path, texts in leaves(pa.table(columns), pa.array([text, "not there"]))}
+    assert {path for path, texts in found.items() if text in texts} == {"changes", "content", "key_points.sentence"}
+    assert "z" not in found["changes"]

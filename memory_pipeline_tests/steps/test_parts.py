@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.erasure.forget import forget
+from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.layout import shard_of
 from memory_pipeline.lake.schemas import EXPIRATIONS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES
@@ -27,8 +29,6 @@ from memory_pipeline_tests.lake_digest import differing, lake_digest
 from memory_pipeline_tests.steps.test_graph import at_once
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.results import PartitionResult
     from memory_pipeline_tests.conftest import SharedFolder
@@ -303,6 +303,48 @@ def test_concurrent_writes_of_shards_lose_nothing(hour: Lake) -> None:
     left = Lake(hour.storage.uri).tables.read(MESSAGES)
     assert left.num_rows == rows.num_rows - 2 * len(shards)
     assert len(set(left["id"].to_pylist())) == left.num_rows
+
+
+def damage(lake: Lake, paths: list[str]) -> Lake:
+    for path in paths:
+        (Path(lake.storage.uri) / "tables" / "messages" / path).write_bytes(b"damaged")
+    return Lake(lake.storage.uri)
+
+
+def test_a_read_of_scopes_opens_only_the_part_with_their_rows(hour: Lake) -> None:
+    rows = hour.tables.read(MESSAGES)
+    scope = AGENTS[0].key
+    hour.tables.transform(MESSAGES, [HOUR.key], lambda old: old.slice(1), shard=shard_of(scope, hour.shards))
+    own = hour.tables.read(MESSAGES, scopes=[scope])
+    assert own.equals(hour.tables.read(MESSAGES, where=pc.field("scope") == scope))
+    assert 0 < own.num_rows < rows.num_rows
+    assert hour.tables.read(MESSAGES, scopes=[one.key for one in AGENTS]).num_rows == rows.num_rows - 1
+    assert hour.tables.read(MESSAGES, scopes=[scope], where=pc.field("turn") < 0).num_rows == 0
+    part = f"{shard_of(scope, hour.shards):03d}"
+    damaged = damage(hour, [path for path, found in parts(hour, MESSAGES).items() if found != part])
+    assert damaged.tables.read(MESSAGES, scopes=[scope], columns=["id"])["id"].equals(own["id"])
+    with pytest.raises(DamagedError):
+        damaged.tables.read(MESSAGES)
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_read_of_scopes_opens_no_file_with_other_scopes_only(hour: Lake, rewritten: bool) -> None:
+    first, *others = sorted(scope.key for scope in AGENTS)
+    rows = hour.tables.read(MESSAGES)
+    if rewritten:
+        hour.tables.drop_rows(MESSAGES, None, lambda old: pc.equal(old["scope"], first), ["scope"])
+    else:
+        hour.tables.replace(MESSAGES, [HOUR.key], rows.filter(pc.field("scope") != first))
+    other = hours("2024-01-15T09")[0]
+    place = rows.schema.get_field_index("period")
+    later = rows.set_column(place, rows.schema.field(place), pa.repeat(other.key, rows.num_rows))
+    hour.tables.replace(MESSAGES, [other.key], later)
+    assert set(hour.tables.read(MESSAGES, scopes=[first])["period"].to_pylist()) == {other.key}
+    assert set(hour.tables.read(MESSAGES, scopes=others)["period"].to_pylist()) == {HOUR.key, other.key}
+    damaged = damage(hour, [path for path in parts(hour, MESSAGES) if HOUR.key in path])
+    assert damaged.tables.read(MESSAGES, scopes=[first]).num_rows == rows.filter(pc.field("scope") == first).num_rows
+    with pytest.raises(DamagedError):
+        damaged.tables.read(MESSAGES, scopes=others[:1])
 
 
 def test_the_log_has_the_range_of_scopes_and_times_of_each_file(hour: Lake) -> None:

@@ -144,7 +144,7 @@ def test_hours_expire_as_the_dry_run_reports_and_their_summaries_stay(kept: Lake
     assert done.files > 0
     assert done.bytes > 0
     facts = Path(kept.storage.uri) / "tables" / "facts"
-    left = {path.parent.name for path in facts.rglob("*.parquet") if "_delta_log" not in str(path)}
+    left = {path.parent.parent.name for path in facts.rglob("*.parquet") if "_delta_log" not in str(path)}
     assert left == {"period=2024-01-15T08"}
 
 

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.lake.layout import owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -93,8 +92,6 @@ class Codec(Generic[R]):
         names = [one.name for one in fields(record) if one.name not in unstored]  # type: ignore[arg-type]  # a dataclass
         self.spec, self._record, self._given = spec, record, frozenset(given)
         known: dict[str, Any] = {**_SCOPE_COLUMNS} if "scope" in names else {}
-        if "scope" in names and "owner" in spec.schema.names:
-            known["owner"] = lambda one: owner_of(one.scope)
         known = {name: attrgetter(name) for name in names if name in spec.schema.names} | known | dict(columns or {})
         self._columns = {name: known[name] for name in spec.schema.names if name in known and name not in self._given}
         forms = {"scope": SCOPE, **(attributes or {})}

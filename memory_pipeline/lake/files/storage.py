@@ -170,16 +170,20 @@ class Storage:
         return sorted(found, key=lambda entry: entry.path)
 
     def _list_local(self, prefix: str) -> Iterator[FileInfo]:
-        with self._reaching(prefix):
-            found: dict[str, dict[str, Any]] = self._fs.find(
-                f"{self._base}/{prefix}", detail=True, on_error=_unless_gone
-            )
         cut = len(self._base) + 1
-        for path, info in found.items():
-            if info["islink"]:
-                continue
-            tag = f"{info['size']}-{info['mtime']}"
-            yield FileInfo(path[cut:], info["size"], tag, datetime.fromtimestamp(info["mtime"] or 0, UTC))
+        folders = [f"{self._base}/{prefix}".rstrip("/")]
+        while folders:
+            with self._reaching(prefix), suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        with suppress(FileNotFoundError):  # deleted since
+                            info = entry.stat(follow_symlinks=False)
+                            changed_at = datetime.fromtimestamp(info.st_mtime, UTC)
+                            yield FileInfo(
+                                entry.path[cut:], info.st_size, f"{info.st_size}-{info.st_mtime}", changed_at
+                            )
 
     def links(self, folder: str) -> Sequence[str]:
         """Return the paths of all symbolic links below a folder, sorted; none in an object store."""
@@ -393,9 +397,3 @@ class Storage:
     def _folder(self, path: str) -> str:
         key = self._key(path).rstrip("/")
         return f"{key}/" if key else ""
-
-
-def _unless_gone(error: Exception) -> None:
-    """Ignore a missing folder; raise other errors."""
-    if not isinstance(error, FileNotFoundError):
-        raise error

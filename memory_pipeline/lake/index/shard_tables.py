@@ -290,11 +290,14 @@ class ShardTables:
         await asyncio.to_thread(self.roster.add, name)
         return table
 
-    async def delete(self, names: Iterable[str], where: str) -> int:
-        """Delete rows from tables, and from the disk. Return their number. Drop a table of one scope if it is empty."""
-        return sum(await self._all(self._delete(name, where) for name in names))
+    async def delete(self, names: Iterable[str], where: str, *, until_purge: bool = False) -> int:
+        """Delete rows from tables, and from the disk. Return their number. Drop a table of one scope if it is empty.
 
-    async def _delete(self, name: str, where: str) -> int:
+        With `until_purge`, the rows stay on the disk until the next purge.
+        """
+        return sum(await self._all(self._delete(name, where, until_purge=until_purge) for name in names))
+
+    async def _delete(self, name: str, where: str, *, until_purge: bool = False) -> int:
         async def delete(table: Any) -> int:
             return int((await table.delete(where)).num_deleted_rows)
 
@@ -303,6 +306,8 @@ class ShardTables:
         count = await self._databases.edit(PROJECTIONS, name, delete, 0)
         if scope_in(name) and not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 0):
             await self._drop(name, only_if_empty=True)
+        if until_purge:
+            return count
         path, same = f"{PROJECTIONS}/{name}.lance", self._projection.same
         await self._databases.edit(
             PROJECTIONS, name, lambda table: compact_deletes(table, self._storage, path, same), None

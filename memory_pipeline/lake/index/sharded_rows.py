@@ -86,8 +86,8 @@ class ShardedRows:
         return self._loop.run(self._tables.delete(self._tables_of(scopes), where))
 
     def remove_scope(self, scope: Scope) -> int:
-        """Delete all rows of a scope, from the disk too. Return their number."""
-        return self.delete(of_scope(scope), [scope])
+        """Delete all rows of a scope. Return their number. They stay on the disk until a purge."""
+        return self._loop.run(self._tables.delete(self._tables_of([scope]), of_scope(scope), until_purge=True))
 
     def purge(self, scopes: Collection[Scope] | None) -> list[str]:
         """Rewrite the tables of scopes, or all, with their indices, so that no earlier version stays on the disk.

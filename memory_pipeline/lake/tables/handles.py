@@ -7,7 +7,6 @@ distinguishes these from failures.
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
@@ -277,8 +276,7 @@ def exchange(
         actions.append(RemoveAction(row["path"], True, now, row["size_bytes"], values))
         written = verdicts[row["path"]].instead
         if written is not None:
-            statistics = json.dumps({"numRecords": written.rows})
-            actions.append(AddAction(written.path, written.size, values, now, True, statistics))
+            actions.append(AddAction(written.path, written.size, values, now, True, written.statistics))
     table.create_write_transaction(
         actions,
         "append",

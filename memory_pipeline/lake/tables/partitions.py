@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 
+#: pyarrow's column with the file of each row.
+FILE = "__filename"
 #: The rows of a period are stored by shard if they are so many.
 LARGE_FROM = 50_000
 
@@ -62,15 +64,22 @@ def selected(
     keys: Collection[str] | None = None,
     fixed: Mapping[str, str] | None = None,
     parts: Collection[str] | None = None,
+    scopes: Collection[str] | None = None,
 ) -> pa.Table:
     """Return the files of the partitions with `fixed` values, one of `keys` in the last column, and one of `parts`.
 
-    None means any.
+    None means any. Files with no row of `scopes`, as their lowest and highest key say, are left out.
     """
     wanted = {column: [value] for column, value in (fixed or {}).items()}
     for column, values in {**wanted, spec.partition_by[-1]: keys, PART: parts}.items():
         if values is not None:
             files = files.filter(pc.is_in(files.column(f"partition.{column}"), pa.array(list(values), pa.string())))
+    if scopes is not None and {"min.scope", "max.scope"} <= set(files.column_names):
+        may_hold = pc.is_null(files["min.scope"])
+        for scope in scopes:
+            is_inside = pc.and_(pc.less_equal(files["min.scope"], scope), pc.greater_equal(files["max.scope"], scope))
+            may_hold = pc.or_(may_hold, pc.fill_null(is_inside, fill_value=True))
+        files = files.filter(may_hold)
     return files
 
 
@@ -106,8 +115,11 @@ def read(
     spec: TableSpec,
     columns: Collection[str] | None = None,
     where: pc.Expression | None = None,
+    scopes: Collection[str] | None = None,
 ) -> pa.Table:
     """Return the rows of files in the table's schema; none if `files` is None.
+
+    With `scopes`, only the column ``scope`` is read of files without rows of these.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -116,6 +128,12 @@ def read(
     schema = pa.schema([spec.schema.field(name) for name in names])
     if files is None or not files.num_rows:
         return schema.empty_table()
+    if scopes is not None:
+        is_own = pc.field("scope").isin(pa.array(list(scopes), pa.string()))
+        found = dataset(storage, files, spec).to_table(columns=[FILE], filter=is_own)[FILE].unique()
+        paths = pa.array([location(storage, spec, path) for path in files["path"].to_pylist()], pa.string())
+        files = files.filter(pc.is_in(paths, found))
+        return read(storage, files, spec, columns, is_own if where is None else where & is_own)
     return dataset(storage, files, spec).to_table(columns=names, filter=where).cast(schema)
 
 

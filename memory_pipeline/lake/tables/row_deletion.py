@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from ulid import ULID
 
-from memory_pipeline.lake.tables.partitions import dataset, location, runs
+from memory_pipeline.lake.tables.partitions import FILE, dataset, location, runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,17 +31,16 @@ Gone = Callable[[pa.Table], Any]
 #: Number of files examined at once, and number of threads that write them.
 _BATCH, _THREADS = 1_024, 4
 #: The writer settings of :mod:`~memory_pipeline.lake.tables.tables`.
-_WRITING = {"compression": "zstd", "compression_level": 3, "row_group_size": 65_536}
-_NAME = "__filename"  # pyarrow's column with the file of each row
+_WRITING = {"compression": "zstd", "compression_level": 3, "row_group_size": 8_192}
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file with the remaining rows: path below the table, size in bytes, and number of rows."""
+    """A file with the remaining rows: path below the table, size in bytes, and statistics for the log."""
 
     path: str
     size: int
-    rows: int
+    statistics: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,11 @@ class DeletionPlan:
         )
 
     def _masks(self, files: pa.Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-        found = dataset(self._storage, files, self._spec).to_table(columns=[*self._columns, _NAME])
-        gone = np.asarray(self._gone(found.drop_columns([_NAME])), np.bool_)
+        found = dataset(self._storage, files, self._spec).to_table(columns=[*self._columns, FILE])
+        gone = np.asarray(self._gone(found.drop_columns([FILE])), np.bool_)
         paths = {location(self._storage, self._spec, path): path for path in files.column("path").to_pylist()}
         start = 0
-        for name, end in runs(found.column(_NAME)):
+        for name, end in runs(found.column(FILE)):
             mask = gone[start:end]
             start = end
             if mask.any():
@@ -113,6 +114,14 @@ class DeletionPlan:
         target = f"{dirname(path)}/part-{ULID()}.zstd.parquet"
         with filesystem.open_output_stream(location(self._storage, self._spec, target)) as file:
             pq.write_table(rows, file, **_WRITING)
-            written = Written(target, file.tell(), rows.num_rows)
+            written = Written(target, file.tell(), _statistics(rows))
         self._written.append(written)
         return written
+
+
+def _statistics(rows: pa.Table) -> str:
+    found: dict[str, object] = {"numRecords": rows.num_rows}
+    if "scope" in rows.column_names:
+        ends = pc.min_max(rows["scope"]).as_py()
+        found |= {f"{end}Values": {"scope": ends[end]} for end in ("min", "max")}
+    return json.dumps(found)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from memory_pipeline.lake.layout import SHARDS
+from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schema_types import PART, WHOLE
 from memory_pipeline.lake.tables.damage import FAILURES, damaged_files, sound_files
 from memory_pipeline.lake.tables.handles import (
@@ -85,16 +85,18 @@ class Tables:
         columns: Collection[str] | None = None,
         where: pc.Expression | None = None,
         shard: int | None = None,
+        scopes: Collection[str] | None = None,
         **fixed: str,
     ) -> pa.Table:
         """Return the rows of the given partitions, or of all, that meet `where`, in the table's schema.
 
-        A missing table or partition has no rows. Without `columns`, all are read; without `shard`, those of all shards.
+        A missing table or partition has no rows. Without `columns`, all are read; without `shard`, those of all shards;
+        without the keys `scopes`, those of all scopes.
 
         Raises:
             DamagedError: files cannot be read.
         """
-        return self._read(spec, keys, columns, where, shard, fixed, ())
+        return self._read(spec, keys, columns, where, shard, fixed, (), scopes)
 
     def read_sound(
         self,
@@ -104,10 +106,11 @@ class Tables:
         columns: Collection[str] | None = None,
         where: pc.Expression | None = None,
         shard: int | None = None,
+        scopes: Collection[str] | None = None,
         **fixed: str,
     ) -> pa.Table:
         """Return rows like :meth:`read`, but skip damaged files, for callers that recompute them."""
-        return self._read(spec, keys, columns, where, shard, fixed, None)
+        return self._read(spec, keys, columns, where, shard, fixed, None, scopes)
 
     def keys(self, spec: TableSpec, **fixed: str) -> list[str]:
         """Return the partitions that have rows, sorted. Reads no rows."""
@@ -324,23 +327,25 @@ class Tables:
         shard: int | None,
         fixed: Mapping[str, str],
         remade: Collection[str] | None,
+        scopes: Collection[str] | None = None,
     ) -> pa.Table:
         failed_at = None
+        shards = [shard] if scopes is None else {shard_of(scope, self._shards) for scope in scopes}
         if shard is not None:
             is_in_shard = in_shard(shard, self._shards)
             where = is_in_shard if where is None else where & is_in_shard
         while True:
             table = self._handles.latest(_path(spec))
             version = version_of(table)
-            files = _files(table, spec, keys, fixed, _parts(shard))
+            files = _files(table, spec, keys, fixed, _parts(*shards), scopes)
             try:
-                return read(self._storage, files, spec, columns, where)
+                return read(self._storage, files, spec, columns, where, scopes)
             except FAILURES as error:
                 if isinstance(error, FileNotFoundError) and version != failed_at:  # a purge may have deleted it
                     failed_at = version
                     continue
                 sound, _ = sound_files(self._storage, files, spec, error, remade, columns)
-            return read(self._storage, sound, spec, columns, where)
+            return read(self._storage, sound, spec, columns, where, scopes)
 
     def _transformed(
         self,
@@ -470,8 +475,8 @@ def _path(spec: TableSpec) -> str:
     return f"tables/{spec.name}"
 
 
-def _parts(shard: int | None) -> tuple[str, ...] | None:
-    return None if shard is None else (WHOLE, part_of(shard))
+def _parts(*shards: int | None) -> list[str] | None:
+    return None if None in shards else [WHOLE, *(part_of(shard) for shard in shards if shard is not None)]
 
 
 def _files(
@@ -480,7 +485,8 @@ def _files(
     keys: Collection[str] | None = None,
     fixed: Mapping[str, str] | None = None,
     parts: Collection[str] | None = None,
+    scopes: Collection[str] | None = None,
 ) -> pa.Table | None:
     if table is None:
         return None
-    return selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed, parts)
+    return selected(pa.table(table.get_add_actions(flatten=True)), spec, keys, fixed, parts, scopes)
