@@ -19,14 +19,14 @@ import pyarrow as pa
 from benchmarks.generator import START, WORKSPACE, agent_name, sentence
 from benchmarks.measure import progress
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.identity import digest, digest_of_all, make_id
+from memory_pipeline.domain.identity import digest, make_id
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.steps.group import by_period
-from memory_pipeline.steps.results import content_digest
+from memory_pipeline.steps.results import RowDigests, content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -232,7 +232,9 @@ def _enter(lake: Lake, grain: Grain, rows: pa.Table, periods: list[Period], fine
     for period, part in by_period(rows, periods).items():
         made, agents = content_digest(part), len(set(part["agent_id"].to_pylist()))
         entries.append(
-            LedgerEntry(table_asset(grain), period.key, digest_of_all(inputs[period]), made, part.num_rows, agents)
+            LedgerEntry(
+                table_asset(grain), period.key, RowDigests.of(*inputs[period]).combined, made, part.num_rows, agents
+            )
         )
         entries.append(LedgerEntry(index_asset(grain), period.key, made, made, part.num_rows, agents))
         if grain is Grain.WORKING:

@@ -24,12 +24,13 @@ from benchmarks.generator import START
 from benchmarks.measure import Table, progress
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.domain.conversations import Admission, read_messages
-from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET, LedgerEntry, index_asset, table_asset
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
+from memory_pipeline.steps.results import RowDigests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +117,7 @@ def _entries(lake: Lake, hours: list[Period], mark: str) -> Iterator[LedgerEntry
             sources.setdefault(lake.calendar.ancestor(period, grain), []).append(output)
         outputs = {period: digest(period.key, mark) for period in sources}
         for period, output in outputs.items():
-            made_from = digest_of_all(sources[period])
+            made_from = RowDigests.of(*sources[period]).combined
             yield LedgerEntry(table_asset(grain), period.key, made_from, output, 100, 100)
             yield LedgerEntry(index_asset(grain), period.key, output, output, 100, 100)
 

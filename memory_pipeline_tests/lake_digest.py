@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.schemas import LEDGER, TABLES
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.steps.group import by_scope
+from memory_pipeline.steps.results import NO_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +94,7 @@ def _rows(lake: Lake, name: str) -> pa.Table:
     if name != LEDGER.name:
         return rows
     # Backfills of a range also record empty periods. These entries say nothing about the contents.
-    is_empty = pc.and_(pc.equal(rows["output_digest"], NOTHING), pc.equal(rows["input_digest"], NOTHING))
+    is_empty = pc.and_(pc.equal(rows["output_digest"], NO_ROWS), pc.equal(rows["input_digest"], NO_ROWS))
     return rows.filter(pc.invert(is_empty))
 
 

@@ -15,13 +15,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Scope
-from memory_pipeline.domain.identity import digest, digest_of_all
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import JournalFile
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, LedgerEntry, index_asset, table_asset
+from memory_pipeline.steps.results import RowDigests
 from memory_pipeline.steps.scheduling.planner import GrainStatus, grain_status, journal_hours
 from memory_pipeline.steps.scheduling.request_log import Request, RequestOutcome
 from memory_pipeline.steps.scheduling.scheduler import Hours, RollUps, settled_at
@@ -218,7 +219,7 @@ class World:
         finer = table_asset(period.grain.finer or Grain.WORKING)
         entries = self.ledger.of[finer]
         children = (child.key for child in self.lake.calendar.children(period))
-        return digest_of_all(entries[key].output_digest for key in children if key in entries)
+        return RowDigests.of(*(entries[key].output_digest for key in children if key in entries)).combined
 
     def pending(self, now: datetime) -> dict[Grain, list[Period]]:
         found = {grain: grain_status(self.lake, grain, START, now).pending for grain in Grain}

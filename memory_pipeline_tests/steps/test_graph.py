@@ -16,7 +16,6 @@ import pytest
 from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.graph.triples import fold_operations
-from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.erasure.forget import forget
 from memory_pipeline.errors import DamagedError
@@ -36,6 +35,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps import materialize as steps
 from memory_pipeline.steps.fold_graph import fold_graph, mend_graph, refold_graph, stale_scopes, sync_operations
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.results import NO_ROWS
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, hours, versions, write
 from memory_pipeline_tests.domain.graph_oracle import NAMING, PLAIN, histories, model
@@ -523,7 +523,7 @@ def test_an_hour_whose_graph_is_behind_its_facts_is_pending(
     run(lake, outspoken)
     [entry] = lake.ledger.entries(GRAPH_ASSET).values()
     [table] = lake.ledger.entries("working_facts").values()
-    assert entry.input_digest == table.output_digest != NOTHING
+    assert entry.input_digest == table.output_digest != NO_ROWS
     lake.ledger.record([replace(entry, input_digest="of other facts")])
     assert [str(period) for period in grain_status(lake, Grain.WORKING, START, NOW).pending] == ["2024-01-15T08"]
     run(lake, outspoken)
