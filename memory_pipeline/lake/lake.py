@@ -261,7 +261,7 @@ class Lake:
 
     @cached_property
     def _opened(self) -> tuple[EventLoop, Databases]:
-        """What all projections share."""
+        """The event loop and open databases that all projections share."""
         from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 
         return EventLoop(), Databases(self.storage)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BATCH_BYTES, _BATCH_HOURS = 4_000_000, 400
 #: A period that weighs more is processed shard by shard, and stored so.
 _LARGE_BYTES = 8_000_000
-#: What a stored message weighs, and a row that a summary is made from.
+#: The weight of a stored message, and of a row from which a summary is made.
 _MESSAGE_BYTES, _ROW_BYTES = 500, 160
 #: Periods of a batch, at most: their sources are read at once.
 _BATCH_PERIODS = {

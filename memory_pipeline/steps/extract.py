@@ -188,7 +188,7 @@ def extract_facts(
 
 
 def _chunks(passages: Sequence[ConversationHour]) -> Iterator[list[ConversationHour]]:
-    """Cut passages into lists with a bounded number of messages: what is extracted takes much memory."""
+    """Cut passages into lists with a bounded number of messages, because their facts take much memory."""
     chunk: list[ConversationHour] = []
     messages = 0
     for passage in passages:

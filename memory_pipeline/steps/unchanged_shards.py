@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: A table, keys of its partitions, and the values of its other partition columns.
 _Partitions = tuple["TableSpec", list[str], dict[str, str]]
-#: What is stored of a result; the other fields are about one run.
+#: The stored fields of a result. The others describe one run.
 _STORED = ("asset", "input_digest", "output_digest", "rows", "agents", "messages", "bytes", "fallbacks", "tokens")
 #: Stands for the agents without settings of their own; the settings of others are in the configuration.
 _ANYBODY = Scope("any", "any")

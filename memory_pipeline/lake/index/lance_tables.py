@@ -137,16 +137,6 @@ class Databases:
                 return None
         return self._tables[folder, name]
 
-    def let_go(self, most: int) -> None:
-        """Close all tables if more than `most` are open: lancedb frees its memory when the last reference is closed.
-
-        Running operations keep their tables open.
-        """
-        if len(self._tables) > most:
-            self._tables.clear()
-            self._known.clear()
-            self._connections.clear()
-
     def forget(self, folder: str, name: str) -> None:
         """Reopen a table on next use."""
         self._tables.pop((folder, name), None)

@@ -1,4 +1,4 @@
-"""What all projections by shard have in common, for callers without an event loop."""
+"""The base of all projections by shard, for callers without an event loop."""
 
 from __future__ import annotations
 
