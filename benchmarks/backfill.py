@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import ConversationHour, Extraction
     from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import Assignment, Condensation
 
 _Row = dict[str, Cell]

@@ -25,10 +25,10 @@ import numpy as np
 
 from benchmarks.generator import START, WORKSPACE, agent_name, sentence
 from benchmarks.measure import Cell, Table, milliseconds, p50, p95, progress, versions
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import events_to_rows
 from memory_pipeline.lake.schemas import MEMORY_EVENTS

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, IS_FACT
 from memory_pipeline.reader import MemoryReader

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation, sentence
 from benchmarks.measure import progress
 from memory_pipeline.checks import CheckContext, all_checks, run_checks
-from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, Message, read_messages
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.facts import messages_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows

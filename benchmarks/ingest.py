@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from benchmarks.generator import Conversation
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import ConversationHour, Extraction, Extractor
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
 
 _ROUNDS = 3
 _NOW = START + timedelta(days=366)

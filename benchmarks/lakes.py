@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from benchmarks.generator import START, WORKSPACE, agent_name, sentence
 from benchmarks.measure import progress
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest, make_id
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import summary_id
 from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation, query
 from benchmarks.measure import Table, p50, progress, quantile
-from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TABLES

@@ -46,10 +46,11 @@ from benchmarks.generator import START, WORKSPACE, agent_name, busy, sentence, s
 from benchmarks.ingest import write
 from benchmarks.measure import Cell, Table, progress, versions
 from memory_pipeline.defs.in_process import run_all
-from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION

@@ -51,8 +51,9 @@ import pyarrow as pa
 
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation, query, sentence
 from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
-from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, Message, read_messages
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.facts import facts_to_rows, messages_to_rows
 from memory_pipeline.lake.index import vector_index

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.measure import Cell, Table, progress
-from memory_pipeline.domain.conversations import Admission, Scope
+from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import EARLIEST, SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.evaluation.formats import read_locomo_set
 from memory_pipeline.evaluation.labels import ADVERSARIAL

@@ -12,10 +12,10 @@ from memory_pipeline.models.deterministic import DeterministicExtractor
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.graph.operations import Edit, Operation
     from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
 

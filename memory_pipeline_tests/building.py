@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, IS_FACT, MEMORY_EVENTS, PROJECTED, TABLES
 from memory_pipeline.steps.fold_memories import project_events
 from memory_pipeline.steps.materialize import materialize

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.index.vector_index import VectorIndex
 
 Row = dict[str, Any]

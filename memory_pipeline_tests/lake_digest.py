@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.schemas import LEDGER, TABLES
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.steps.group import by_scope

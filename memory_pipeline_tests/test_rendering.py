@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from memory_pipeline.domain.conversations import Rejection, Scope
+from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.reader import Hit
 from memory_pipeline.rendering import consolidation_line, consolidation_lines, hit_lines, status_lines, to_json
 from memory_pipeline.steps.consolidation.days import ConsolidationStatus

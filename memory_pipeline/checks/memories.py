@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.checks.check import CONSOLIDATION_ROWS, MEMORY_ROWS, SAMPLE, Offences, Scan, agent_names
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.consolidation import RIVALS
 from memory_pipeline.domain.memories.hot_index import HotEntry
 from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORY_EVENTS
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.fold_memories import stale_scopes

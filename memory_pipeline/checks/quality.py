@@ -22,10 +22,10 @@ from memory_pipeline.checks.check import (
     agent_names,
     parts_of,
 )
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS

@@ -119,7 +119,7 @@ def models_of(lake: Lake) -> Models:
 
 def reader_of(lake: Lake, workspace_id: str, agent_id: str) -> MemoryReader:
     """Open a reader of one agent's memory."""
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.factory import reading_embedder
     from memory_pipeline.reader import MemoryReader
 

@@ -21,8 +21,8 @@ from memory_pipeline.cli.common import (
     root_option,
     settings_of,
 )
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.rendering import expiration_lines, housekeeping_lines, to_json
 

@@ -185,7 +185,7 @@ def _change(
     now: datetime | None,
     **change: Any,
 ) -> None:
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.writer import MemoryWriter
 
     settings = settings_of(root)

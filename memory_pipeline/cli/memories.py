@@ -39,7 +39,7 @@ def _reader(root: str | None, workspace_id: str, agent_id: str) -> MemoryReader:
 
 
 def _writer(root: str | None, workspace_id: str, agent_id: str) -> MemoryWriter:
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.writer import MemoryWriter
 
     settings = settings_of(root)

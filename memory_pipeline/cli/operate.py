@@ -22,8 +22,8 @@ from memory_pipeline.cli.common import (
     settings_of,
     show_progress,
 )
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import (
     consolidation_line,
@@ -322,7 +322,7 @@ def config(
     file:/path), never literal values.
     """
     from memory_pipeline.configuration import EXAMPLE
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.lake import CONFIGURATION
 
     if example:

@@ -36,7 +36,7 @@ def mcp(workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, 
 
     The server exits when the client disconnects. It logs to standard error.
     """
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.tools.mcp import MemoryServer
     from memory_pipeline.tools.tool import Access
     from memory_pipeline.writer import MemoryWriter

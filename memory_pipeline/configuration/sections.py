@@ -18,7 +18,6 @@ from memory_pipeline.configuration.model_settings import (
     TextModelSettings,
 )
 from memory_pipeline.configuration.validators import described
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.retention import (
@@ -31,6 +30,7 @@ from memory_pipeline.domain.retention import (
     contradictions,
     parse_duration,
 )
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     )
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
     from memory_pipeline.configuration.sections import MemoriesSettings
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.retention import Retention
+    from memory_pipeline.domain.scopes import Scope
 
 
 @dataclass(frozen=True, slots=True)

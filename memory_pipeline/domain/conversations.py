@@ -25,12 +25,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
-from memory_pipeline.domain.identity import MESSAGE, digest, make_id
+from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -44,7 +44,6 @@ MAX_TAGS = 100
 #: A message further ahead of the clock is rejected as a mistake.
 CLOCK_SKEW = timedelta(hours=24)
 
-_SCOPE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "tags")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
@@ -66,33 +65,6 @@ class Role(StrEnum):
     def is_memorable(self) -> bool:
         """Whether messages of this role become memory; tool and system messages are only context."""
         return self in (Role.USER, Role.ASSISTANT)
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """One agent of one workspace. Both ids are safe in a path."""
-
-    workspace_id: str
-    agent_id: str
-
-    def __post_init__(self) -> None:
-        for name in ("workspace_id", "agent_id"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not _SCOPE_ID.fullmatch(value) or ".." in value:
-                raise InputError(
-                    f"{name} {shown(value)} is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
-                    "beginning with a letter or digit, without '..'"
-                )
-
-    @property
-    def key(self) -> str:
-        """The scope's key in rows: a digest of both ids, 32 hexadecimal digits. It decides the shard."""
-        return _scope_key(self.workspace_id, self.agent_id)
-
-
-@lru_cache(maxsize=65_536)
-def _scope_key(workspace_id: str, agent_id: str) -> str:
-    return digest("scope", workspace_id, agent_id)
 
 
 @dataclass(frozen=True, slots=True)

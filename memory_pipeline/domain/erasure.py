@@ -14,10 +14,11 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from memory_pipeline.domain.conversations import MAX_ID, Message, Role, Scope
+from memory_pipeline.domain.conversations import MAX_ID, Message, Role
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import CONSOLIDATION, CONVERSATION, Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode, phrases_of, words_of, words_of_name
 from memory_pipeline.errors import InputError, shown
 

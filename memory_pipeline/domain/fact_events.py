@@ -18,9 +18,9 @@ from memory_pipeline.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.memories.record import MemoryKind
+    from memory_pipeline.domain.scopes import Scope
 
 #: Predicates that are nouns: "Anna's email is …"; so are those with one of the prefixes below.
 _NOUNS: Final = word_set(

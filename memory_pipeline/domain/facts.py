@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.conversations import Message, Role, Scope
+    from memory_pipeline.domain.conversations import Message, Role
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.memories.record import MemoryKind
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
 
 #: `extraction_method` of turns, which need no extraction.
 VERBATIM = "verbatim"

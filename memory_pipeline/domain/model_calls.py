@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime, timedelta
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
 
 #: UTF-8 bytes per estimated token: four letters of English, fewer of other scripts.
 BYTES_PER_TOKEN = 4

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Grain, Period
+    from memory_pipeline.domain.scopes import Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Scope, timestamp_of
+from memory_pipeline.domain.conversations import timestamp_of
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:

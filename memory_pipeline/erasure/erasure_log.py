@@ -24,8 +24,8 @@ from memory_pipeline.lake.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.erasure.scanner import SubjectScanner
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec

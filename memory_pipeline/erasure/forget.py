@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.analytics import Warehouse, models_of
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone, merged
 from memory_pipeline.domain.periods import Calendar, Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.erasure_log import ErasureLog
 from memory_pipeline.erasure.memories import (

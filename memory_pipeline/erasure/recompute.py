@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import KeyPoint, Summary
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import SubjectScanner

@@ -33,7 +33,7 @@ from memory_pipeline.lake.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping
 
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner
     from memory_pipeline.lake import Lake

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.erasure import SAYING, SubjectKind
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import Mentions, words_of
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
 from memory_pipeline.lake.schema_types import Holds, has_texts

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.evaluation.labels import (
     ADVERSARIAL,

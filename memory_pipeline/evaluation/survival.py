@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES

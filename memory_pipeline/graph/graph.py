@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.sql.session import QueryResult, Session

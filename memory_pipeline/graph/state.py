@@ -20,9 +20,9 @@ from memory_pipeline.overlay import Overlay
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.graph.triples import Triple, Vocabulary
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.overlay import PendingFile, PendingJournal
 

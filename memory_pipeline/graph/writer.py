@@ -15,8 +15,8 @@ from memory_pipeline.lake.journal import EventClock
 if TYPE_CHECKING:
     from datetime import date
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.graph import Graph
     from memory_pipeline.lake import Lake
 

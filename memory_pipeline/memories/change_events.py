@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration import MemoriesSettings
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.memories import Header, MemoryOverlay
     from memory_pipeline.memories.snapshot import MemorySnapshot
 

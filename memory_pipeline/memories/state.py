@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration import MemoriesSettings
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.overlay import PendingFile, PendingJournal, Sources
 

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.facts import Extractor
     from memory_pipeline.domain.memories.draft import Curator
     from memory_pipeline.domain.model_calls import CallStore
     from memory_pipeline.domain.ports import Embedder, EntityFinder, Imaginer, MemorySelector, Reranker
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import Summarizer
     from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph import MAX_HOPS, Graph
 from memory_pipeline.lake import Lake

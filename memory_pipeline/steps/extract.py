@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.conversations import Message
     from memory_pipeline.domain.facts import Extractor, Fact
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
 
 #: How far back an agent's operations are read to show a model what the agent knows.

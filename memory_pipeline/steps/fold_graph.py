@@ -16,10 +16,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.graph.state import names_of, refold_changed
 from memory_pipeline.lake.codec.facts import row_operations

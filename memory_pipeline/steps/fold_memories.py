@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.ledger import LedgerEntry

@@ -36,8 +36,8 @@ from memory_pipeline.steps.unchanged_shards import UnchangedShards
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
     from memory_pipeline.lake.tables.ledger import LedgerEntry, Seen

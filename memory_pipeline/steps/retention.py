@@ -16,10 +16,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.vector_index import DeleteFilter
 from memory_pipeline.lake.schemas import (

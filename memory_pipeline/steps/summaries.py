@@ -38,9 +38,9 @@ from memory_pipeline.steps.validation import are_sound, validate_rows
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import KeyPoint
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.ledger import LedgerEntry

@@ -10,9 +10,9 @@ import json
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schema_types import WHOLE
 from memory_pipeline.lake.schemas import EXPIRATIONS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SUMMARIES

@@ -14,7 +14,6 @@ from memory_pipeline.domain.conversations import (
     Admission,
     Message,
     Rejection,
-    Scope,
     alone,
     read_messages,
     same_id_other_content,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
 
 #: Messages per batch. Limits memory use, and the number of journal files of a large import.

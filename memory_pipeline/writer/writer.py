@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.chat_messages import as_mapping
-from memory_pipeline.domain.conversations import Admission, Message, Scope, read_messages, same_id_other_content
+from memory_pipeline.domain.conversations import Admission, Message, read_messages, same_id_other_content
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import DamagedError, InputError, shown
 from memory_pipeline.lake import Lake

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.codec import with_digest
 from memory_pipeline.lake.schemas import (
     CONSOLIDATION_EVENTS,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline_tests.building import ACME, hours
 from memory_pipeline_tests.checks.planting import context, plant

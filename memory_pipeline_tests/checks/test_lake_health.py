@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from memory_pipeline.domain.conversations import Rejection, Scope
+from memory_pipeline.domain.conversations import Rejection
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, GRAPH_OPERATIONS, MODEL_CALLS
 from memory_pipeline_tests.building import NOW, conversation, write
 from memory_pipeline_tests.checks.planting import context, plant

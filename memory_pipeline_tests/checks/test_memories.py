@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.hot_index import hot_entries
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.memories import events_to_rows, row_to_memory
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORIES, MEMORY_EVENTS, MESSAGES

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.index_rows import index_schema

@@ -26,8 +26,8 @@ from memory_pipeline.configuration.sections import (
     Summaries,
     WorkspaceSection,
 )
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.retention import PLANS, Duration
+from memory_pipeline.domain.scopes import Scope
 
 #: A key behind "#" without a space is switched off.
 EVERYTHING = re.sub(r"#(?=\S)", "", EXAMPLE)

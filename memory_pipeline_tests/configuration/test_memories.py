@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from memory_pipeline.configuration import Configuration, MemoriesSettings
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ConfigurationError
 
 A, B, OTHER = Scope("w", "a"), Scope("w", "b"), Scope("x", "a")

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Budget, Configuration, Embedding, ExtractionSettings, Injection, Summarization
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import Vocabulary
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.retention import PLANS
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ConfigurationError, InputError
 
 SOURCE = "lake/config/workspaces.yaml"

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory_pipeline.defs.metadata import MOST_CHARACTERS, MOST_PREVIEWS, markdown, previews_of, with_previews
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import PartitionResult

@@ -10,8 +10,8 @@ import pytest
 
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.run_requests import ATTEMPT_TAG, RANGE_START, REQUEST_TAG
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter

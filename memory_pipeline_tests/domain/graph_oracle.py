@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.graph.triples import Triple, Vocabulary
 from memory_pipeline.domain.identity import make_id
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import Scope
 
 #: Predicates that give their subject an alias.
 NAMING = ["is_called", "also_known_as", "alias", "nickname"]

@@ -17,10 +17,10 @@ from memory_pipeline.domain.conversations import (
     NothingSaidError,
     Rejection,
     Role,
-    Scope,
     read_messages,
 )
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError
 

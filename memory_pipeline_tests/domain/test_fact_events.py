@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.sections import MemoriesSettings
-from memory_pipeline.domain.conversations import Message, Scope
+from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.fact_events import events_of, triple_in_words
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.memories.events import CONVERSATION, Changes, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_HOOK, MAX_TITLE, MemoryKind
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.models.deterministic import DeterministicExtractor

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Call, Purpose, Usage, Use, count_tokens
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.scopes import Scope
 
 CALL = Call(
     id="1",

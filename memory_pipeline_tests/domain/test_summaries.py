@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import KeyPoint, Summary, summary_id
 
 SCOPE = Scope("acme", "support")

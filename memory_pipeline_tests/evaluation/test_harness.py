@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.evaluation.harness import Evaluation, evaluate, turns_of, within
 from memory_pipeline.evaluation.labels import ADVERSARIAL, Citation, LabelledQuestion, labelled_set

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.evaluation.survival import GrainContent, Remains, Span, Values, remains, survival
 from memory_pipeline.lake import Lake

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.collections.collection import VectorCollection
 from memory_pipeline.lake.collections.item import VectorItem
 from memory_pipeline.lake.files.storage import Storage

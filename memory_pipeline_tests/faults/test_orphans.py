@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from memory_pipeline.cli.common import cli
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.vector_index import DeleteFilter
 from memory_pipeline.lake.leases import Leases

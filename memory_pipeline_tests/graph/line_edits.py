@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import Extraction, FactKind
 from memory_pipeline.domain.graph.operations import Edit, Operation
 from memory_pipeline.domain.graph.triples import Vocabulary
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.graph import Graph
 from memory_pipeline.graph.writer import GraphWriter
 from memory_pipeline.lake import Lake

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature, match_key, triple_key
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import rows_to_events, rows_to_memories
 from memory_pipeline.lake.index.scoped_rows import ScopedRows

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from memory_pipeline.cli.common import cli
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.sample import AFTERWARDS, AGENT, HISTORY, WORKSPACE
 from memory_pipeline_tests.building import index_rows, table_rows

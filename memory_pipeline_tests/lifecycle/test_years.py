@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import JournalFile
 from memory_pipeline.lake.schema_types import TableSpec

@@ -22,8 +22,8 @@ from memory_pipeline_tests.building import ACME
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.fold import Memories
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
 
 #: Default time of a test's first event.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.model_settings import Injection
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.graph import Facts
 from memory_pipeline.lake import Lake

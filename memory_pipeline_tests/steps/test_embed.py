@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.model_calls import Use
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.deterministic import DeterministicExtractor

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.facts import Extraction, FactKind
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.memories import consolidation_to_rows, rows_to_events, rows_to_memories
 from memory_pipeline.lake.lake import CONFIGURATION

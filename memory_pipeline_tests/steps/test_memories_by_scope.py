@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.scoped_rows import ScopedRows

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline.checks import CheckContext, all_checks, run_checks
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.lake import CONFIGURATION, Lake
 from memory_pipeline.lake.schemas import (
     CONSOLIDATION,

@@ -21,7 +21,7 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import mark, without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake

@@ -18,7 +18,7 @@ from memory_pipeline_tests.tools.remembering import SALES, SOON
 from memory_pipeline_tests.tools.tool_server import ToolServer
 
 if TYPE_CHECKING:
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
 
 Messages = list[Any]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake

@@ -13,8 +13,8 @@ from memory_pipeline.defs.assets.grains import PeriodsConfig
 from memory_pipeline.defs.metadata import table_columns
 from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORIES
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, LedgerEntry

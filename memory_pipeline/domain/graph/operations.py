@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Scope, timestamp_of
+from memory_pipeline.domain.conversations import timestamp_of
 from memory_pipeline.domain.identity import EDIT, make_id
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode, spaced
 from memory_pipeline.errors import InputError, shown
 

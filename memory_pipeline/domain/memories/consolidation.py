@@ -25,13 +25,13 @@ from memory_pipeline.domain.memories.record import ENDED, IMPORTANCE, MemoryKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.memories.draft import Curator, Similar
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.fold import Memories
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
 
 
 #: Kinds with the same value can contradict each other.

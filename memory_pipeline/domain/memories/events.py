@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Scope, timestamp_of
+from memory_pipeline.domain.conversations import timestamp_of
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, make_id
 from memory_pipeline.domain.memories.record import (
@@ -29,6 +29,7 @@ from memory_pipeline.domain.memories.record import (
     preference_key,
 )
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
 from memory_pipeline.domain.periods import Calendar, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key

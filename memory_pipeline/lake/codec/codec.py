@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -16,8 +16,8 @@ from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, OPERATIO
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.triples import Vocabulary
+    from memory_pipeline.domain.scopes import Scope
 
 _SCOPE = ("workspace_id", "agent_id", "scope")
 _OPERATIONS = Codec(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
 
 
 def _changes_to_json(event: MemoryEvent) -> str:

@@ -13,7 +13,7 @@ from memory_pipeline.lake.index.sharded_rows import ShardedRows
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 

@@ -32,7 +32,7 @@ from memory_pipeline.lake.layout import PROJECTIONS, scope_in, shard_in
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable
 
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.projection import Projection
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.projection import Projection
 

@@ -24,7 +24,7 @@ from memory_pipeline.lake.layout import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
 
 #: The folder of the roster. Locks to move a scope are named after it, too.

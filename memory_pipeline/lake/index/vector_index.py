@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.index.shard_tables import Project
 

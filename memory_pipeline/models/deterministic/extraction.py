@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
-    from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.conversations import Message
     from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.scopes import Scope
 
 #: Confidence by kind; estimated, the same for all facts of a kind. A turn is verbatim.
 CONFIDENCE: Final = {

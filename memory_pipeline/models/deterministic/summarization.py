@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import Assignment
 
 #: Most characters of a summary. Each point costs its sentence plus :data:`POINT_OVERHEAD`.

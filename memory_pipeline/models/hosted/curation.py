@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 _Value = TypeVar("_Value")

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.configuration.model_settings import ExtractionSettings as Settings
-    from memory_pipeline.domain.conversations import Message, Scope
+    from memory_pipeline.domain.conversations import Message
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.answer_schemas import FoundFact, FoundOperation
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
 _Value = TypeVar("_Value")

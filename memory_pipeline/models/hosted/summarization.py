@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memory_pipeline.configuration.model_settings import Summarization as Settings
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Grain
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.summaries import Assignment, Material
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
     from memory_pipeline.models.hosted.transport.requests import Answered

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
 
 #: Cosines computed at a time: 32 MB.
 _BLOCK = 8_000_000

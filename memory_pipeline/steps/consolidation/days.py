@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import NOTHING, digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import CONSOLIDATION
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET

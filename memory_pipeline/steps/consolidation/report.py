@@ -12,10 +12,10 @@ from memory_pipeline.domain.model_calls import Usage
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.consolidation import Night
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.steps.consolidation.simulation import AgentSimulation
 
 #: Maximum number of agents in the hot-index list.

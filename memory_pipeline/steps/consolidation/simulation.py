@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, Night
     from memory_pipeline.domain.memories.draft import Curator
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar, Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 
 _MOMENT = timedelta(microseconds=1)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from datetime import date, datetime
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.ledger import LedgerEntry
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.operations import MAX_TERM, Edit
 from memory_pipeline.domain.identity import Reference
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 
 AT = datetime(2024, 1, 15, 8, 3, tzinfo=UTC)

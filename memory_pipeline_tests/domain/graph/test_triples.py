@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.operations import MAX_TERM, Operation
 from memory_pipeline.domain.graph.triples import (
     ALIASES,
@@ -28,6 +27,7 @@ from memory_pipeline.domain.graph.triples import (
     name_key,
     standing,
 )
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline_tests.domain.graph_oracle import AT, NAMING, PLAIN, SPELLINGS, compared, histories, model
 
 SCOPE = Scope("acme", "support")

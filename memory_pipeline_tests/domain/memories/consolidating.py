@@ -16,10 +16,10 @@ from memory_pipeline_tests.domain.memories.histories import ACME, NOON
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.draft import Curator, Similar
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.scopes import Scope
 
 DAY = Period.parse("daily", "2024-01-15")
 SETTINGS, VOCABULARY, CALENDAR, RULES = ConsolidationSettings(), Vocabulary(), Calendar(), RuleCurator()

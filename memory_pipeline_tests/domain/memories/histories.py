@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.memories.events import (
     CONSOLIDATION,
     CONVERSATION,
@@ -17,6 +16,7 @@ from memory_pipeline.domain.memories.events import (
     new_memory_id,
 )
 from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
 
 #: Small limits, so that much happens within weeks.
 SMALL = ConsolidationSettings(

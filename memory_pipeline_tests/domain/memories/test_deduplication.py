@@ -29,11 +29,11 @@ from memory_pipeline_tests.domain.memories.histories import do, only, remember
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.draft import Similar
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
 
 OFFICE = remember("The office is in Lisbon. It has a garden.", 0)
 AGAIN = remember("Our office is in Lisbon. The lift is slow.", 1)

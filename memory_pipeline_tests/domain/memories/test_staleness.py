@@ -18,9 +18,9 @@ from memory_pipeline_tests.domain.memories.histories import do, only, remember
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
 
 SEEN = remember("The lift is slow.", 12, kind="observation", importance=0.9)
 SNAPSHOT = remember("The queue has 40 jobs.", 12, is_point_in_time=True, importance=0.9)

@@ -15,7 +15,7 @@ from memory_pipeline_tests.harnesses.soak.generated import WORD
 from memory_pipeline_tests.harnesses.soak.shared import Log, SharedFolder, Tail
 
 if TYPE_CHECKING:
-    from memory_pipeline.domain.conversations import Scope
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline_tests.harnesses.soak.plan import Action
 
 #: Records of the shop are searched only as long as they cannot have expired.

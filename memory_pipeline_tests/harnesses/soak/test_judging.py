@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pytest
 
-from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import MESSAGES

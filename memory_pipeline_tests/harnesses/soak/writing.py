@@ -13,7 +13,7 @@ from typing import Any
 
 from ulid import ULID
 
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
 from memory_pipeline.reader import MemoryReader

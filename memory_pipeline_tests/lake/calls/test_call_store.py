@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from ulid import ULID
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import Answer, Call, Kind, Purpose, Usage, Use
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.calls.call_store import Calls, Spending

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.graph.triples import fold_operations, name_key
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import (
     operations_to_rows,

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.identity import make_id
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.memories import (
     consolidation_to_rows,
     events_digest,

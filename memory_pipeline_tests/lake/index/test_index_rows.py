@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.collections.collection import drop_collections
 from memory_pipeline.lake.files.storage import Storage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index.scoped_rows import ScopedRows

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from memory_pipeline.domain.conversations import Message, Role, Scope
+from memory_pipeline.domain.conversations import Message, Role
+from memory_pipeline.domain.scopes import Scope
 
 #: A Monday.
 MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Use, count_tokens
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.models.hosted.embedding import HostedEmbedder
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline_tests.building import ACME, NOW

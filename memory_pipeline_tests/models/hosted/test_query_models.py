@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.factory import ReadingModels, reading_models
 from memory_pipeline.models.hosted.query_models import (
@@ -460,7 +460,7 @@ def test_litellm_is_imported_by_the_first_question() -> None:
 import sys
 from datetime import UTC, datetime
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Scope
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.models.factory import reading_models
 text = "defaults: {completion: {model: openai/m}, injection: {rerank: model, entities: model}}"
 models = reading_models(Configuration.parse(text, "test"), Scope("a", "b"), lambda: datetime.now(UTC))

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Condensation, Material
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer

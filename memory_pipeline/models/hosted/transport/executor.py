@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.configuration.model_settings import Embedding, Endpoint
-    from memory_pipeline.domain.conversations import Scope
     from memory_pipeline.domain.model_calls import CallStore
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 _log = logging.getLogger(__name__)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Usage, Use
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Admission, Scope, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.models.hosted.embedding import HostedEmbedder
 from memory_pipeline.models.hosted.extraction import HostedExtractor

@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Scope
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use
 from memory_pipeline.domain.periods import Period
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
