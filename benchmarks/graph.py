@@ -87,6 +87,7 @@ def _operations(facts: int) -> pa.Table:
         "id": [f"{number:032x}" for number in range(facts)],
         "workspace_id": [SCOPE.workspace_id] * facts,
         "agent_id": [SCOPE.agent_id] * facts,
+        "identity": [""] * facts,
         "scope": [SCOPE.key] * facts,
         "verb": ["INSERT"] * facts,
         "subject_id": [name.lower() for name in subjects],

@@ -11,6 +11,7 @@ import pyarrow as pa
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.codec.codec import scope_columns
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.index_rows import fact_terms, index_schema
 from memory_pipeline.lake.layout import PROJECTIONS, SHARDS, scope_table, shard_of, shard_table
@@ -140,9 +141,7 @@ def put_rows(index: VectorIndex, grain: Grain, periods: Collection[Period], rows
 
 def _of_scope(rows: pa.Table, scope: Scope, grain: Grain) -> pa.Table:
     columns = {
-        "scope": [scope.key] * rows.num_rows,
-        "workspace_id": [scope.workspace_id] * rows.num_rows,
-        "agent_id": [scope.agent_id] * rows.num_rows,
+        **scope_columns([scope] * rows.num_rows),
         "grain": [str(grain)] * rows.num_rows,
     }
     if scope != ACME:  # an id belongs to one scope

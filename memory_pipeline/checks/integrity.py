@@ -16,6 +16,8 @@ import pyarrow.dataset as ds
 
 from memory_pipeline.checks.check import OPERATION_ROWS, ROWS_OF_GRAIN, SAMPLE, Offences, Scan
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
+from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.steps.fold_graph import stale_scopes
 
 if TYPE_CHECKING:
@@ -129,8 +131,7 @@ def _partition(spec: TableSpec, keys: Mapping[str, object]) -> str:
     return " ".join([spec.name, *(str(keys[column]) for column in spec.partition_by)])
 
 
-_MARKS = ["scope", "period", "id", "digest", "embed_model"]
-_AGENT = ["workspace_id", "agent_id"]
+_MARKS = ["period", "id", "digest", "embed_model"]
 
 
 def index_differences(grain: Grain) -> Scan:
@@ -140,19 +141,19 @@ def index_differences(grain: Grain) -> Scan:
         return part
 
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        rows = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, *_MARKS], pl.String)), *seen])
-        indexed = context.lake.index.scan_all(grain, context.keys(grain), [*_AGENT, *_MARKS])
+        rows = pl.concat([pl.DataFrame(schema=dict.fromkeys([*SCOPE_COLUMNS, *_MARKS], pl.String)), *seen])
+        indexed = context.lake.index.scan_all(grain, context.keys(grain), [*SCOPE_COLUMNS, *_MARKS])
         found = pl.DataFrame(pl.from_arrow(indexed)).select(rows.columns)
         both = pl.concat([rows.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
         # Duplicate rows count as a difference.
         uneven = both.group_by(rows.columns).agg(pl.sum("n")).filter(pl.col("n") != 0)
-        names = uneven.select([*_AGENT, "period"]).unique().sort([*_AGENT, "period"]).iter_rows()
+        names = uneven.select([*SCOPE_COLUMNS, "period"]).unique().sort([*SCOPE_COLUMNS, "period"]).iter_rows()
         return Offences.of(
-            (f"{workspace}/{agent} {period}" for workspace, agent, period in names),
-            {"rows": len(rows), "agents": both.select(_AGENT).unique().height},
+            (f"{scope_of(*ids)} {period}" for *ids, period in names),
+            {"rows": len(rows), "agents": both.select(SCOPE_COLUMNS).unique().height},
         )
 
-    return Scan(ROWS_OF_GRAIN[grain], (*_AGENT, *_MARKS), see, conclude)
+    return Scan(ROWS_OF_GRAIN[grain], (*SCOPE_COLUMNS, *_MARKS), see, conclude)
 
 
 def graph_differences() -> Scan:
@@ -162,15 +163,14 @@ def graph_differences() -> Scan:
         return part
 
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        columns = [*_AGENT, "period", "id"]
+        columns = [*SCOPE_COLUMNS, "period", "id"]
         rows = pl.concat([pl.DataFrame(schema=dict.fromkeys(columns, pl.String)), *seen])
         found = pl.DataFrame(pl.from_arrow(context.lake.operations.scan(columns)))
         keys = context.keys(Grain.WORKING)
         found = found if keys is None else found.filter(pl.col("period").is_in(keys))
         both = pl.concat([rows.with_columns(n=pl.lit(1)), found.with_columns(n=pl.lit(-1))])
-        uneven = both.group_by(columns).agg(pl.sum("n")).filter(pl.col("n") != 0).select(_AGENT).unique()
-        stale = {(scope.workspace_id, scope.agent_id) for scope in stale_scopes(context.lake)}
-        names = sorted({*uneven.iter_rows(), *stale})
-        return Offences.of((f"{workspace}/{agent}" for workspace, agent in names), {"rows": len(rows)})
+        uneven = both.group_by(columns).agg(pl.sum("n")).filter(pl.col("n") != 0).select(SCOPE_COLUMNS).unique()
+        scopes = {*map(scope_of, *uneven.to_dict(as_series=False).values()), *stale_scopes(context.lake)}
+        return Offences.of(sorted(map(str, scopes)), {"rows": len(rows)})
 
-    return Scan(OPERATION_ROWS, (*_AGENT, "period", "id"), see, conclude)
+    return Scan(OPERATION_ROWS, (*SCOPE_COLUMNS, "period", "id"), see, conclude)

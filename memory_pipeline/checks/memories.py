@@ -16,7 +16,7 @@ from memory_pipeline.domain.memories.hot_index import HotEntry
 from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORY_EVENTS
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.fold_memories import stale_scopes
@@ -41,7 +41,7 @@ def stale_agents(context: CheckContext) -> Offences:
     def stale_of(scopes: set[Scope]) -> set[Scope]:
         return scopes & (set(_stale(context, scopes)) | _unsynced(context))
 
-    rows = [projection.scan(_AGENT) for projection in (lake.events, lake.memory_rows)]
+    rows = [projection.scan(SCOPE_COLUMNS) for projection in (lake.events, lake.memory_rows)]
     scopes = {scope for part in rows for scope in scopes_in(part)}
     # Check stale agents twice: the first read may have been between the two commits of a run.
     stale = stale_of(stale_of(scopes | _unsynced(context)))
@@ -51,7 +51,7 @@ def stale_agents(context: CheckContext) -> Offences:
 
 def _unsynced(context: CheckContext) -> set[Scope]:
     """Return the agents whose events by scope differ from the records."""
-    lake, columns = context.lake, ("id", *_AGENT)
+    lake, columns = context.lake, ("id", *SCOPE_COLUMNS)
     records = pa.concat_tables(
         lake.tables.read(spec, columns=columns) for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
     )

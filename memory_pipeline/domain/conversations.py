@@ -113,9 +113,7 @@ class Message:
         identity = (source_id,) if source_id else (role, name, sent_at.isoformat(), content)
         hour = Calendar().hour(sent_at)
         return cls(
-            id=make_id(
-                MESSAGE, hour, scope.workspace_id, scope.agent_id, conversation_id, source_id is not None, identity
-            ),
+            id=make_id(MESSAGE, hour, *scope.ids, conversation_id, source_id is not None, identity),
             scope=scope,
             conversation_id=conversation_id,
             user_id=_optional_label("user_id", record.get("user_id")),

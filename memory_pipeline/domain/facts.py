@@ -163,8 +163,7 @@ class Fact:
             id=make_id(
                 Grain.WORKING,
                 last.hour,
-                last.scope.workspace_id,
-                last.scope.agent_id,
+                *last.scope.ids,
                 *identity,
                 kind is FactKind.TURN,
                 content,

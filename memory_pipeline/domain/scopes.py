@@ -16,6 +16,7 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import InputError, shown
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_KEY = re.compile(r"[0-9a-f]{32}")
 _USER, _GROUP = "user:", "group:"
 #: The columns of a scope in rows, in the order of :class:`Scope`'s arguments.
 SCOPE_COLUMNS: Final = ("workspace_id", "agent_id", "identity", "scope")
@@ -45,10 +46,16 @@ class Scope:
                     f"{name} {shown(value)} is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
                     "beginning with a letter or digit, without '..'"
                 )
-        if not self.identity:
+        if self.identity == "":
             object.__setattr__(self, "key", _own_key(self.workspace_id, self.agent_id))
-        elif not self.key:
-            raise ValueError(f"the scope of {self.identity} needs its key; make it with Lake.scope")
+        elif not isinstance(self.identity, str) or not self.identity.startswith((_USER, _GROUP)):
+            raise InputError(f"identity {shown(self.identity)} is not valid; expected user: or group: and an id")
+        elif not isinstance(self.key, str) or not _KEY.fullmatch(self.key):
+            raise InputError(f"scope {shown(self.key)} of {self.identity} is not valid; expected a key of Lake.scope")
+
+    def __str__(self) -> str:
+        """Return workspace and agent, and the identity if there is one: ``acme/support/user:u-17``."""
+        return "/".join(self.ids)
 
     @property
     def own(self) -> Scope:

@@ -101,7 +101,7 @@ class Summary:
 
 def summary_id(scope: Scope, period: Period) -> str:
     """Return the id of the summary of a period."""
-    return make_id(period.grain, period, scope.workspace_id, scope.agent_id)
+    return make_id(period.grain, period, *scope.ids)
 
 
 @dataclass(frozen=True, slots=True)

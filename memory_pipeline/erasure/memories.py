@@ -20,8 +20,9 @@ from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, apply
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.erasure.removal import drop
+from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES
@@ -126,9 +127,6 @@ def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
     )  # fmt: skip
 
 
-_SCOPE = ("workspace_id", "agent_id")
-
-
 def concerned(found: ScanResult) -> set[Scope]:
     """Return the agents with found rows or notes in their memory events or consolidation events."""
     return found.durable | found.notes.keys()
@@ -136,7 +134,7 @@ def concerned(found: ScanResult) -> set[Scope]:
 
 def note_memories(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> dict[str, frozenset[str]]:
     """Add all durable memories of agents to the log before they change. Return their ids by owner."""
-    rows = lake.memory_rows.read(scopes, [*_SCOPE, "id", "content"], IS_FACT)
+    rows = lake.memory_rows.read(scopes, [*SCOPE_COLUMNS, "id", "content"], IS_FACT)
     log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
     return _ids_by_owner(rows)
 
@@ -291,7 +289,7 @@ def consolidate_again(
 
 def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], log: ErasureLog) -> None:
     """Add the removed versions of memories to the log."""
-    rows = lake.memory_rows.read(scopes, [*_SCOPE, "id"], IS_FACT)
+    rows = lake.memory_rows.read(scopes, [*SCOPE_COLUMNS, "id"], IS_FACT)
     after = _ids_by_owner(rows)
     gone = {owner: len(ids - after.get(owner, frozenset())) for owner, ids in before.items()}
     log.take(MEMORIES.name, "rows", {owner: count for owner, count in gone.items() if count})
@@ -313,12 +311,12 @@ def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log
         mask[pc.list_parent_indices(events["evidence"]).to_numpy()[is_present.astype(np.bool_)]] = False
         return pa.array(mask)
 
-    columns = [*_SCOPE, "scope", "period", "is_edit", "evidence"]
+    columns = ["workspace_id", "agent_id", "scope", "period", "is_edit", "evidence"]
     log.take(MEMORY_EVENTS.name, "rows", lake.tables.drop_rows(MEMORY_EVENTS, hours, unfounded, columns))
 
 
 def _ids_by_owner(rows: pa.Table) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
-    for workspace_id, agent_id, identifier in zip(*(rows[name].to_pylist() for name in (*_SCOPE, "id")), strict=True):
-        found.setdefault(f"{workspace_id}~{agent_id}", set()).add(identifier)
+    for scope, identifier in zip(scopes_of(rows), rows["id"].to_pylist(), strict=True):
+        found.setdefault(owner_of(scope), set()).add(identifier)
     return {owner: frozenset(ids) for owner, ids in found.items()}

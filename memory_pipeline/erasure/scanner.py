@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.erasure import SAYING, SubjectKind
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.domain.text.words import Mentions, words_of
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
+from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.schema_types import Holds, has_texts
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 #: A read opens their files at once.
 _PARTITIONS_PER_READ = 500
-_SCOPE = ("workspace_id", "agent_id")
 _SOURCES = {FACTS.name: "message_ids", GRAPH_OPERATIONS.name: "evidence_id", MEMORY_EVENTS.name: "evidence"}
 
 
@@ -144,7 +144,7 @@ class SubjectScanner:
         """Add the matching rows of a table to `found`."""
         time = "sent_at" if spec is MESSAGES else "event_at"
         source = _SOURCES.get(spec.name)
-        columns = {"id", "period", *_SCOPE, spec.partition_by[-1], time, "conversation_id", "content"}
+        columns = {"id", "period", *SCOPE_COLUMNS, spec.partition_by[-1], time, "conversation_id", "content"}
         columns |= {*spec.holding(Holds.WORDS, Holds.USER)} if self.subject.names else set()
         columns |= {"changes"} | ({source} if source else {"received_at"})
         note_columns = spec.holding(Holds.NOTE) if self.subject.names else ()
@@ -170,7 +170,7 @@ class SubjectScanner:
             matching = rows.filter(pa.array((matches | notes) & is_before_cutoff))
             is_removed = matches[(matches | notes) & is_before_cutoff]
             keys = matching[spec.partition_by[-1]].to_pylist()
-            scopes = [Scope(*ids) for ids in zip(*(matching[name].to_pylist() for name in _SCOPE), strict=True)]
+            scopes = scopes_of(matching)
             ids = matching["id"].to_pylist()
             for key, scope, identifier, is_gone in zip(keys, scopes, ids, is_removed, strict=True):
                 if is_gone:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import ALIASES, Names, fold_operations
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.graph.snapshot import GraphSnapshot
 from memory_pipeline.lake.codec.graph import rows_to_operations, triples_to_rows
 from memory_pipeline.lake.index.filters import quoted
@@ -87,7 +88,7 @@ def _renamed(before: Names, after: Names) -> set[str]:
     return changed | {old[alias] for alias in changed & old.keys()} | {new[alias] for alias in changed & new.keys()}
 
 
-_UNREAD = {"workspace_id", "agent_id", "scope", "source_digest", "digest"}
+_UNREAD = {*SCOPE_COLUMNS, "source_digest", "digest"}
 _SCHEMA = pa.schema([field for field in GRAPH_FACTS.schema if field.name not in _UNREAD])
 _IS_ALIAS = f"predicate IN ({', '.join(map(quoted, sorted(ALIASES)))})"
 

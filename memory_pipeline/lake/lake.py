@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
-_FORMAT = 2
+_FORMAT = 3
 #: A folder with an empty file per start date. The earliest date is the start of memory.
 _STARTS = "state/starts"
 

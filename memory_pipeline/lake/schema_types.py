@@ -131,7 +131,14 @@ AGENT = (
     field("workspace_id", ID, "Workspace."),
     field("agent_id", ID, "Agent."),
 )
-SCOPE = (*AGENT, field("scope", ID, "Key of the scope: a digest of workspace and agent."))
+SCOPE = (
+    *AGENT,
+    field("identity", ID, "user: or group: and an id; empty for the agent's own memory."),
+    field("scope", ID, "Key of the scope: a digest of workspace, agent and identity."),
+)
+USERS = field(
+    "users", Texts(TEXTS, Holds.USER), "Users of the group at that time, sorted; empty if the scope is no group's."
+)
 #: Keeps the rows of a scope together, and those of a shard, so that some of a large partition can be read alone.
 BY_SCOPE = ("scope", "id")
 EMBEDDING = (

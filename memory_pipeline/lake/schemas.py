@@ -178,7 +178,7 @@ ANSWERS = TableSpec(
             field("grain", ID, "Grain of the partition that needed the answer."),
             field("period", ID, "Period of the partition that needed the answer."),
             field("key", ID, "Hash of everything that determines the answer: model, settings, prompt and input."),
-            *AGENT,
+            *SCOPE,
             field(
                 "purpose", ID, "extraction, summary or consolidation. Embeddings are stored with their rows instead."
             ),
@@ -200,10 +200,10 @@ MODEL_CALLS = TableSpec(
         [
             field("hour", ID, "UTC hour of called_at, such as 2024-01-15T08."),
             field("id", ID, "Id of the row."),
-            field("request_id", ID, "Request id. A request for several agents or periods has one row for each."),
+            field("request_id", ID, "Request id. A request for several scopes or periods has one row for each."),
             field("key", ID, "Hash of everything that determines the answer: model, settings, prompt and input."),
             field("called_at", TIME, "Time at which the request was sent (UTC)."),
-            *AGENT,
+            *SCOPE,
             field("purpose", ID, "extraction, summary, consolidation or embedding."),
             field("grain", ID, "Grain of the partition that needed the answer."),
             field("period", ID, "Period of the partition that needed the answer."),

@@ -46,7 +46,7 @@ LOOK_BACK = timedelta(days=31)
 #: Passages are extracted together until they have so many messages.
 _MESSAGES_AT_ONCE = 2_000
 
-_Key = tuple[str, str, str, str]
+_Key = tuple[str, str, str]
 
 
 @dataclass
@@ -108,8 +108,7 @@ def _refuse_lost(
 def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks: ExpirationMarks) -> Reading:
     grouped: dict[_Key, list[Message]] = defaultdict(list)
     for message in messages:
-        scope = message.scope
-        grouped[scope.workspace_id, scope.agent_id, message.hour.key, message.conversation_id].append(message)
+        grouped[message.scope.key, message.hour.key, message.conversation_id].append(message)
     passages = [
         ConversationHour(
             scope=group[0].scope,
@@ -250,14 +249,14 @@ def _recall(
     # Read other hours from the table, and recomputed hours from the rows that are kept.
     recomputed = {hour.key for hour in hours}
     before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in recomputed]
-    columns = ["workspace_id", "agent_id", "conversation_id", "message_ids", "turn", "event_at", "operations"]
+    columns = ["scope", "conversation_id", "message_ids", "turn", "event_at", "operations"]
     where = pc.field("scope").isin(sorted({scope.key for scope in agents}))
     earlier = lake.tables.read(FACTS, before, columns=columns, where=where)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
-    by_name = {(scope.workspace_id, scope.agent_id): scope for scope in agents}
+    by_key = {scope.key: scope for scope in agents}
     kept = [part.select(columns) for part in (reading.kept, reading.carried)]
     for row in pa.concat_tables([earlier, *kept]).filter(_has_operations).to_pylist():
-        scope = by_name.get((row["workspace_id"], row["agent_id"]))
+        scope = by_key.get(row["scope"])
         if scope is not None:
             operations[scope] += row_operations(row)
     return operations
@@ -270,8 +269,7 @@ def _order(message: Message) -> tuple[object, ...]:
     scope = message.scope
     return (
         message.sent_at,
-        scope.workspace_id,
-        scope.agent_id,
+        *scope.ids,
         message.conversation_id,
         message.turn,
         message.id,
@@ -279,10 +277,9 @@ def _order(message: Message) -> tuple[object, ...]:
 
 
 def _key(passage: ConversationHour) -> _Key:
-    scope = passage.scope
-    return scope.workspace_id, scope.agent_id, passage.hour.key, passage.conversation_id
+    return passage.scope.key, passage.hour.key, passage.conversation_id
 
 
 def _keys(facts: pa.Table) -> list[_Key]:
-    names = ("workspace_id", "agent_id", "period", "conversation_id")
+    names = ("scope", "period", "conversation_id")
     return list(zip(*(facts[name].to_pylist() for name in names), strict=True))

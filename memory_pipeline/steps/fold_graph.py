@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.graph.state import names_of, refold_changed
+from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.codec.facts import row_operations
 from memory_pipeline.lake.codec.graph import (
     fold_state,
@@ -49,9 +50,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.ledger import LedgerEntry
 
 
-_AGENT = ("workspace_id", "agent_id")
 _COLUMNS = (
-    "period", *_AGENT, "scope", "conversation_id", "message_ids", "turn", "event_at", "operations", "digest",
+    "period", *SCOPE_COLUMNS, "conversation_id", "message_ids", "turn", "event_at", "operations", "digest",
     "embed_model",
 )  # fmt: skip
 #: Maximum number of attempts if concurrent runs keep changing the same rows.
@@ -93,7 +93,7 @@ def fold_graph(
         edited[edit.scope] += edit.operations
     edited_rows = operations_to_rows(edited, are_edits=True)
     # From messages, since facts of an earlier run may be gone.
-    messages = lake.tables.read(MESSAGES, keys, columns=("period", *_AGENT, "id"), shard=shard)
+    messages = lake.tables.read(MESSAGES, keys, columns=("period", *SCOPE_COLUMNS, "id"), shard=shard)
     marks = ExpirationMarks.of(lake.tables)
     scopes = {*scopes_in(messages), *edited, *also}
     scope_keys = pa.array([scope.key for scope in scopes], pa.string())
@@ -148,7 +148,7 @@ def operations_in(facts: pa.Table) -> Mapping[Scope, list[Operation]]:
     """Return the operations in facts, by scope."""
     operations: defaultdict[Scope, list[Operation]] = defaultdict(list)
     for row in facts.filter(pc.list_value_length(pc.field("operations")) > 0).to_pylist():
-        operations[Scope(row["workspace_id"], row["agent_id"])] += row_operations(row)
+        operations[scope_of(*map(row.get, SCOPE_COLUMNS))] += row_operations(row)
     return operations
 
 
@@ -297,7 +297,7 @@ def _out_of_date(lake: Lake, vocabularies: Mapping[Scope, Vocabulary], scopes: C
 def stale_scopes(lake: Lake) -> set[Scope]:
     """Return all scopes with a graph that is not the fold of their operations. Reads digests only."""
     configuration = lake.configuration()
-    scopes = {scope for rows in (lake.operations, lake.graph_rows) for scope in scopes_in(rows.scan(_AGENT))}
+    scopes = {scope for rows in (lake.operations, lake.graph_rows) for scope in scopes_in(rows.scan(SCOPE_COLUMNS))}
     return _out_of_date(lake, {scope: configuration.vocabulary(scope) for scope in scopes}, scopes)
 
 
@@ -309,7 +309,7 @@ def _with_other_vocabulary(lake: Lake, scopes: Iterable[Scope]) -> set[Scope]:
         by_vocabulary[configuration.vocabulary(scope).digest].append(scope)
     found: set[Scope] = set()
     for vocabulary, own in by_vocabulary.items():
-        found |= scopes_in(lake.graph_rows.read(own, _AGENT, where=f"source_digest NOT LIKE '{vocabulary} %'"))
+        found |= scopes_in(lake.graph_rows.read(own, SCOPE_COLUMNS, where=f"source_digest NOT LIKE '{vocabulary} %'"))
     return found
 
 

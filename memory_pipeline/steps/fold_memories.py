@@ -19,6 +19,7 @@ from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import WORKING_CLASSES
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.codec.facts import rows_to_facts
 from memory_pipeline.lake.codec.memories import (
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.ledger import LedgerEntry
 
-_AGENT = ("workspace_id", "agent_id")
 _DURABLE = pc.is_valid(pc.field("durable"))
 #: Newest versions, and those that could not be embedded.
 _NEWEST = "is_newest"
@@ -70,8 +70,7 @@ _WITHOUT_VECTOR = "is_newest AND embed_model IS NULL"
 #: The columns that decide which events of a scope are folded, and in which order.
 ORDER_COLUMNS = (
     "id",
-    "scope",
-    *_AGENT,
+    *SCOPE_COLUMNS,
     "event_at",
     "is_consolidation",
     "turn",
@@ -112,7 +111,7 @@ def fold_memories(
     keys = [hour.key for hour in hours]
     edits = events_to_rows(list(events), are_edits=True)
     # From messages, since facts of an earlier run may be gone.
-    messages = lake.tables.read(MESSAGES, keys, columns=("period", *_AGENT, "scope", "id"), shard=shard)
+    messages = lake.tables.read(MESSAGES, keys, columns=("period", *SCOPE_COLUMNS, "id"), shard=shard)
     also = set(also)
     present = pa.array({*messages["scope"].to_pylist(), *(scope.key for scope in also)}, pa.string())
     configuration, marks = lake.configuration(), ExpirationMarks.of(lake.tables)
@@ -122,7 +121,9 @@ def fold_memories(
     def merged(old: pa.Table) -> pa.Table:
         # Read inside the attempt: after a concurrent commit of events the attempt starts over with newer facts.
         nonlocal all_facts, facts
-        all_facts = lake.tables.read(FACTS, keys, columns=("period", *_AGENT, "digest", "embed_model"), shard=shard)
+        all_facts = lake.tables.read(
+            FACTS, keys, columns=("period", *SCOPE_COLUMNS, "digest", "embed_model"), shard=shard
+        )
         facts = lake.tables.read(FACTS, keys, where=_DURABLE, shard=shard)
         derived = events_to_rows(memory_events_in(facts, configuration), are_edits=False)
         new = pa.concat_tables([derived.filter(pc.is_in(derived["scope"], present)), edits])
@@ -156,7 +157,7 @@ def fold_memories(
     for table in (rows, messages):
         scopes |= scopes_in(table.filter(pc.is_in(table["period"], pa.array(unsure, pa.string()))))
     if any(entry.unfinished for entry in entries.values()):
-        scopes |= scopes_in(lake.memory_rows.scan(_AGENT, _WITHOUT_VECTOR, shard))
+        scopes |= scopes_in(lake.memory_rows.scan(SCOPE_COLUMNS, _WITHOUT_VECTOR, shard))
     changed |= refold_memories(lake, embedder, scopes, facts.select(VECTOR_COLUMNS))
     unfinished = _unfinished(lake, shard)
     return [
@@ -181,7 +182,7 @@ def project_events(
     scopes = {scope for scope in scopes_in(rows) if scope.key in changed}
     gone = changed - {scope.key for scope in scopes}
     if gone:  # they lost all of their events in these periods
-        scopes |= scopes_in(lake.memory_rows.scan(_AGENT, f"{IS_STATE} AND scope IN ({listed(gone)})"))
+        scopes |= scopes_in(lake.memory_rows.scan(SCOPE_COLUMNS, f"{IS_STATE} AND scope IN ({listed(gone)})"))
     return rows, scopes
 
 
@@ -213,7 +214,7 @@ def refold_memories(
 
 def _refold(lake: Lake, embedder: Embedder, scopes: list[Scope], known: pa.Table | None) -> set[Scope]:
     lacks = f"embed_model IS NULL OR embed_model != {quoted(embedder.name)}"
-    without_vector = scopes_in(lake.memory_rows.read(scopes, _AGENT, f"is_newest AND ({lacks})"))
+    without_vector = scopes_in(lake.memory_rows.read(scopes, SCOPE_COLUMNS, f"is_newest AND ({lacks})"))
     changed: set[Scope] = set()
     vectors: dict[str, NDArray[np.float32]] = {}
     for _ in range(_ATTEMPTS):
@@ -241,7 +242,7 @@ def _refold(lake: Lake, embedder: Embedder, scopes: list[Scope], known: pa.Table
 
 def stale_scopes(lake: Lake, scopes: Collection[Scope]) -> set[Scope]:
     """Return the scopes with memories that are not the complete fold of their events."""
-    orders = by_scope(lake.events.read(scopes, ("id", "scope", *_AGENT)))
+    orders = by_scope(lake.events.read(scopes, ("id", *SCOPE_COLUMNS)))
     return _stale(lake, scopes, orders)
 
 

@@ -1,4 +1,4 @@
-"""Rows by key: how the steps take a table apart into agents and periods."""
+"""Rows by key: how the steps take a table apart into scopes and periods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
+from memory_pipeline.lake.codec.codec import scopes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,20 +16,18 @@ if TYPE_CHECKING:
 
 
 def by_scope(rows: pa.Table) -> dict[Scope, pa.Table]:
-    """Return the rows of each agent, in the rows' order."""
-    return {Scope(*key): part for key, part in _grouped(rows, "workspace_id", "agent_id")}
+    """Return the rows of each scope, in the rows' order."""
+    return {Scope(*key): part for key, part in _grouped(rows, *SCOPE_COLUMNS)}
 
 
 def scopes_in(rows: pa.Table) -> set[Scope]:
-    """Return the agents that the rows are of."""
-    return {
-        Scope(*ids) for ids in set(zip(*(rows[name].to_pylist() for name in ("workspace_id", "agent_id")), strict=True))
-    }
+    """Return the scopes that the rows are of."""
+    return set(scopes_of(rows.select(SCOPE_COLUMNS).group_by(SCOPE_COLUMNS).aggregate([])))
 
 
 def agents_in(rows: pa.Table) -> int:
     """Return how many agents the rows are of."""
-    return len(scopes_in(rows))
+    return int(rows.group_by(["workspace_id", "agent_id"]).aggregate([]).num_rows)
 
 
 def by_period(rows: pa.Table, periods: list[Period]) -> dict[Period, pa.Table]:

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.schema_types import TableSpec
 
 #: The columns that show whose a row is, and whether it has changed.
-_MARKS = ("id", "workspace_id", "agent_id", "scope", "period", "digest", "embed_model")
+_MARKS = ("id", *SCOPE_COLUMNS, "period", "digest", "embed_model")
 #: Up to so many rows are read at once.
 _ROWS_AT_ONCE = 20_000
 #: Maximum number of attempts if the table keeps changing.
@@ -149,10 +150,8 @@ def with_vectors(
         by_key = {period.key: period for period in periods}
         to_embed = rows.take(pa.array(sorted(missing.values())))
         uses = [
-            Use(Scope(workspace_id, agent_id), by_key[period])
-            for workspace_id, agent_id, period in zip(
-                *(to_embed[name].to_pylist() for name in ("workspace_id", "agent_id", "period")), strict=True
-            )
+            Use(scope_of(*ids), by_key[period])
+            for *ids, period in zip(*(to_embed[name].to_pylist() for name in (*SCOPE_COLUMNS, "period")), strict=True)
         ]
         texts = to_embed["content"].to_pylist()
         vectors = embedder.embed(texts, uses)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import DamagedError, DamagedLanceTableError, QualityError
 from memory_pipeline.lake.layout import shard_of
 from memory_pipeline.lake.schemas import (
@@ -59,7 +60,6 @@ _ASSETS = {
 }
 #: How often a batch is recomputed because a concurrent run wrote it. Then its results are entered anyway.
 _ATTEMPTS = 5
-_AGENT = ("workspace_id", "agent_id")
 
 
 def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) -> Iterator[PartitionResult]:
@@ -217,9 +217,9 @@ def _materialize_hours(
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
     keys = [period.key for period in batch]
     if grain is Grain.WORKING:
-        tables = [lake.tables.read(spec, keys, columns=_AGENT) for spec in (MESSAGES, FACTS, MEMORY_EVENTS)]
+        tables = [lake.tables.read(spec, keys, columns=SCOPE_COLUMNS) for spec in (MESSAGES, FACTS, MEMORY_EVENTS)]
     else:
-        tables = [lake.tables.read(SUMMARIES, keys, columns=_AGENT, grain=grain.value)]
+        tables = [lake.tables.read(SUMMARIES, keys, columns=SCOPE_COLUMNS, grain=grain.value)]
     return {scope for rows in tables for scope in scopes_in(rows)}
 
 

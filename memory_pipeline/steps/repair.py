@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows
@@ -233,7 +234,7 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
             mend_graph(lake)
     if names & _names((CONSOLIDATION, CONSOLIDATION_EVENTS)):
         days = {damage.key for damage in found if damage.name == CONSOLIDATION_EVENTS.name}
-        agents = lake.events.scan(("workspace_id", "agent_id"), f"is_consolidation AND period IN ({listed(days)})")
+        agents = lake.events.scan(SCOPE_COLUMNS, f"is_consolidation AND period IN ({listed(days)})")
         lost = {owner_of(scope) for scope in scopes_in(agents)}
         if CONSOLIDATION_EVENTS.name in lost_logs or (days and any(damage.kind == "projection" for damage in found)):
             lake.tables.remove(CONSOLIDATION, None)

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, Expiry, RetentionClass, plan_expiry
-from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.vector_index import DeleteFilter
 from memory_pipeline.lake.schemas import (
@@ -36,7 +35,7 @@ from memory_pipeline.lake.tables.tombstones import ExpirationMarks, raise_marks
 from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline.steps.results import Expiration, Expired
 from memory_pipeline.steps.scheduling.planner import grain_status
-from memory_pipeline.steps.scopes import drop_expired_scopes
+from memory_pipeline.steps.scopes import drop_expired_scopes, known_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,11 +126,6 @@ class Inventory:
     def keys(self, name: str) -> list[str]:
         """Return the partitions of a table that lose rows."""
         return sorted(self._expired[name]["period"].unique())
-
-    def owners(self) -> dict[Scope, str]:
-        """Return the agents with expired graph operations, with the last expired hour."""
-        expired = self._expired["graph"].select("workspace_id", "agent_id", "through").unique()
-        return {Scope(workspace, agent): through for workspace, agent, through in expired.iter_rows()}
 
     def note_in_ledger(self) -> None:
         """Record in the ledger how many rows remain, so that partial partitions do not count as complete."""
@@ -230,7 +224,7 @@ def expire(
     lake.index.remove(Grain.WORKING, inventory.cuts(Grain.WORKING))
     _drop(lake, FACTS, inventory, WORKING_CLASSES)
     _drop(lake, MESSAGES, inventory, (RetentionClass.CONVERSATIONS,))
-    _expire_operations(lake, inventory, marks)
+    _expire_operations(lake, inventory)
     drop_expired_scopes(lake)
     changed = (MESSAGES, FACTS, SUMMARIES, ANSWERS, GRAPH_OPERATIONS, LEDGER, EXPIRATIONS)
     purged = [lake.tables.purge(spec, grace=grace) for spec in changed]
@@ -289,23 +283,24 @@ def _drop_answers(lake: Lake, inventory: Inventory) -> None:
             )
 
 
-def _expire_operations(lake: Lake, inventory: Inventory, marks: ExpirationMarks) -> None:
-    owners = {scope: through for scope, name, through in marks if name == RetentionClass.GRAPH} | inventory.owners()
-    if not owners:
+def _expire_operations(lake: Lake, inventory: Inventory) -> None:
+    marks = ExpirationMarks.of(lake.tables)
+    latest = marks.latest([RetentionClass.GRAPH])
+    if not latest:
         return
-    limits = pa.table({"scope": [scope.key for scope in owners], "through": list(owners.values())})
 
     def has_expired(rows: pa.Table) -> pa.Array:
-        places = pc.index_in(rows["scope"].combine_chunks(), limits["scope"].combine_chunks())
-        return pc.fill_null(pc.less_equal(rows["period"].combine_chunks(), limits["through"].take(places)), False)
+        return pa.array(marks.mask(rows, RetentionClass.GRAPH))
 
+    columns = ["workspace_id", "agent_id", "period"]
     hours = inventory.keys("graph")
     if hours:
-        lake.tables.drop_rows(GRAPH_OPERATIONS, hours, has_expired, ["scope", "period"])
+        lake.tables.drop_rows(GRAPH_OPERATIONS, hours, has_expired, columns)
     # An earlier run may have been interrupted here.
-    projected = lake.operations.scan(["scope", "period"], where=f"period <= {quoted(max(owners.values()))}")
+    projected = lake.operations.scan(columns, where=f"period <= {quoted(latest)}")
     synced = {*hours, *projected.filter(has_expired(projected))["period"].to_pylist()}
-    refold_graph(lake, owners, sync_operations(lake, synced).changed)
+    scopes = {scope for scope in known_scopes(lake) if marks.through(scope, RetentionClass.GRAPH)}
+    refold_graph(lake, scopes, sync_operations(lake, synced).changed)
     if synced:
         for projection in lake.projections.values():
-            projection.purge(owners)
+            projection.purge(scopes)

@@ -13,7 +13,8 @@ import polars as pl
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
+from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.index.filters import listed, quoted
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES, SCOPES, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
 
-_OWNER = ("scope", "workspace_id", "agent_id")
-_ROW = (*_OWNER, "first_at", "last_at")
+_ROW = (*SCOPE_COLUMNS, "first_at", "last_at")
 #: The tables with activity, and their column of its time.
 _ACTIVITY = ((MESSAGES, "sent_at"), (GRAPH_OPERATIONS, "event_at"), (MEMORY_EVENTS, "event_at"))
 
@@ -37,14 +37,14 @@ _ACTIVITY = ((MESSAGES, "sent_at"), (GRAPH_OPERATIONS, "event_at"), (MEMORY_EVEN
 def known_scopes(lake: Lake, workspace_id: str | None = None) -> set[Scope]:
     """Return the scopes with loaded records, of one workspace or of all. Others may be pending in the journal."""
     where = None if workspace_id is None else f"workspace_id = {quoted(workspace_id)}"
-    return scopes_in(lake.scopes.scan(_OWNER, where))
+    return scopes_in(lake.scopes.scan(SCOPE_COLUMNS, where))
 
 
 def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) -> None:
     """Enter the scopes with messages, edits or events in hours, of one shard or of all. Write only changed rows."""
     keys = [hour.key for hour in hours]
     active = _united(
-        _times(lake.tables.read(spec, keys, columns=(*_OWNER, at), shard=shard), at) for spec, at in _ACTIVITY
+        _times(lake.tables.read(spec, keys, columns=(*SCOPE_COLUMNS, at), shard=shard), at) for spec, at in _ACTIVITY
     )
 
     if _changed(lake, active).height:
@@ -62,11 +62,14 @@ def recompute_scopes(lake: Lake, scopes: Collection[Scope], since: str = "") -> 
 def drop_expired_scopes(lake: Lake) -> None:
     """Drop the scopes of which expiry has left nothing: no message, fact, summary, operation or memory event."""
     marks = ExpirationMarks.of(lake.tables)
-    through = {scope: key for scope, kept, key in marks if kept == RetentionClass.CONVERSATIONS}
+    if not marks.latest([RetentionClass.CONVERSATIONS]):
+        return
     with lake.scopes.alone():
-        rows = lake.scopes.read(list(through), (*_OWNER, "last_at")).to_pylist()
-        owners = {Scope(row["workspace_id"], row["agent_id"]): Calendar().hour(row["last_at"]).key for row in rows}
-        silent = [scope for scope, last in owners.items() if last <= through[scope]]
+        rows = lake.scopes.scan((*SCOPE_COLUMNS, "last_at")).to_pylist()
+        last = {scope_of(*map(row.get, SCOPE_COLUMNS)): Calendar().hour(row["last_at"]).key for row in rows}
+        silent = [
+            scope for scope, key in last.items() if key <= (marks.through(scope, RetentionClass.CONVERSATIONS) or "")
+        ]
         found = (rows.read(silent, ("scope",))["scope"] for rows in (lake.index, lake.operations, lake.events))
         left = {key for column in found for key in column.unique().to_pylist()}
         gone = [scope for scope in silent if scope.key not in left]
@@ -76,7 +79,7 @@ def drop_expired_scopes(lake: Lake) -> None:
 
 def _changed(lake: Lake, active: pl.DataFrame) -> pl.DataFrame:
     """Return the rows that differ from the stored ones once `active` is entered."""
-    scopes = [Scope(*ids) for ids in active.select("workspace_id", "agent_id").iter_rows()]
+    scopes = [Scope(*ids) for ids in active.select(SCOPE_COLUMNS).iter_rows()]
     stored = pl.DataFrame(pl.from_arrow(lake.scopes.read(scopes, _ROW)))
     return _united([active, stored]).join(stored, on=_ROW, how="anti")
 
@@ -89,22 +92,22 @@ def recorded_scopes(
     parts = []
     for spec, at in (*_ACTIVITY, (FACTS, "event_at")):
         keys = [key for key in lake.tables.keys(spec) if key >= since]
-        parts.append(_times(read(spec, keys, columns=(*_OWNER, at)), at))
+        parts.append(_times(read(spec, keys, columns=(*SCOPE_COLUMNS, at)), at))
     for grain in SUMMARY_GRAINS if not since else ():
         # Summaries outlive their facts.
-        rows = read(SUMMARIES, columns=(*_OWNER, "key_points"), grain=grain.value)
+        rows = read(SUMMARIES, columns=(*SCOPE_COLUMNS, "key_points"), grain=grain.value)
         points = pl.DataFrame(pl.from_arrow(rows)).explode("key_points").unnest("key_points").drop_nulls("event_at")
-        parts.append(_united([points.select(*_OWNER, first_at="event_at", last_at="event_at")]))
+        parts.append(_united([points.select(*SCOPE_COLUMNS, first_at="event_at", last_at="event_at")]))
     return _to_rows(_united(parts))
 
 
 def _times(rows: pa.Table, at: str) -> pl.DataFrame:
     times = pl.DataFrame(pl.from_arrow(rows))
-    return _united([times.select(*_OWNER, first_at=at, last_at=at)])
+    return _united([times.select(*SCOPE_COLUMNS, first_at=at, last_at=at)])
 
 
 def _united(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(parts).group_by(_OWNER).agg(pl.min("first_at"), pl.max("last_at"))
+    return pl.concat(parts).group_by(SCOPE_COLUMNS).agg(pl.min("first_at"), pl.max("last_at"))
 
 
 def _to_rows(scopes: pl.DataFrame) -> pa.Table:

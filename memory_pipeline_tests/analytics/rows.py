@@ -36,7 +36,7 @@ def message(hour: str, agent: str = "a", text: str = "Hello, Bruno.", workspace:
     at = datetime.fromisoformat(f"{hour}:30:00+00:00")
     return {
         "period": hour, "id": f"message:{hour}:{workspace}-{agent}", "workspace_id": workspace, "agent_id": agent,
-        "scope": Scope(workspace, agent).key,
+        "identity": "", "scope": Scope(workspace, agent).key,
         "conversation_id": "c", "tags": [], "turn": 0, "role": "user", "name": "Anna", "content": text, "sent_at": at,
         "received_at": at,
     }  # fmt: skip
@@ -55,7 +55,7 @@ def fact(
     said = message(hour, agent, text, workspace)
     return {
         "period": hour, "id": f"working:{hour}:{workspace}-{agent}-{kind}", "workspace_id": workspace,
-        "agent_id": agent, "scope": Scope(workspace, agent).key,
+        "agent_id": agent, "identity": "", "scope": Scope(workspace, agent).key,
         "kind": kind, "content": text, "speaker": "Anna", "role": "user", "entities": list(entities),
         "importance": 0.5, "confidence": 1.0, "conversation_id": "c", "message_ids": [said["id"]], "turn": 0,
         "position": 0, "event_at": said["sent_at"], "tags": [], "extraction_method": "test", "operations": [],
@@ -81,7 +81,7 @@ def summary(
     ]
     return {
         "grain": period.grain.value, "period": period.key, "id": f"{period.grain}:{period.key}:{workspace}-{agent}",
-        "workspace_id": workspace, "agent_id": agent, "scope": Scope(workspace, agent).key,
+        "workspace_id": workspace, "agent_id": agent, "identity": "", "scope": Scope(workspace, agent).key,
         "period_start": start, "period_end": end, "content": text,
         "key_points": points, "entities": [], "importance": 0.5, "source_ids": sorted(sources), "source_digest": "",
         "tokens_in": 7, "tokens_out": 3, "summary_method": "test", "digest": text, "embed_model": "test",
@@ -112,7 +112,8 @@ def memory(version: int = 1, number: int = 1, *, agent: str = "a", newest: bool 
     at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
     identifier = f"memory:2024-01-15T08:{number:032x}"
     return {
-        "scope": Scope("acme", agent).key, "id": f"{identifier}#{version}", "memory_id": identifier, "version": version,
+        "identity": "", "scope": Scope("acme", agent).key,
+        "id": f"{identifier}#{version}", "memory_id": identifier, "version": version,
         "is_newest": newest, "workspace_id": "acme", "agent_id": agent, "kind": "fact", "title": "t", "hook": "h",
         "content": "Bruno is a dog.", "importance": 0.5, "confidence": 1.0, "decay_rate": 0.0, "access_count": 0,
         "is_point_in_time": False, "temperature": "warm", "status": "active", "merged_ids": [], "source_ids": [],
@@ -126,7 +127,8 @@ def event(number: int, verb: str, *, night: str | None = None, agent: str = "a",
     at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
     when = {"period": "2024-01-15T08", "is_edit": False} if night is None else {"period": night}
     return {
-        "scope": Scope("acme", agent).key, "id": f"event:2024-01-15T08:{number:032x}", "workspace_id": "acme",
+        "identity": "", "scope": Scope("acme", agent).key,
+        "id": f"event:2024-01-15T08:{number:032x}", "workspace_id": "acme",
         "agent_id": agent, "verb": verb, "memory_id": f"memory:2024-01-15T08:{1:032x}", "changes": "{}",
         "editor": "conversation", "evidence": [], "turn": 0, "place": 0, "event_at": at, **when, **own,
     }  # fmt: skip
@@ -148,7 +150,7 @@ def put(lake: Lake, spec: TableSpec, rows: Sequence[Row], **fixed: str) -> None:
     key = spec.partition_by[-1]
     keys = {row[key] for row in rows}
     if "scope" in spec.schema.names:
-        rows = [{**row, "scope": Scope(row["workspace_id"], row["agent_id"]).key} for row in rows]
+        rows = [{**row, "identity": "", "scope": Scope(row["workspace_id"], row["agent_id"]).key} for row in rows]
     lake.tables.replace(spec, keys, pa.Table.from_pylist(list(rows), schema=spec.schema), **fixed)
 
 

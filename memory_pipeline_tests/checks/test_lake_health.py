@@ -38,6 +38,8 @@ def spend(lake: Lake, workspace_id: str, *, cost: float | None, tokens: int, at:
         "called_at": at,
         "workspace_id": workspace_id,
         "agent_id": "a",
+        "identity": "",
+        "scope": "",
         "purpose": "summary",
         "grain": "daily",
         "period": "2024-01-15",
@@ -107,7 +109,15 @@ def test_each_class_of_facts_and_the_answers_have_their_own_retention(lake: Lake
     plant(lake, FACTS, "2024-01-15T11", list.clear)
     plant(lake, FACTS, "2024-02-20T09", list.clear)
     answer: dict[str, Any] = dict.fromkeys(ANSWERS.schema.names, "x") | {"grain": "working", "period": "2024-01-15T08"}
-    answer |= {"workspace_id": "acme", "agent_id": "support", "tokens_in": 1, "tokens_out": 1, "cost": None}
+    answer |= {
+        "workspace_id": "acme",
+        "agent_id": "support",
+        "identity": "",
+        "scope": "",
+        "tokens_in": 1,
+        "tokens_out": 1,
+        "cost": None,
+    }
     rows = pa.Table.from_pylist([answer], schema=ANSWERS.schema)
     lake.tables.replace(ANSWERS, ["2024-01-15T08"], rows, grain="working")
     configure(

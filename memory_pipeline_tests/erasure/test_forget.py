@@ -158,7 +158,15 @@ def test_journal_quarantine_and_collections_lose_only_the_persons_records(lake: 
 
 
 def test_an_agent_loses_its_answers_and_collection_but_spending_stays(lake: Lake, models: Models) -> None:
-    use = {"workspace_id": "acme", "agent_id": "support", "purpose": "extraction", "model": "m", "prompt_version": "p"}
+    use = {
+        "workspace_id": "acme",
+        "agent_id": "support",
+        "identity": "",
+        "scope": "",
+        "purpose": "extraction",
+        "model": "m",
+        "prompt_version": "p",
+    }
     numbers = {"tokens_in": 7, "tokens_out": 1, "cost": 0.5}
     asked = {**use, **numbers, "grain": "working", "period": "2024-01-16T10"}
 

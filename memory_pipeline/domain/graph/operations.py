@@ -198,8 +198,7 @@ class Edit:
         edit_id = make_id(
             EDIT,
             Calendar().hour(at),
-            scope.workspace_id,
-            scope.agent_id,
+            *scope.ids,
             changes,
             confidence,
             weight,

@@ -228,7 +228,7 @@ def fold_operations(
             identity = (source_id, label, span.target_id, begins.isoformat(), *first.message_ids[:1], first.place)
             hour = begins.replace(minute=0, second=0, microsecond=0)
             period = hours.get(hour) or hours.setdefault(hour, Calendar().hour(begins))
-            ids[id(span)] = make_id(GRAPH, period, scope.workspace_id, scope.agent_id, *identity)
+            ids[id(span)] = make_id(GRAPH, period, *scope.ids, *identity)
         triples += [span.triple(source_id, label, ids) for span in spans]
     return triples
 

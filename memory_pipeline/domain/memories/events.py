@@ -196,7 +196,7 @@ class MemoryEvent:
         if memory_id is None:
             memory_id = new_memory_id(scope, changes, event_at)
         event_id = make_id(
-            EVENT, Calendar().hour(event_at), scope.workspace_id, scope.agent_id, verb.value, memory_id, other_id,
+            EVENT, Calendar().hour(event_at), *scope.ids, verb.value, memory_id, other_id,
             changes.to_record(), event_at.isoformat(), turn, place, editor, reason, list(evidence),
         )  # fmt: skip
         return cls(
@@ -291,7 +291,7 @@ def memory_reference(text: object) -> str:
 
 def new_memory_id(scope: Scope, changes: Changes, event_at: datetime) -> str:
     """Return the id of a new memory: a hash of scope, hour and match key."""
-    return make_id(MEMORY, Calendar().hour(event_at), scope.workspace_id, scope.agent_id, key_of(changes))
+    return make_id(MEMORY, Calendar().hour(event_at), *scope.ids, key_of(changes))
 
 
 def key_of(changes: Changes) -> str:

@@ -6,16 +6,17 @@ Others may write to the bucket that holds the files, so values read from them ar
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
 from memory_pipeline.domain.periods import Calendar, Period
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key
+from memory_pipeline.lake.codec.codec import SCOPE_ATTRIBUTES, Attribute, Codec, hour_key
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 _MOST = 2**63
 
 
-def _use(workspace_id: str, agent_id: str, grain: str, period: str) -> Use:
-    return Use(Scope(workspace_id, agent_id), Period.parse(grain, period))  # both check
+def _use(workspace_id: str, agent_id: str, identity: str, key: str, grain: str, period: str) -> Use:
+    return Use(Scope(workspace_id, agent_id, identity, key), Period.parse(grain, period))  # both check
 
 
 def _purpose(value: object) -> Purpose:
@@ -36,14 +37,13 @@ def _purpose(value: object) -> Purpose:
 
 
 _USE: dict[str, Callable[[Any], object]] = {
-    "workspace_id": lambda one: one.use.scope.workspace_id,
-    "agent_id": lambda one: one.use.scope.agent_id,
+    **{name: attrgetter(f"use.scope.{attribute}") for name, attribute in SCOPE_ATTRIBUTES.items()},
     "grain": lambda one: one.use.period.grain.value,
     "period": lambda one: one.use.period.key,
     "purpose": lambda one: one.purpose.value,
 }
 _FORMS: dict[str, Attribute | Callable[[Any], object]] = {
-    "use": Attribute(("workspace_id", "agent_id", "grain", "period"), _use),
+    "use": Attribute((*SCOPE_COLUMNS, "grain", "period"), _use),
     "purpose": _purpose,
 }
 _CALLS = Codec(

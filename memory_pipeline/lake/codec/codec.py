@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -58,12 +58,21 @@ class Attribute:
 
 #: Cached: many rows share an agent, and creating a scope validates it.
 scope_of = lru_cache(maxsize=4_096)(Scope)
-SCOPE = Attribute(("workspace_id", "agent_id"), scope_of)
-_SCOPE_COLUMNS = {
-    "workspace_id": attrgetter("scope.workspace_id"),
-    "agent_id": attrgetter("scope.agent_id"),
-    "scope": attrgetter("scope.key"),
-}
+SCOPE = Attribute(SCOPE_COLUMNS, scope_of)
+#: The attribute of a scope by column.
+SCOPE_ATTRIBUTES = dict(zip(SCOPE_COLUMNS, ("workspace_id", "agent_id", "identity", "key"), strict=True))
+_OF_SCOPE = {name: attrgetter(attribute) for name, attribute in SCOPE_ATTRIBUTES.items()}
+_OF_RECORD = {name: attrgetter(f"scope.{attribute}") for name, attribute in SCOPE_ATTRIBUTES.items()}
+
+
+def scopes_of(rows: pa.Table) -> list[Scope]:
+    """Return the scope of each row."""
+    return list(map(scope_of, *(rows[name].to_pylist() for name in SCOPE_COLUMNS)))
+
+
+def scope_columns(scopes: Sequence[Scope]) -> dict[str, list[str]]:
+    """Return the columns of rows of `scopes`, one for each row."""
+    return {name: list(map(read, scopes)) for name, read in _OF_SCOPE.items()}
 
 
 class Codec(Generic[R]):
@@ -91,7 +100,7 @@ class Codec(Generic[R]):
     ) -> None:
         names = [one.name for one in fields(record) if one.name not in unstored]  # type: ignore[arg-type]  # a dataclass
         self.spec, self._record, self._given = spec, record, frozenset(given)
-        known: dict[str, Any] = {**_SCOPE_COLUMNS} if "scope" in names else {}
+        known: dict[str, Any] = {**_OF_RECORD} if "scope" in names else {}
         known = {name: attrgetter(name) for name in names if name in spec.schema.names} | known | dict(columns or {})
         self._columns = {name: known[name] for name in spec.schema.names if name in known and name not in self._given}
         forms = {"scope": SCOPE, **(attributes or {})}

@@ -9,8 +9,8 @@ import pyarrow as pa
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.graph.triples import Triple, name_key
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key, ids_digest, with_digest
-from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
+from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key, ids_digest, scope_columns, with_digest
 from memory_pipeline.lake.schemas import GRAPH_FACTS, GRAPH_OPERATIONS, OPERATIONS
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.scopes import Scope
 
-_SCOPE = ("workspace_id", "agent_id", "scope")
 _OPERATIONS = Codec(
     GRAPH_OPERATIONS,
     Operation,
@@ -28,14 +27,14 @@ _OPERATIONS = Codec(
         "subject_id": lambda one: name_key(one.subject),
         "evidence_id": lambda one: one.message_ids[0],
     },
-    given=(*_SCOPE, "id", "is_edit"),
+    given=(*SCOPE_COLUMNS, "id", "is_edit"),
     attributes={"verb": Verb, "message_ids": Attribute(("evidence_id",), lambda own: (own,))},
 )
 _TRIPLES = Codec(
     GRAPH_FACTS,
     Triple,
     columns={"source_hour": lambda triple: triple.id.split(":", 2)[1]},  # an id contains its hour
-    given=(*_SCOPE, "source_digest", "digest"),
+    given=(*SCOPE_COLUMNS, "source_digest", "digest"),
 )
 
 
@@ -46,14 +45,13 @@ def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_e
     """Return operations of scopes, or edits by agents, as rows of ``graph_operations``, each once."""
     found = {}
     for scope, own in operations.items():
-        owner = owner_of(scope)
         for one in own:
             content = (one.verb, one.subject, one.predicate, one.object, one.confidence, one.weight)
             order = (one.event_at, one.turn, one.place)
-            found[digest(owner, one.message_ids[0], *content, *order)] = scope, one
+            found[digest(*scope.ids, one.message_ids[0], *content, *order)] = scope, one
     return _OPERATIONS.to_rows(
         [one for _, one in found.values()],
-        **_of_scopes([scope for scope, _ in found.values()]),
+        **scope_columns([scope for scope, _ in found.values()]),
         id=list(found),
         is_edit=are_edits,
     )
@@ -68,7 +66,9 @@ def operations_to_project(rows: pa.Table) -> pa.Table:
 def triples_to_rows(triples: Mapping[Scope, Sequence[Triple]]) -> pa.Table:
     """Return triples of scopes as rows of ``graph_facts``."""
     listed = [(scope, triple) for scope, own in triples.items() for triple in own]
-    rows = _TRIPLES.to_rows([triple for _, triple in listed], **_of_scopes([scope for scope, _ in listed]), digest="")
+    rows = _TRIPLES.to_rows(
+        [triple for _, triple in listed], **scope_columns([scope for scope, _ in listed]), digest=""
+    )
     return with_digest(rows)
 
 
@@ -83,18 +83,10 @@ def fold_state(vocabulary: Vocabulary, operations: Sequence[str], facts: Sequenc
 
 def states_to_rows(states: Mapping[Scope, str]) -> pa.Table:
     """Return the states of scopes' graphs as rows of ``graph_facts``, with null in the columns of facts."""
-    given = {**_of_scopes(list(states)), "source_digest": list(states.values()), "digest": list(states.values())}
+    given = {**scope_columns(list(states)), "source_digest": list(states.values()), "digest": list(states.values())}
     given["id"] = given["scope"]
     columns = [
         pa.array(given[field.name], field.type) if field.name in given else pa.nulls(len(states), field.type)
         for field in GRAPH_FACTS.schema
     ]
     return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in GRAPH_FACTS.schema]))
-
-
-def _of_scopes(scopes: Sequence[Scope]) -> dict[str, list[str]]:
-    return {
-        "workspace_id": [scope.workspace_id for scope in scopes],
-        "agent_id": [scope.agent_id for scope in scopes],
-        "scope": [scope.key for scope in scopes],
-    }

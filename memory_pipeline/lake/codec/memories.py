@@ -14,7 +14,16 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
-from memory_pipeline.lake.codec.codec import Attribute, Codec, ids_digest, scope_of, with_digest
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
+from memory_pipeline.lake.codec.codec import (
+    Attribute,
+    Codec,
+    ids_digest,
+    scope_columns,
+    scope_of,
+    scopes_of,
+    with_digest,
+)
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, EVENTS, MEMORIES, MEMORY_EVENTS
 
 if TYPE_CHECKING:
@@ -61,7 +70,7 @@ _MEMORIES = Codec(
     MEMORIES,
     DurableMemory,
     columns={"id": attrgetter("version_id"), "memory_id": attrgetter("id")},
-    given=("workspace_id", "agent_id", "scope", "is_newest", "source_digest", "vector", "embed_model", "digest"),
+    given=(*SCOPE_COLUMNS, "is_newest", "source_digest", "vector", "embed_model", "digest"),
     attributes={
         "id": Attribute(("memory_id",)),
         "kind": MemoryKind,
@@ -125,9 +134,7 @@ def memories_to_rows(
              for version, newest in zip(versions, is_newest, strict=True)]  # fmt: skip
     rows = _MEMORIES.to_rows(
         versions,
-        workspace_id=[scope.workspace_id for scope in scopes],
-        agent_id=[scope.agent_id for scope in scopes],
-        scope=[scope.key for scope in scopes],
+        **scope_columns(scopes),
         is_newest=is_newest,
         vector=vectors_to_lists(found),
         embed_model=[None if vector is None else embed_model for vector in found],
@@ -162,20 +169,20 @@ def states_to_rows(states: Mapping[Scope, FoldState]) -> pa.Table:
             "memory_id": scope.key,
             "version": 0,
             "is_newest": False,
-            "workspace_id": scope.workspace_id,
-            "agent_id": scope.agent_id,
-            "scope": scope.key,
             "access_count": state.count,
             "event_id": state.last,
             "source_digest": f"{state.events} {state.rows}",
         }
         for scope, state in states.items()
     ]
-    return with_digest(pa.Table.from_pylist(rows, schema=schema))
+    table = pa.Table.from_pylist(rows, schema=schema)
+    for name, values in scope_columns(list(states)).items():
+        table = table.set_column(schema.get_field_index(name), schema.field(name), pa.array(values, pa.string()))
+    return with_digest(table)
 
 
 #: The columns from which :func:`fold_states` reads.
-STATE_COLUMNS = ("scope", "workspace_id", "agent_id", "access_count", "event_id", "source_digest")
+STATE_COLUMNS = (*SCOPE_COLUMNS, "access_count", "event_id", "source_digest")
 #: The condition on rows of ``memories`` that are versions of memories, and on those that are fold states.
 IS_VERSION, IS_STATE = "version > 0", "version = 0"
 
@@ -185,7 +192,7 @@ def fold_states(rows: pa.Table) -> dict[Scope, FoldState]:
     found = {}
     for row in rows.select(STATE_COLUMNS).to_pylist():
         events, _, own = row["source_digest"].partition(" ")
-        scope = scope_of(row["workspace_id"], row["agent_id"])
+        scope = scope_of(*map(row.get, SCOPE_COLUMNS))
         found[scope] = FoldState(events, own, row["access_count"], row["event_id"])
     return found
 
@@ -215,7 +222,7 @@ def rows_to_memories_of(rows: pa.Table) -> dict[Scope, Memories]:
     """Return rows of ``memories`` as memories by scope; see :func:`rows_to_memories`. Fold states are skipped."""
     rows = rows.filter(pc.field("version") > 0)
     found: dict[Scope, Memories] = {}
-    scopes = map(scope_of, rows["workspace_id"].to_pylist(), rows["agent_id"].to_pylist())
+    scopes = scopes_of(rows)
     listed = list(zip(scopes, _MEMORIES.to_records(rows), strict=True))
     for scope, version in sorted(listed, key=lambda each: (each[1].id, each[1].version)):
         memories = found.setdefault(scope, Memories())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: The columns that say whose a row is. Each read checks them.
-OWNERS = ("scope", "workspace_id", "agent_id")
+OWNERS = ("scope", "workspace_id", "agent_id", "identity")
 
 
 def index_schema(dimension: int) -> pa.Schema:

@@ -1,8 +1,8 @@
 """Lance tables of a projection: one for each shard of scopes, and one for each scope with many rows.
 
-A projection is derived from records and can be rebuilt. Its rows have the columns ``id`` (the declared primary key),
-``scope``, ``workspace_id`` and ``agent_id``. Only rows that differ are written: new and changed rows are upserted, then
-the ids that are gone are deleted. Reads return the rows of one scope and check whose they are.
+A projection is derived from records and can be rebuilt. Its rows have ``id`` (the declared primary key) and the columns
+of a scope. Only rows that differ are written: new and changed rows are upserted, then the ids that are gone are
+deleted. Reads return the rows of one scope and check whose they are.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class ShardTables:
             if rows is None:
                 await self.refuse_lost(name)
                 return nothing.select(list(columns))
-            expected = {(scope.key, scope.workspace_id, scope.agent_id) for scope in own}
+            expected = {_owner(scope) for scope in own}
             found = rows.group_by(list(OWNERS)).aggregate([])
             if not expected.issuperset(zip(*(found[name].to_pylist() for name in OWNERS), strict=True)):
                 raise LakeError(f"a read of {PROJECTIONS}/{name}.lance returned rows of another scope")
@@ -466,6 +466,11 @@ def _with_owners(columns: Collection[str]) -> list[str]:
     return [*OWNERS, *(name for name in columns if name not in OWNERS)]
 
 
+def _owner(scope: Scope) -> tuple[str, ...]:
+    """Return the values of the columns `OWNERS`."""
+    return scope.key, scope.workspace_id, scope.agent_id, scope.identity
+
+
 def of_scope(scope: Scope, where: str | None = None) -> str:
     """Return the condition that selects a scope's rows."""
     return f"scope = '{scope.key}'" + (f" AND ({where})" if where else "")
@@ -477,9 +482,9 @@ def owned(rows: pa.Table, scope: Scope) -> pa.Table:
     Raises:
         LakeError: some are another scope's.
     """
-    for name, value in zip(OWNERS, (scope.key, scope.workspace_id, scope.agent_id), strict=True):
+    for name, value in zip(OWNERS, _owner(scope), strict=True):
         if not pc.all(pc.equal(rows[name], value), min_count=0).as_py():
-            raise LakeError(f"a read of {scope.workspace_id}/{scope.agent_id} returned rows of another scope")
+            raise LakeError(f"a read of {scope} returned rows of another scope")
     return rows
 
 

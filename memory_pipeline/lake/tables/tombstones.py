@@ -109,7 +109,7 @@ class ExpirationMarks:
 
     def through(self, scope: Scope, kept: RetentionClass) -> str | None:
         """Return the key of the last expired period, or None."""
-        return self._through.get(kept, {}).get(scope)
+        return self._through.get(kept, {}).get(scope.own)
 
     def latest(self, classes: Iterable[RetentionClass]) -> str:
         """Return the key of the latest expired period of any agent for some classes; empty if there is none."""

@@ -61,7 +61,8 @@ def test_an_event_is_stored_as_the_expected_row() -> None:
     [row] = events_to_rows([UPDATE], are_edits=True).to_pylist()
     assert row == {
         "period": "2024-01-15T13", "id": UPDATE.id, "workspace_id": "acme",
-        "agent_id": "support", "scope": ACME.key, "verb": "UPDATE", "memory_id": TEA.memory_id, "other_id": None,
+        "agent_id": "support", "identity": "", "scope": ACME.key, "verb": "UPDATE",
+        "memory_id": TEA.memory_id, "other_id": None,
         "changes": '{"content":"Anna likes coffee."}', "editor": "agent", "reason": "she said so", "evidence": [],
         "conversation_id": None, "turn": 0, "place": 0, "event_at": at(1), "is_edit": True,
     }  # fmt: skip

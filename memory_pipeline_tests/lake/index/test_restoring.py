@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ANNA = Scope("acme", "anna")
-SCHEMA = pa.schema(dict.fromkeys(["id", "scope", "workspace_id", "agent_id", "digest"], pa.string()))
+SCHEMA = pa.schema(dict.fromkeys(["id", "scope", "workspace_id", "agent_id", "identity", "digest"], pa.string()))
 WRITERS, RECORDS = 2, 4
 PROCESSES = multiprocessing.get_context("spawn")
 
@@ -33,7 +33,7 @@ def opened(root: str) -> ScopedRows:
 def rows(*ids: str) -> pa.Table:
     return pa.Table.from_pylist(
         [
-            dict(zip(SCHEMA.names, (each, ANNA.key, ANNA.workspace_id, ANNA.agent_id, each), strict=True))
+            dict(zip(SCHEMA.names, (each, ANNA.key, ANNA.workspace_id, ANNA.agent_id, "", each), strict=True))
             for each in ids
         ],
         schema=SCHEMA,

@@ -54,7 +54,7 @@ class LlmRequest:
         """Hash of everything that determines the answer, and of the agent and partition."""
         scope, period, endpoint = self.use.scope, self.use.period, self.endpoint
         return digest(
-            "completion-1", scope.workspace_id, scope.agent_id, period.grain, period.key, identity_of(endpoint),
+            "completion-1", *scope.ids, period.grain, period.key, identity_of(endpoint),
             endpoint.temperature, endpoint.max_output_tokens, endpoint.answer_format,
             self.prompt_version, self.system, self.user, self.schema, self.length,
         )  # fmt: skip
