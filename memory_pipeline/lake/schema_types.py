@@ -109,7 +109,7 @@ class TableSpec:
     @property
     def has_parts(self) -> bool:
         """Whether the rows of a large period are stored by shard."""
-        return self.partition_by[-1:] == ("period",) and "scope" in self.schema.names
+        return self.partition_by[-1:] == ("period",) and self.order_by[0] == "scope"
 
     @property
     def stored_partitions(self) -> tuple[str, ...]:
