@@ -216,7 +216,7 @@ class SubjectScanner:
         `keys` are values of the last partition column, `fixed` those of the others.
         """
         subject = self.subject
-        scopes = [subject.scope.key] if subject.scope and "scope" in spec.schema.names else None
+        scopes = [subject.scope.key] if subject.scope and spec.has_parts else None
         where = pc.field("workspace_id") == subject.workspace_id
         if subject.agent_id is not None:
             where &= pc.field("agent_id") == subject.agent_id

@@ -213,7 +213,8 @@ def test_generated_words_are_not_mistaken_for_names(lake: Lake, models: Models) 
 
 def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, models: Models) -> None:
     asked = {
-        "grain": "daily", "workspace_id": "acme", "agent_id": "support", "identity": "", "scope": "", "model": "m", "prompt_version": "p",
+        "grain": "daily", "workspace_id": "acme", "agent_id": "support", "identity": "", "scope": "",
+        "model": "m", "prompt_version": "p",
         "tokens_in": 7, "tokens_out": 1, "cost": 0.5, "answer": "One content of two.",
     }  # fmt: skip
     rows = [
