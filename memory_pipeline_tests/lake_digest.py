@@ -102,8 +102,10 @@ def _pending(lake: Lake) -> dict[str, str]:
     """Return the digests of pending journal records."""
     lines: dict[str, list[str]] = {}
     for file in lake.journal.pending():
+        scope = lake.journal.scope_of(file)
+        name = "unknown" if scope is None else _named(scope)
         for line in (lake.storage.read(file.path) or b"").splitlines():
-            lines.setdefault(f"journal/pending/{_named(file.scope)}", []).append(_without_clock(line))
+            lines.setdefault(f"journal/pending/{name}", []).append(_without_clock(line))
     return {name: _of_lines(texts) for name, texts in lines.items()}
 
 

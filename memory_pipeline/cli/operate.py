@@ -275,17 +275,18 @@ def _scopes(lake: Lake, workspace_id: str, agent_id: str | None) -> list[Scope]:
     from memory_pipeline.steps.scopes import known_scopes
 
     Scope(workspace_id, agent_id or workspace_id)  # validates both ids
-    owners = known_scopes(lake, workspace_id)
-    owners |= {file.scope for file in lake.journal.pending() if file.scope.workspace_id == workspace_id}
-    of_workspace = sorted(owners, key=lambda one: one.agent_id)
+    scopes = known_scopes(lake, workspace_id)
+    scopes |= {scope for scope in lake.journal.pending_scopes() if scope.workspace_id == workspace_id}
+    of_workspace = sorted(scopes, key=lambda one: one.ids)
     if not of_workspace:
         raise InputError(f"--workspace {shown(workspace_id)} has no agent; check the name")
     if agent_id is None:
         return of_workspace
-    if Scope(workspace_id, agent_id) not in owners:
-        known = shown(", ".join(one.agent_id for one in of_workspace))
+    of_agent = [one for one in of_workspace if one.agent_id == agent_id]
+    if not of_agent:
+        known = shown(", ".join(dict.fromkeys(one.agent_id for one in of_workspace)))
         raise InputError(f"--agent {shown(agent_id)} of workspace {workspace_id} is unknown; accepted: {known}")
-    return [Scope(workspace_id, agent_id)]
+    return of_agent
 
 
 def _record(done: ConsolidationReport, dry_run: bool) -> dict[str, Any]:

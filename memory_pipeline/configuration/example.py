@@ -107,6 +107,10 @@ defaults:
     #yearly: forever
     #graph: forever                       # operations of the knowledge graph
 
+  # Whether each user, and each group of users, has a memory of its own. It is recorded for an agent when it first
+  # writes for a user, and fixed from then on. Otherwise all users of an agent share the agent's memory.
+  per_user: false
+
   # Whether Dagster shows samples of memory content with its runs. They are stored in Dagster's own storage, and erasure
   # does not remove them.
   previews: true

@@ -66,6 +66,7 @@ class Inherited:
     injection: Keys = field(default_factory=dict)
     memories: Keys = field(default_factory=dict)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
+    per_user: bool = False
 
     def at(self, level: Level) -> Inherited:
         """Return the settings of the next level, with the sections of `level` applied."""
@@ -87,6 +88,7 @@ class Inherited:
             vocabulary=_merged_vocabulary(self.vocabulary, level.graph)
             if explicit_keys(level.graph)
             else self.vocabulary,
+            per_user=level.per_user if "per_user" in level.model_fields_set else self.per_user,
         )
 
     def _with_completion(self, task: Keys, section: Keys, completion: Keys) -> Keys:
@@ -148,6 +150,7 @@ class AgentSettings:
     vocabulary: Vocabulary
     memories: MemoriesSettings
     curation: TextModelSettings
+    per_user: bool
 
     @property
     def tasks(self) -> dict[tuple[str, ...], ExtractionSettings | Summarization]:
@@ -243,6 +246,7 @@ class Resolution:
             keys.vocabulary,
             MemoriesSettings.model_validate(keys.memories),
             TextModelSettings.model_validate(keys.completion),
+            keys.per_user,
         )
         if settings == parent:
             return parent

@@ -208,8 +208,14 @@ class GraphSettings(Record):
 
 
 class Level(Record):
-    """The sections that the defaults, workspaces and agents share. Keys that are not given are inherited."""
+    """The sections that the defaults, workspaces and agents share. Keys that are not given are inherited.
 
+    Attributes:
+        per_user: whether each user, and each group of users, has a memory of its own. Recorded for an agent when it
+            first writes for a user, and fixed from then on.
+    """
+
+    per_user: bool = False
     completion: TextModelSettings = TextModelSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     summaries: Summaries = Summaries()

@@ -116,6 +116,10 @@ class Configuration:
         settings = self._agent(scope)
         return settings.curation if settings.memories.consolidation == "model" else TextModelSettings()
 
+    def per_user(self, scope: Scope) -> bool:
+        """Return whether each user of an agent has a memory of its own."""
+        return self._agent(scope).per_user
+
     def budget(self, workspace_id: str) -> Budget | None:
         """Return a workspace's monthly limits, or None if there are none."""
         return self._workspace(workspace_id).budget
@@ -151,6 +155,7 @@ class Configuration:
             "retention": self.retention(scope.workspace_id).describe(),
             "previews": self.previews(scope.workspace_id),
             "embedding": embedding,
+            "per_user": self.per_user(scope),
             "extraction": self.extraction(scope).model_dump(mode="json"),
             "summaries": {
                 grain.value: self.summarization(scope, grain).model_dump(mode="json") for grain in SUMMARY_GRAINS

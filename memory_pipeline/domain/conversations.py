@@ -25,15 +25,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Audience, Scope, audience_of, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from memory_pipeline.domain.scopes import ScopeOf
 
 #: Longest text of one message, in characters.
 MAX_CONTENT = 1_000_000
@@ -41,10 +44,12 @@ MAX_CONTENT = 1_000_000
 MAX_ID = 256
 #: Maximum number of tags of a conversation; every message is stored with all of them.
 MAX_TAGS = 100
+#: Maximum number of users of a conversation; every message is stored with all members of a group.
+MAX_USERS = 1_000
 #: A message further ahead of the clock is rejected as a mistake.
 CLOCK_SKEW = timedelta(hours=24)
 
-_HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "tags")
+_HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "users", "group_id", "tags")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
 
@@ -72,6 +77,8 @@ class Message:
     """One validated message of a conversation.
 
     Attributes:
+        user_id: the user who speaks, or whose conversation it is.
+        users: the members of the group, if the scope is a group's.
         source_id: the id from the client, if any.
         turn: position, from 0, in the conversation as first written.
         sent_at: timestamp of the message, UTC.
@@ -90,18 +97,21 @@ class Message:
     content: str
     sent_at: datetime
     received_at: datetime
+    users: tuple[str, ...] = ()
 
     @classmethod
-    def from_record(cls, record: Mapping[str, object]) -> Message:
+    def from_record(cls, record: Mapping[str, object], scope_of: ScopeOf = Scope) -> Message:
         """Parse and validate the flat form of :meth:`to_record`. The row id is always computed.
+
+        `scope_of` is needed for scopes of users and groups.
 
         Raises:
             NothingSaidError: the content is only recalled memory, even if other fields are invalid.
             InputError: a field is missing or invalid; the message names it.
         """
         remaining = _without_recalled(record.get("content"))
-        scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
-        conversation_id = _label("conversation_id", record.get("conversation_id"))
+        scope = recorded_scope(record, scope_of)
+        conversation_id = label_of("conversation_id", record.get("conversation_id"))
         source_id = _optional_label("id", record.get("id"))
         role = _role(record.get("role"))
         name = _name(record.get("name"))
@@ -125,6 +135,7 @@ class Message:
             content=content,
             sent_at=sent_at,
             received_at=timestamp_of("received_at", record.get("received_at")),
+            users=users_in(record),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -132,6 +143,7 @@ class Message:
         return {
             "workspace_id": self.scope.workspace_id,
             "agent_id": self.scope.agent_id,
+            **members_fields(self.scope, self.users),
             "conversation_id": self.conversation_id,
             "user_id": self.user_id,
             "tags": list(self.tags),
@@ -151,7 +163,9 @@ class Message:
 
     @property
     def speaker(self) -> str:
-        """The person's name, or a label of the role."""
+        """The person's name, or a label of the role. Where several users speak, the label names the user."""
+        if self.name is None and self.role is Role.USER and self.user_id is not None and self.scope.user_id is None:
+            return user_identity(self.user_id)
         return self.name or {"user": "User", "assistant": "Agent"}.get(self.role, self.role.title())
 
     def says_the_same_as(self, other: Message) -> bool:
@@ -208,8 +222,10 @@ class ParsedConversation(NamedTuple):
     recalled: int
 
 
-def read_messages(conversation: object, admission: Admission) -> ParsedConversation:
+def read_messages(conversation: object, admission: Admission, scope_of: ScopeOf = Scope) -> ParsedConversation:
     """Validate an untrusted conversation: a mapping as in this module's docstring, or a pydantic model of one.
+
+    `scope_of` returns the scope of its audience.
 
     An invalid conversation (its ids) is rejected as a whole; an invalid message is rejected alone. Of two messages with
     the same id and different content the second is rejected; an exact duplicate is dropped.
@@ -221,12 +237,15 @@ def read_messages(conversation: object, admission: Admission) -> ParsedConversat
             raise InputError(f"a conversation must be an object, not {shown(conversation)}")
         header: dict[str, Any] = {key: conversation.get(key) for key in _HEADER}
         Scope(header["workspace_id"], header["agent_id"])
-        where = f"conversation {_label('conversation_id', header['conversation_id'])}"
-        _optional_label("user_id", header["user_id"])
+        where = f"conversation {label_of('conversation_id', header['conversation_id'])}"
         _labels("tags", header["tags"] or ())
         records = conversation.get("messages")
         if not isinstance(records, Sequence) or isinstance(records, str | bytes) or not records:
             raise InputError(f"messages must be a list of at least one message, not {shown(records)}")
+        conversation = with_users(conversation)
+        header["users"] = conversation.get("users")
+        audience = audience_in(header, _speakers(records))
+        scope = scope_of(header["workspace_id"], header["agent_id"], audience.identity)
     except InputError as error:
         return ParsedConversation([], [Rejection(str(error), where, conversation)], 0)
 
@@ -237,10 +256,11 @@ def read_messages(conversation: object, admission: Admission) -> ParsedConversat
     for number, record in enumerate(records, start=1):
         try:
             for part in messages_in(record):
-                entry = {**part, **header, "turn": turn, "received_at": admission.now}
+                own = {"user_id": part.get("user_id") or header["user_id"], "turn": turn, "received_at": admission.now}
+                entry = {**part, **header, **own, "users": audience.users if scope.is_group else ()}
                 turn += 1
                 try:
-                    message = Message.from_record(entry)
+                    message = Message.from_record(entry, lambda *_: scope)
                 except NothingSaidError:
                     recalled += 1
                     continue
@@ -252,6 +272,57 @@ def read_messages(conversation: object, admission: Admission) -> ParsedConversat
         except InputError as error:
             rejected.append(Rejection(str(error), f"{where}, message {number}", alone(conversation, record)))
     return ParsedConversation(list(accepted.values()), rejected, recalled)
+
+
+def with_users(conversation: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a conversation that names its users, if only its messages do: these may be sent again one by one."""
+    records = conversation.get("messages")
+    if any(conversation.get(name) is not None for name in ("user_id", "users")) or not isinstance(records, Sequence):
+        return conversation
+    speakers = _speakers(records)
+    return {**conversation, "users": speakers} if speakers else conversation
+
+
+def _speakers(records: Sequence[object]) -> list[object]:
+    named = [one.get("user_id") for one in map(as_mapping, records) if isinstance(one, Mapping)]
+    invalid = [one for one in named if one is not None and not isinstance(one, str)]
+    return [*sorted({one for one in named if isinstance(one, str)}), *invalid[:1]]
+
+
+def audience_in(fields: Mapping[str, Any], speakers: Sequence[object]) -> Audience:
+    """Return the audience that a conversation's ``user_id``, ``users`` and ``group_id`` name, or its speakers.
+
+    Raises:
+        InputError: an id is invalid, or they contradict each other.
+    """
+    users = None if fields["users"] is None else _labels("users", fields["users"], MAX_USERS)
+    user_id, group_id = (_optional_label(name, fields[name]) for name in ("user_id", "group_id"))
+    return audience_of(user_id, users, group_id, {label_of("user_id", speaker) for speaker in speakers})
+
+
+def recorded_scope(record: Mapping[str, object], scope_of: ScopeOf) -> Scope:
+    """Return the scope of a record of the journal.
+
+    Raises:
+        InputError: an id is invalid.
+    """
+    identity = record.get("identity")
+    return scope_of(record.get("workspace_id"), record.get("agent_id"), "" if identity is None else identity)  # type: ignore[arg-type]  # Scope checks
+
+
+def users_in(record: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the members of the group in a record of the journal, sorted.
+
+    Raises:
+        InputError: an id is invalid.
+    """
+    return _labels("users", record.get("users") or (), MAX_USERS)
+
+
+def members_fields(scope: Scope, users: Sequence[str]) -> dict[str, object]:
+    """Return the fields of a record of the journal that the agent's own memory does not need."""
+    own: dict[str, object] = {"identity": scope.identity} if scope.identity else {}
+    return own | {"users": list(users)} if users else own
 
 
 def alone(conversation: Mapping[str, object], record: object) -> dict[str, object]:
@@ -280,7 +351,12 @@ def _role(value: object) -> Role:
         raise InputError(f"role {shown(value)} is unknown; accepted: {', '.join(Role)}") from None
 
 
-def _label(name: str, value: object) -> str:
+def label_of(name: str, value: object) -> str:
+    """Return an id or a tag after a check.
+
+    Raises:
+        InputError: it is not valid.
+    """
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
         raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
     if _FORBIDDEN.search(value) or value.startswith(".") or not is_unicode(value):
@@ -303,15 +379,15 @@ def _name(value: object) -> str | None:
 
 
 def _optional_label(name: str, value: object) -> str | None:
-    return None if value is None else _label(name, value)
+    return None if value is None else label_of(name, value)
 
 
-def _labels(name: str, values: object) -> tuple[str, ...]:
+def _labels(name: str, values: object, most: int = MAX_TAGS) -> tuple[str, ...]:
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         raise InputError(f"{name} must be a list of texts, not {shown(values)}")
-    if len(values) > MAX_TAGS:
-        raise InputError(f"{name} has {len(values):,} entries; at most {MAX_TAGS} are accepted")
-    return tuple(sorted({_label(name, value) for value in values}))
+    if len(values) > most:
+        raise InputError(f"{name} has {len(values):,} entries; at most {most:,} are accepted")
+    return tuple(sorted({label_of(name, value) for value in values}))
 
 
 def _without_recalled(value: object) -> object:

@@ -10,14 +10,18 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import InputError, shown
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _KEY = re.compile(r"[0-9a-f]{32}")
-_USER, _GROUP = "user:", "group:"
+#: Prefixes of identities: of a user, of a group with an id, and of a group that is the set of its members.
+_USER, _GROUP, _SET = "user:", "group:", "users:"
 #: The columns of a scope in rows, in the order of :class:`Scope`'s arguments.
 SCOPE_COLUMNS: Final = ("workspace_id", "agent_id", "identity", "scope")
 
@@ -28,7 +32,8 @@ class Scope:
 
     Attributes:
         workspace_id, agent_id: the agent. Both ids are safe in a path.
-        identity: ``user:`` or ``group:`` and an id; empty for the agent's own memory.
+        identity: ``user:`` or ``group:`` and an id, or ``users:`` and a digest of the members; empty for the agent's
+            own memory.
         key: the scope in rows and paths, 32 hexadecimal digits. It decides the shard. Users and groups have one of
             their lake; see :func:`scope_key`.
     """
@@ -48,8 +53,10 @@ class Scope:
                 )
         if self.identity == "":
             object.__setattr__(self, "key", _own_key(self.workspace_id, self.agent_id))
-        elif not isinstance(self.identity, str) or not self.identity.startswith((_USER, _GROUP)):
-            raise InputError(f"identity {shown(self.identity)} is not valid; expected user: or group: and an id")
+        elif not isinstance(self.identity, str) or not self.identity.startswith((_USER, _GROUP, _SET)):
+            raise InputError(
+                f"identity {shown(self.identity)} is not valid; expected user:, group: or users: and an id"
+            )
         elif not isinstance(self.key, str) or not _KEY.fullmatch(self.key):
             raise InputError(f"scope {shown(self.key)} of {self.identity} is not valid; expected a key of Lake.scope")
 
@@ -68,10 +75,71 @@ class Scope:
         return self.identity.removeprefix(_USER) if self.identity.startswith(_USER) else None
 
     @property
+    def is_group(self) -> bool:
+        """Whether it is the memory of a group."""
+        return self.identity.startswith((_GROUP, _SET))
+
+    def audience_fields(self, users: Sequence[str]) -> dict[str, object]:
+        """Return the fields of a conversation of this scope; `users` are the members of a group."""
+        if not self.is_group:
+            return {"user_id": self.user_id}
+        group_id = self.identity.removeprefix(_GROUP) if self.identity.startswith(_GROUP) else None
+        return {"users": list(users), "group_id": group_id}
+
+    @property
     def ids(self) -> tuple[str, ...]:
         """The ids that go into the ids of rows: workspace and agent, and the identity if there is one."""
         ids = (self.workspace_id, self.agent_id)
         return (*ids, self.identity) if self.identity else ids
+
+
+if TYPE_CHECKING:
+    #: Returns the scope of a workspace, an agent and an identity.
+    ScopeOf = Callable[[str, str, str], Scope]
+
+
+class Audience(NamedTuple):
+    """Those who take part in a conversation: the identity of their scope, and the members of a group, sorted."""
+
+    identity: str = ""
+    users: tuple[str, ...] = ()
+
+
+def user_identity(user_id: str) -> str:
+    """Return the identity of a user's own memory."""
+    return f"{_USER}{user_id}"
+
+
+def audience_of(
+    user_id: str | None, users: Collection[str] | None, group_id: str | None, speakers: Collection[str]
+) -> Audience:
+    """Return the audience of a write. All arguments are valid ids.
+
+    Args:
+        user_id: the only user, unless `users` are given.
+        users: all users who take part.
+        group_id: a group with a name. Its members are those of all of its writes.
+        speakers: the users of the messages. They are the audience if none is named.
+
+    Raises:
+        InputError: a speaker does not take part, both `user_id` and `users` are given, or a group has no user.
+    """
+    if user_id is not None and users is not None and set(users) != {user_id}:
+        raise InputError(f"user_id {shown(user_id)} and users are both given; set one of them")
+    named = {user_id} if users is None and user_id is not None else None if users is None else set(users)
+    outside = sorted(set(speakers) - named) if named is not None else []
+    if outside:
+        raise InputError(
+            f"user_id {shown(outside[0])} of a message does not take part in the conversation; add the user to users"
+        )
+    members = tuple(sorted(speakers if named is None else named))
+    if group_id is not None:
+        if not members:
+            raise InputError(f"group_id {shown(group_id)} is given without a user; set users")
+        return Audience(f"{_GROUP}{group_id}", members)
+    if len(members) > 1:
+        return Audience(f"{_SET}{digest(*members)}", members)
+    return Audience(user_identity(members[0])) if members else Audience()
 
 
 @lru_cache(maxsize=65_536)

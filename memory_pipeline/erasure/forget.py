@@ -45,6 +45,7 @@ from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted,
 from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.collections.collection import drop_collections
+from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, agent_of, collections_of
 from memory_pipeline.lake.orphans import unnamed_files
@@ -268,7 +269,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
         }
         sync_index(lake, [scope], since, dimension, ErasureLog())
         lake.journal.delete_stale_marks(scope)
-        _remove_unfinished(lake, f"journal/pending/{scope.workspace_id}/{scope.agent_id}")
+        _remove_unfinished(lake, folder_of(scope))
         for folder in ("journal/pending", "vectordb", PROJECTIONS, "tables"):
             lake.storage.prune(folder)
 

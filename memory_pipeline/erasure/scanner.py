@@ -92,7 +92,8 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
         # in repeated decisions, a word of a reason may happen to be a name.
         scanner.note(found, CONSOLIDATION_EVENTS)
     for file in lake.journal.pending():
-        if file.scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, file.scope.agent_id):
+        scope = lake.journal.scope_of(file)
+        if scope and (scope.workspace_id != subject.workspace_id or subject.agent_id not in (None, scope.agent_id)):
             continue
         contents = lake.journal.read(file)
         remaining = contents._replace(
@@ -108,7 +109,7 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
         if removed or rewritten:
             found.files[file] = remaining
             found.pending += removed + len(rewritten)
-            found.scopes.add(file.scope)
+            found.scopes |= {scope} if scope else set()
             remaining_ids = {record.id for record in _records(remaining)}
             found.hours |= {record.hour.key for record in _records(contents) if record.id not in remaining_ids}
             found.texts |= _contents(contents) - _contents(remaining)

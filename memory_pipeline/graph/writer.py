@@ -28,14 +28,16 @@ class GraphWriter:
 
     Names keep their spelling and are compared without regard to case; predicates are converted to snake_case. Of two
     changes, the one with the later time wins, whatever their order of arrival. Changes of one writer at the same time
-    are ordered by added microseconds. `start` is the first accepted day.
+    are ordered by added microseconds. `start` is the first accepted day. `users` are the members of the group, if the
+    scope is a group's.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date, graph: Graph) -> None:
+    def __init__(self, lake: Lake, scope: Scope, start: date, graph: Graph, users: Sequence[str] = ()) -> None:
         self._lake = lake
         self._scope = scope
         self._start = start
         self._graph = graph
+        self._users = users
         self._clock = EventClock()
 
     def insert(
@@ -152,7 +154,7 @@ class GraphWriter:
                     _check_keys(change)
                     at = change.get("timestamp")
                     order = {"timestamp": take() if at is None else at, "received_at": received_at, "turn": place}
-                    edit = Edit.from_record({**change, **self._scope_ids, **order})
+                    edit = Edit.from_record({**change, **order, "users": self._users}, lambda *_: self._scope)
                     admission.check(edit.event_at)
                 except InputError as error:
                     where = f"change {place}: " if len(changes) > 1 else ""
@@ -160,12 +162,9 @@ class GraphWriter:
                 edits.append(edit)
             accepted = self._lake.tombstones.forgotten().filter(edits)
             self._lake.ensure(min((edit.event_at for edit in accepted), default=None))
+            self._lake.members.add(accepted)
             self._lake.journal.append(accepted)
         return [edit.id for edit in edits]
-
-    @property
-    def _scope_ids(self) -> dict[str, str]:
-        return {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
 
     def _change(
         self,

@@ -2,13 +2,15 @@
 
 ::
 
-    journal/pending/{workspace}/{agent}/{hours}__{ulid}.jsonl           one write, one record per line
-    journal/pending/{workspace}/{agent}/{digest}.{first}.{last}.done    a mark: acknowledged hours of a file
-    journal/quarantine/{digest}.json                                    a rejected record and the reason
+    journal/pending/{scope}/{hours}__{ulid}.jsonl           one write, one record per line
+    journal/pending/{scope}/{digest}.{first}.{last}.done    a mark: acknowledged hours of a file
+    journal/quarantine/{digest}.json                        a rejected record and the reason
 
-A record is a message, an edit of the graph, or an event of a durable memory. A file holds one whole write, whatever
-hours it spans, so writes are atomic. An hour of a file is acknowledged when its rows can be found in the index. A file
-is deleted when all its hours are acknowledged. Until then, marks (empty files next to it) list the acknowledged hours.
+``{scope}`` is the beginning of the workspace's and the agent's id, to be read by people, and the key of the scope. It
+names no user. A record is a message, an edit of the graph, or an event of a durable memory. A file holds one whole
+write, whatever hours it spans, so writes are atomic. An hour of a file is acknowledged when its rows can be found in
+the index. A file is deleted when all its hours are acknowledged. Until then, marks (empty files next to it) list the
+acknowledged hours.
 
 ``{hours}`` is the first hour, then the number of hours from each to the next: ``2024-01-15T08.1.23`` is 08:00 and 09:00
 of that day and 08:00 of the next. If that is too long for a file name, it is ``2024-01-15T08.more``, and the hours are
@@ -40,6 +42,7 @@ from memory_pipeline.lake.files.strict_json import parse_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from memory_pipeline.domain.scopes import ScopeOf
     from memory_pipeline.lake.files.storage import FileInfo, Storage
 
 
@@ -53,6 +56,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_HOURS_NAME = 150
 #: Replaces hours that do not fit in a file name.
 _MORE = "more"
+#: What a folder keeps of ids, and how many characters of them.
+_UNSAFE, _MAX_PREFIX = re.compile(r"[^a-z0-9._-]+"), 60
+_FOLDER = re.compile(r".*\.(?P<key>[0-9a-f]{32})")
 _GAP = re.compile(r"[1-9][0-9]{0,6}")
 _DONE = re.compile(r"(?P<mark>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
 #: The hour of a record as the journal writes it. Quotes inside a record's text would be escaped, so none match.
@@ -62,10 +68,11 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """A pending file of one agent.
+    """A pending file of one scope.
 
     Attributes:
         path: relative to the lake's root.
+        key: of the scope.
         hours: hours of its records, sorted.
         size: in bytes.
         tag: from the storage; it changes with the content.
@@ -74,11 +81,16 @@ class JournalFile:
     """
 
     path: str
-    scope: Scope
+    key: str
     hours: tuple[Period, ...] = field(hash=False)
     size: int
     tag: str
     pending_hours: tuple[Period, ...] = field(hash=False)
+
+    @property
+    def folder(self) -> str:
+        """The folder of the scope."""
+        return self.path.rpartition("/")[0]
 
     @property
     def hourly_size(self) -> int:
@@ -96,14 +108,19 @@ class Contents(NamedTuple):
 
 
 class Journal:
-    """Appends, lists, reads and acknowledges journal files."""
+    """Appends, lists, reads and acknowledges journal files.
 
-    def __init__(self, storage: Storage) -> None:
+    `scope_of` returns the lake's scopes of users and groups.
+    """
+
+    def __init__(self, storage: Storage, scope_of: ScopeOf = Scope) -> None:
         self._storage = storage
+        self._scope_of = scope_of
+        self._scopes: dict[str, Scope] = {}  # of folders
         self._hours: dict[str, tuple[Period, ...]] = {}  # of files with too many hours for their names
 
     def append(self, records: Sequence[Message | Edit | MemoryEvent]) -> list[str]:
-        """Write records durably, one atomic file per agent. Return the files' paths.
+        """Write records durably, one atomic file per scope. Return the files' paths.
 
         Raises:
             InputError: `received_at` is missing, because the event was not made by an agent.
@@ -118,7 +135,7 @@ class Journal:
                 raise InputError(f"received_at of {group[0].id} is missing; expected when the journal takes it")
             ulid = ULID.from_datetime(max(received_at, _EPOCH))  # ULIDs start in 1970
             hours = sorted({record.hour for record in group}, key=lambda hour: hour.key)
-            path = f"{_folder(scope)}/{_name_of(hours)}__{ulid}.jsonl"
+            path = f"{folder_of(scope)}/{_name_of(hours)}__{ulid}.jsonl"
             lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
             self._require_own(path)
             self._storage.write(path, ("\n".join(lines) + "\n").encode())
@@ -126,24 +143,23 @@ class Journal:
         return paths
 
     def pending(self, scope: Scope | None = None) -> list[JournalFile]:
-        """Return the files not yet acknowledged, of one agent or of all, sorted by path.
+        """Return the files not yet acknowledged, of one scope or of all, sorted by path.
 
         Files with a place or name that the journal does not use are ignored.
         """
         files = []
-        entries = self._list(_PENDING if scope is None else _folder(scope))
+        entries = self._list(_PENDING if scope is None else folder_of(scope))
         spans = _acknowledged(entries)
         for entry in entries:
             parts = entry.path.split("/")
             try:
-                workspace_id, agent_id, name = parts[2:]
-                owner = Scope(workspace_id, agent_id)
+                folder, name = parts[2:]
                 hours = self._hours_of(entry.path, name)
             except ValueError:
                 continue
-            if hours:
+            if hours and (match := _FOLDER.fullmatch(folder)):
                 left = _left(hours, spans, entry.path)
-                files.append(JournalFile(entry.path, owner, hours, entry.size, entry.tag, left or hours))
+                files.append(JournalFile(entry.path, match["key"], hours, entry.size, entry.tag, left or hours))
         return files
 
     def pending_hours(self) -> set[Period]:
@@ -169,10 +185,10 @@ class Journal:
                 continue
             try:
                 record = parse_json(line)
-                parsed = _parsed(record)
-                if parsed.scope != file.scope or parsed.hour not in file_hours:
-                    name = f"{parsed.scope.workspace_id}/{parsed.scope.agent_id}"
-                    raise InputError(f"expected the agent and hours of its file, not {name} and {parsed.hour}")
+                parsed = self._parsed(record)
+                if parsed.scope.key != file.key or parsed.hour not in file_hours:
+                    raise InputError(f"expected the scope and hours of its file, not {parsed.scope} and {parsed.hour}")
+                self._scopes[file.folder] = parsed.scope
             except NothingSaidError:
                 continue  # only recalled memory
             except InputError as error:
@@ -199,25 +215,44 @@ class Journal:
         for file in files:
             if acknowledged is not None and file not in done:
                 for first, last in _spans(file.hours, acknowledged):
-                    path = f"{_folder(file.scope)}/{_mark(file.path)}.{first}.{last}.done"
+                    path = f"{file.folder}/{_mark(file.path)}.{first}.{last}.done"
                     # A mark lost in a power cut is written again when its hours are recomputed.
                     self._storage.create(path, b"", durable=False)
-        scopes = {file.scope for file in files if len(file.hours) > 1}
-        for scope in scopes:
-            spans = _acknowledged(self._list(_folder(scope)))
+        folders = {file.folder for file in files if len(file.hours) > 1}
+        for folder in folders:
+            spans = _acknowledged(self._list(folder))
             # Another process may have acknowledged the other hours in the meantime: the later of both deletes the file.
-            done |= {file for file in files if file.scope == scope and not _left(file.hours, spans, file.path)}
+            done |= {file for file in files if file.folder == folder and not _left(file.hours, spans, file.path)}
         self._storage.delete(sorted(file.path for file in done))
-        for scope in scopes:
-            self.delete_stale_marks(scope)
+        for folder in folders:
+            self._delete_stale_marks(folder)
         # Removes empty folders, so that listings skip inactive agents.
-        self._storage.leave({_folder(file.scope) for file in done})
+        self._storage.leave({file.folder for file in done})
 
     def delete_stale_marks(self, scope: Scope) -> None:
-        """Delete an agent's marks that belong to deleted files."""
-        paths = [entry.path for entry in self._list(_folder(scope))]
+        """Delete a scope's marks that belong to deleted files."""
+        self._delete_stale_marks(folder_of(scope))
+
+    def _delete_stale_marks(self, folder: str) -> None:
+        paths = [entry.path for entry in self._list(folder)]
         current = {_mark(path) for path in paths}
         self._storage.delete(path for path in paths if (mark := _mark_of(path)) and mark not in current)
+
+    def scope_of(self, file: JournalFile) -> Scope | None:
+        """Return the scope of a file; None if none of its records is valid."""
+        if file.folder not in self._scopes:
+            self.read(file)
+        return self._scopes.get(file.folder)
+
+    def pending_scopes(self) -> set[Scope]:
+        """Return the scopes with files that are not acknowledged. Reads one file of each new scope."""
+        return {scope for file in self.pending() if (scope := self.scope_of(file)) is not None}
+
+    def _parsed(self, record: dict[str, object]) -> Message | Edit | MemoryEvent:
+        if "memory" in record:
+            return MemoryEvent.from_record(record, self._scope_of)
+        kind = Edit if "edit" in record else Message
+        return kind.from_record(record, self._scope_of)
 
     def _list(self, folder: str) -> list[FileInfo]:
         """Return the files of a folder; none if the folder is a symbolic link or inside one."""
@@ -294,8 +329,10 @@ class Journal:
         self._storage.delete(f"{_QUARANTINE}/{each}.json" for each in digests)
 
 
-def _folder(scope: Scope) -> str:
-    return f"{_PENDING}/{scope.workspace_id}/{scope.agent_id}"
+def folder_of(scope: Scope) -> str:
+    """Return the folder of a scope's pending files."""
+    prefix = _UNSAFE.sub("-", f"{scope.workspace_id}.{scope.agent_id}".lower())[:_MAX_PREFIX]
+    return f"{_PENDING}/{prefix}.{scope.key}"
 
 
 def _mark(path: str) -> str:
@@ -338,12 +375,6 @@ def _spans(hours: Sequence[Period], done: Collection[Period]) -> list[tuple[str,
             keys = [hour.key for hour in group]
             spans.append((keys[0], keys[-1]))
     return spans
-
-
-def _parsed(record: dict[str, object]) -> Message | Edit | MemoryEvent:
-    if "memory" in record:
-        return MemoryEvent.from_record(record)
-    return Edit.from_record(record) if "edit" in record else Message.from_record(record)
 
 
 # Distinguishes changes of one writer at the same time.

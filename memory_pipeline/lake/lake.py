@@ -6,9 +6,11 @@ import json
 import logging
 from datetime import date
 from functools import cached_property
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
+from memory_pipeline.domain.scopes import Scope, scope_key
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.files.storage import MANIFEST, Storage
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
+    from memory_pipeline.lake.members import Members
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.ledger import Ledger
     from memory_pipeline.lake.tables.tables import Tables
@@ -37,6 +40,8 @@ CONFIGURATION = "config/workspaces.yaml"
 _FORMAT = 3
 #: A folder with an empty file per start date. The earliest date is the start of memory.
 _STARTS = "state/starts"
+#: A folder with a file per agent that has written for a user: whether each user has a memory of its own.
+_AGENTS = "state/agents"
 
 
 class Lake:
@@ -49,21 +54,26 @@ class Lake:
         uri: a folder or ``s3://bucket/prefix``; it need not exist.
         timezone: the expected IANA time zone. None accepts the lake's own, or UTC for a new lake.
         start: the first day of memory. None derives it from the records.
+        secret: the key of new scopes of users and groups, for a new lake; by default random.
 
     Raises:
         ConfigurationError: the address or the zone is invalid, or the lake uses another zone.
         LakeError: a newer version of this package created the lake.
     """
 
-    def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
+    def __init__(
+        self, uri: str, timezone: str | None = None, start: date | None = None, secret: str | None = None
+    ) -> None:
         self.storage = Storage(uri)
         self._set_start = start
         self._oldest_start = DEFAULT_START
         self._expected = timezone
+        self._secret = secret
+        self._per_user: dict[Scope, bool] = {}
         self._manifest: dict[str, object] | None = None
         self.calendar = Calendar()
         self._adopt(self._read_manifest())
-        self.journal = Journal(self.storage)
+        self.journal = Journal(self.storage, self.scope)
 
     @property
     def exists(self) -> bool:
@@ -76,6 +86,52 @@ class Lake:
     def shards(self) -> int:
         """The number of shards of projections, recorded when the lake is created."""
         return SHARDS if self._manifest is None else int(str(self._manifest["shards"]))
+
+    def scope(self, workspace_id: str, agent_id: str, identity: str = "") -> Scope:
+        """Return the scope with an identity; see :mod:`memory_pipeline.domain.scopes`.
+
+        The lake must exist, unless the scope is the agent's own memory.
+
+        Raises:
+            InputError: an id is invalid.
+            LakeError: the lake does not exist.
+        """
+        own = Scope(workspace_id, agent_id)
+        if not identity:
+            return own
+        if not self.exists or self._manifest is None:
+            raise LakeError(f"there is no lake at {self.storage.uri}; write to it first")
+        key = scope_key(str(self._manifest["secret"]), workspace_id, agent_id, identity)
+        return Scope(workspace_id, agent_id, identity, key)
+
+    def new_scope(self, workspace_id: str, agent_id: str, identity: str = "") -> Scope:
+        """Return the scope to write to for an audience: its own, or the agent's if its users share one memory.
+
+        The first write for a user creates the lake, and records for the agent whether its users share one.
+
+        Raises:
+            InputError: an id is invalid.
+            ConfigurationError: the configuration is invalid, or differs from what was recorded.
+        """
+        own = Scope(workspace_id, agent_id)
+        return self.scope(workspace_id, agent_id, identity) if identity and self._is_per_user(own) else own
+
+    def _is_per_user(self, agent: Scope) -> bool:
+        known = self._per_user.get(agent)
+        if known is not None:
+            return known
+        self.ensure()
+        configured = self.configuration().per_user(agent)
+        path = f"{_AGENTS}/{agent.key}.json"
+        self.storage.create(path, json.dumps({"per_user": configured}).encode())
+        recorded: bool = json.loads(self.storage.read(path) or b"{}").get("per_user", configured)
+        if recorded is not configured:
+            raise ConfigurationError(
+                f"per_user of agent {agent} is {str(configured).lower()}, but was {str(recorded).lower()} when it first "
+                "wrote for a user; set it back, or use another agent"
+            )
+        self._per_user[agent] = recorded
+        return recorded
 
     @property
     def start(self) -> date:
@@ -102,7 +158,12 @@ class Lake:
         """
         self.storage.require_creating()
         if not self.exists:
-            manifest: dict[str, object] = {"format": _FORMAT, "timezone": self.calendar.timezone, "shards": SHARDS}
+            manifest: dict[str, object] = {
+                "format": _FORMAT,
+                "timezone": self.calendar.timezone,
+                "shards": SHARDS,
+                "secret": self._secret or token_hex(),
+            }
             self.storage.create(MANIFEST, json.dumps(manifest).encode())
             self._adopt(self._read_manifest())  # another process may have been faster
             if self.storage.is_open_to_all():
@@ -145,6 +206,8 @@ class Lake:
                 f"the lake at {self.storage.uri} has format {shown(manifest.get('format'))}; this version of "
                 f"memory-pipeline reads format {_FORMAT}: use another root, and ingest the conversations again"
             )
+        if not isinstance(manifest.get("secret"), str):
+            raise LakeError(f"{self.storage.locate(MANIFEST)} has no secret; restore the file")
         shards = manifest.get("shards")
         if not isinstance(shards, int) or not 1 <= shards <= MOST_SHARDS:
             raise LakeError(
@@ -184,6 +247,13 @@ class Lake:
         from memory_pipeline.lake.tables.tables import Tables
 
         return Tables(self.storage, self.shards)
+
+    @cached_property
+    def members(self) -> Members:
+        """The members of groups."""
+        from memory_pipeline.lake.members import Members
+
+        return Members(self.storage, self.scope)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -34,6 +34,8 @@ class Holds(StrEnum):
     NOTE = "note"
     #: The id of a person. Compared as a whole with a person's names.
     USER = "user"
+    #: The ids of the members of a group. A forgotten member leaves the list, and the row stays.
+    MEMBERS = "members"
     #: Ids, digests, periods, kinds, methods and models: never personal.
     ID = "id"
 
@@ -62,7 +64,7 @@ def field(name: str, kind: pa.DataType | Texts, comment: str, *, nullable: bool 
         metadata[_HOLDS] = kind.holds.value
         kind = kind.kind
     elif has_texts(kind):
-        raise TypeError(f"column {name} has texts; declare what they are: WORDS, COPY, NOTE, USER or ID")
+        raise TypeError(f"column {name} has texts; declare what they are: WORDS, COPY, NOTE, USER, MEMBERS or ID")
     return pa.field(name, kind, nullable=nullable, metadata=metadata)
 
 
@@ -137,7 +139,7 @@ SCOPE = (
     field("scope", ID, "Key of the scope: a digest of workspace, agent and identity."),
 )
 USERS = field(
-    "users", Texts(TEXTS, Holds.USER), "Users of the group at that time, sorted; empty if the scope is no group's."
+    "users", Texts(TEXTS, Holds.MEMBERS), "Users of the group at that time, sorted; empty if the scope is no group's."
 )
 #: Keeps the rows of a scope together, and those of a shard, so that some of a large partition can be read alone.
 BY_SCOPE = ("scope", "id")

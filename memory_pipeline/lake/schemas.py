@@ -23,6 +23,7 @@ from memory_pipeline.lake.schema_types import (
     TEXTS,
     TIME,
     USER,
+    USERS,
     VECTOR,
     WORD_LIST,
     WORDS,
@@ -52,7 +53,8 @@ MESSAGES = TableSpec(
             field("id", ID, "Hash of scope, conversation, and the message's id, or its content if it has no id."),
             *SCOPE,
             field("conversation_id", WORDS, "Conversation of the message."),
-            field("user_id", USER, "User of the conversation; null if not set.", nullable=True),
+            field("user_id", USER, "User who speaks, or whose conversation it is; null if not set.", nullable=True),
+            USERS,
             field("tags", WORD_LIST, "Tags of the conversation, sorted."),
             field("source_id", WORDS, "Message id set by the writer; null if not set.", nullable=True),
             field("turn", pa.int32(), "Position in the conversation as first written, from 0."),
@@ -242,7 +244,7 @@ _BY_SUBJECT = ("scope", "subject_id", "predicate", "event_at", "id")
 
 GRAPH_OPERATIONS = TableSpec(
     "graph_operations",
-    pa.schema([*_OPERATION]),
+    pa.schema([*_OPERATION, USERS]),
     partition_by=("period",),
     order_by=_BY_SUBJECT,
 )
@@ -317,6 +319,7 @@ MEMORY_EVENTS = TableSpec(
         [
             field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
             *_event(NOTE, NOTE),
+            USERS,
             field("is_edit", pa.bool_(), "Whether an agent made it directly; it is then stored only in this table."),
         ]
     ),
@@ -415,8 +418,9 @@ SCOPES = TableSpec(
             field("id", ID, "Key of the scope."),
             *SCOPE,
             field("first_at", TIME, "Time of its first message, edit or event (UTC), even if that has expired since."),
+            USERS,
             field("last_at", TIME, "Time of its last message, edit or event (UTC), even if that has expired since."),
-            field("digest", ID, "Both times as text; changes with the row."),
+            field("digest", ID, "Both times and the users as text; changes with the row."),
         ]
     ),
     partition_by=(),

@@ -25,7 +25,7 @@ from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
 from memory_pipeline.lake.journal import moment_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from memory_pipeline.configuration import MemoriesSettings
@@ -67,8 +67,11 @@ class Filters(TypedDict):
 class ChangeValidator:
     """Validates changes of one agent's memories."""
 
-    def __init__(self, scope: Scope, state: MemoryOverlay, settings: MemoriesSettings) -> None:
-        self._scope_ids = {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id}
+    def __init__(
+        self, scope: Scope, state: MemoryOverlay, settings: MemoriesSettings, users: Sequence[str] = ()
+    ) -> None:
+        self._scope = scope
+        self._users = users
         self._state = state
         self._settings = settings
 
@@ -140,7 +143,8 @@ class ChangeValidator:
         }
         who = {name: fields[name] for name in ("editor", "reason") if name in fields}
         return MemoryEvent.from_record(
-            {**record, **self._scope_ids, **who, "timestamp": moment, "received_at": received_at}
+            {**record, **who, "users": self._users, "timestamp": moment, "received_at": received_at},
+            lambda *_: self._scope,
         )
 
     def _changed_memory(

@@ -38,12 +38,14 @@ class MemoryEventWriter:
     microseconds. The id of a merged memory stays valid and refers to the memory it was merged into.
 
     In all methods `editor` is the author of the change, `reason` has at most 500 characters, and `now` is the time of
-    the change, by default the current time. `start` is the first accepted day, by default the lake's.
+    the change, by default the current time. `start` is the first accepted day, by default the lake's. `users` are the
+    members of the group, if the scope is a group's.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
+    def __init__(self, lake: Lake, scope: Scope, start: date | None = None, users: Sequence[str] = ()) -> None:
         self._lake = lake
         self._scope = scope
+        self._users = users
         self._start = start or lake.accepts_from
         self._clock = EventClock()
 
@@ -287,7 +289,8 @@ class MemoryEventWriter:
 
     @cached_property
     def _validator(self) -> ChangeValidator:
-        return ChangeValidator(self._scope, self._state, self._lake.configuration().memories(self._scope))
+        settings = self._lake.configuration().memories(self._scope)
+        return ChangeValidator(self._scope, self._state, settings, self._users)
 
     def _one(
         self,
@@ -320,6 +323,7 @@ class MemoryEventWriter:
                 events.append(event)
             accepted = self._lake.tombstones.forgotten().filter(events)
             self._lake.ensure(min((event.event_at for event in accepted), default=None))
+            self._lake.members.add(accepted)
             self._lake.journal.append(accepted)
         # The fold decides whether a remembered text belongs to an existing memory.
         snapshot = self._state.snapshot()

@@ -37,7 +37,7 @@ class DryRunLake(Lake):
 
     def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
         super().__init__(uri, timezone, start)
-        self.journal = _ReadOnlyJournal(self.storage)
+        self.journal = _ReadOnlyJournal(self.storage, self.scope)
 
     @cached_property
     def tables(self) -> Tables:

@@ -89,9 +89,10 @@ def fold_graph(
     """
     keys = [hour.key for hour in hours]
     edited: defaultdict[Scope, list[Operation]] = defaultdict(list)
+    edits = list(edits)
     for edit in edits:
         edited[edit.scope] += edit.operations
-    edited_rows = operations_to_rows(edited, are_edits=True)
+    edited_rows = operations_to_rows(edited, are_edits=True, members={edit.id: edit.users for edit in edits})
     # From messages, since facts of an earlier run may be gone.
     messages = lake.tables.read(MESSAGES, keys, columns=("period", *SCOPE_COLUMNS, "id"), shard=shard)
     marks = ExpirationMarks.of(lake.tables)

@@ -147,11 +147,12 @@ def filter_journal(
 
     for file, entries in contents.items():
         begins = lake.calendar.bounds(file.hours[0])[0]
-        owner = {"workspace_id": file.scope.workspace_id, "agent_id": file.scope.agent_id}
+        scope = lake.journal.scope_of(file)
+        owner = {} if scope is None else {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id}
         rejected = [
             one
             for one in entries.rejected
-            if not forgotten.reaches(file.scope, begins, texts=[str(one.record)])
+            if not (scope and forgotten.reaches(scope, begins, texts=[str(one.record)]))
             and not is_forgotten(forgotten, one.record, owner, begins)
         ]
         filtered.contents[file] = (

@@ -154,7 +154,7 @@ def _materialize_batch(
         hours = set(batch)
         for file in lake.journal.pending():
             if not hours.isdisjoint(file.pending_hours):
-                files[None if None in shards else shard_of(file.scope.key, lake.shards)].append(file)
+                files[None if None in shards else shard_of(file.key, lake.shards)].append(file)
     scopes: dict[int | None, set[Scope]] = defaultdict(set)
     for scope in also:
         scopes[None if None in shards else shard_of(scope.key, lake.shards)].add(scope)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar
 from memory_pipeline.domain.retention import RetentionClass
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
@@ -47,9 +47,9 @@ def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) 
         _times(lake.tables.read(spec, keys, columns=(*SCOPE_COLUMNS, at), shard=shard), at) for spec, at in _ACTIVITY
     )
 
-    if _changed(lake, active).height:
+    if _changed(lake, active).num_rows:
         with lake.scopes.alone():  # a concurrent run may change the same rows
-            rows = _to_rows(_changed(lake, active))
+            rows = _changed(lake, active)
             lake.scopes.replace(rows, scopes_in(rows))
 
 
@@ -77,11 +77,16 @@ def drop_expired_scopes(lake: Lake) -> None:
             lake.scopes.delete(f"scope IN ({listed(scope.key for scope in gone)})", gone)
 
 
-def _changed(lake: Lake, active: pl.DataFrame) -> pl.DataFrame:
+def _changed(lake: Lake, active: pl.DataFrame) -> pa.Table:
     """Return the rows that differ from the stored ones once `active` is entered."""
     scopes = [Scope(*ids) for ids in active.select(SCOPE_COLUMNS).iter_rows()]
-    stored = pl.DataFrame(pl.from_arrow(lake.scopes.read(scopes, _ROW)))
-    return _united([active, stored]).join(stored, on=_ROW, how="anti")
+    stored = lake.scopes.read(scopes, (*_ROW, "digest"))
+    rows = _to_rows(lake, _united([active, pl.DataFrame(pl.from_arrow(stored.select(_ROW)))]))
+    return rows.filter(pc.invert(pc.is_in(_mark(rows), _mark(stored))))
+
+
+def _mark(rows: pa.Table) -> pa.Array:
+    return pc.binary_join_element_wise(rows["scope"], rows["digest"], " ").combine_chunks()
 
 
 def recorded_scopes(
@@ -98,7 +103,7 @@ def recorded_scopes(
         rows = read(SUMMARIES, columns=(*SCOPE_COLUMNS, "key_points"), grain=grain.value)
         points = pl.DataFrame(pl.from_arrow(rows)).explode("key_points").unnest("key_points").drop_nulls("event_at")
         parts.append(_united([points.select(*SCOPE_COLUMNS, first_at="event_at", last_at="event_at")]))
-    return _to_rows(_united(parts))
+    return _to_rows(lake, _united(parts))
 
 
 def _times(rows: pa.Table, at: str) -> pl.DataFrame:
@@ -110,6 +115,13 @@ def _united(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(parts).group_by(SCOPE_COLUMNS).agg(pl.min("first_at"), pl.max("last_at"))
 
 
-def _to_rows(scopes: pl.DataFrame) -> pa.Table:
+def _to_rows(lake: Lake, scopes: pl.DataFrame) -> pa.Table:
+    members = [
+        lake.members.users_of(scope) if scope.is_group else ()
+        for scope in (Scope(*ids) for ids in scopes.select(SCOPE_COLUMNS).iter_rows())
+    ]
+    users = pl.Series(members, dtype=pl.List(pl.String))
     instants = pl.concat_str(pl.col("first_at", "last_at").cast(pl.Int64), separator=" ")
-    return scopes.with_columns(id="scope", digest=instants).select(SCOPES.schema.names).to_arrow()
+    marks = pl.concat_str(instants, pl.lit(" "), pl.lit(users).list.join("\n"))
+    rows = scopes.with_columns(id="scope", users=users, digest=marks).select(SCOPES.schema.names)
+    return rows.to_arrow()

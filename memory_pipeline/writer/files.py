@@ -17,13 +17,14 @@ from memory_pipeline.domain.conversations import (
     alone,
     read_messages,
     same_id_other_content,
+    with_users,
 )
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_json
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of, parse_json
-from memory_pipeline.writer.writer import KnownMessages
+from memory_pipeline.writer.writer import KnownMessages, without_users, written_without_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 _BATCH = 20_000
 #: Maximum number of rejections in the result. All of them are in the quarantine.
 _SHOWN = 20
-_CONVERSATION_KEYS = {"workspace_id", "agent_id", "conversation_id", "user_id", "tags", "messages"}
-_MESSAGE_KEYS = {"id", "role", "name", "content", "timestamp", *TEXT_KEYS}
+_CONVERSATION_KEYS = {"workspace_id", "agent_id", "conversation_id", "user_id", "users", "group_id", "tags", "messages"}
+_MESSAGE_KEYS = {"id", "user_id", "role", "name", "content", "timestamp", *TEXT_KEYS}
 
 
 @dataclass
@@ -113,7 +114,7 @@ class _Ingest:
     def take(self, where: str, record: object, admission: Admission) -> None:
         result = self.result
         conversation = {**self._default_scope, **record} if isinstance(record, Mapping) else record
-        messages, rejections, recalled = read_messages(conversation, admission)
+        messages, rejections, recalled = read_messages(conversation, admission, self._lake.new_scope)
         self._batch += messages
         result.recalled += recalled
         result.conversations += bool(messages)
@@ -158,14 +159,19 @@ class _Ingest:
             said.setdefault((message.scope, message.conversation_id, message.source_id or message.id), message)
         ids = {message.id for message in known}
         new, contradictions = [], []
+        unnamed = {message.id for message in written_without_users(batch, self._known)}
         for message in batch:
             first = said[message.scope, message.conversation_id, message.source_id or message.id]
             if not first.says_the_same_as(message):
                 reason, where = same_id_other_content(message, first), f"conversation {message.conversation_id}"
                 contradictions.append(Rejection(reason, where, message.to_record()))
+            elif message.id in unnamed:
+                where = f"conversation {message.conversation_id}"
+                contradictions.append(Rejection(without_users(message), where, message.to_record()))
             elif message.id not in ids:
                 new.append(message)
         self.set_aside(contradictions)
+        self._lake.members.add(new)
         for group in _by_hours(new):
             for path in self._lake.journal.append(group):
                 self._known.add(path, group)
@@ -189,7 +195,8 @@ def _parts(conversation: object, rejected: list[Rejection]) -> set[str]:
     """Return the quarantine digests of a conversation and its messages, except of those just rejected."""
     if not isinstance(conversation, Mapping):
         return set()
-    records = [conversation, *(alone(conversation, message) for message in conversation["messages"])]
+    whole = with_users(conversation)
+    records = [conversation, *(alone(whole, message) for message in conversation["messages"])]
     return set(map(digest, records)) - {digest(rejection.record) for rejection in rejected}
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.chat_messages import as_mapping
-from memory_pipeline.domain.conversations import Admission, Message, read_messages, same_id_other_content
+from memory_pipeline.domain.conversations import Admission, Message, audience_in, read_messages, same_id_other_content
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.scopes import Scope
@@ -132,17 +132,34 @@ def _key(message: Message) -> int:
     return hash((message.scope, message.conversation_id, message.source_id or message.id, message.source_id is None))
 
 
+def written_without_users(messages: Sequence[Message], known: KnownMessages) -> list[Message]:
+    """Return the messages of users that are stored as an agent's own memory, because they first named no user."""
+    copies = [
+        (message, Message.from_record({**message.to_record(), "identity": "", "users": ()}))
+        for message in messages
+        if message.scope.identity
+    ]
+    stored = {_key(one): one for one in known.of([copy for _, copy in copies])} if copies else {}
+    return [message for message, copy in copies if (one := stored.get(_key(copy))) and one.says_the_same_as(copy)]
+
+
+def without_users(message: Message) -> str:
+    """Return the error for such a message."""
+    return (
+        f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)} was first written "
+        "without a user; forget the conversation, then write it with its users"
+    )
+
+
 def landed_messages(lake: Lake, hours: Iterable[Period], scope: Scope | None = None) -> list[Message]:
-    """Return the loaded messages of `hours`, of one agent or of all."""
+    """Return the loaded messages of `hours`, of one scope or of all."""
     # Imported here to keep opening a writer fast.
     import pyarrow.compute as pc
 
     from memory_pipeline.lake.codec.facts import rows_to_messages
     from memory_pipeline.lake.schemas import MESSAGES
 
-    of_scope = None
-    if scope is not None:
-        of_scope = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    of_scope = None if scope is None else pc.field("scope") == scope.key
     return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scope))
 
 
@@ -166,17 +183,29 @@ class Receipt:
 class MemoryWriter(MemoryEventWriter):
     """Writes one agent's conversations, durable memories and, as :attr:`graph`, its graph.
 
+    A conversation is written to the memory of those who take part: of its `user_id`, of the group of its `users`, or of
+    the group with its `group_id`; else of the users that its messages name. If none is named, it is the agent's own.
+
     A write is durable when it returns, and readers find it at once. A conversation may be written again with more
     messages; stored messages are not duplicated.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date | None = None) -> None:
-        super().__init__(lake, scope, start)
+    def __init__(self, lake: Lake, scope: Scope, start: date | None = None, users: Sequence[str] = ()) -> None:
+        super().__init__(lake, scope, start, users)
         self._known = KnownMessages(lake, keeps=True)
 
     @classmethod
     def open(
-        cls, uri: str, *, workspace_id: str, agent_id: str, start: When | None = None, timezone: str | None = None
+        cls,
+        uri: str,
+        *,
+        workspace_id: str,
+        agent_id: str,
+        user_id: str | None = None,
+        users: Sequence[str] | None = None,
+        group_id: str | None = None,
+        start: When | None = None,
+        timezone: str | None = None,
     ) -> MemoryWriter:
         """Open a writer on the lake at `uri`. The first write creates the lake.
 
@@ -184,6 +213,10 @@ class MemoryWriter(MemoryEventWriter):
             uri: a folder or ``s3://bucket/prefix``.
             workspace_id: 1 to 100 ASCII letters, digits, ``.``, ``_``, ``-``.
             agent_id: in the same format.
+            user_id: the user whose memory is written, unless a conversation names others. Without users, memory is the
+                agent's own. Naming a user creates the lake.
+            users: the users of a group, in place of `user_id`.
+            group_id: the group with this id, of which `users` are members.
             start: first accepted day, by default MEMORY_PIPELINE_START. Without either, memory begins with its oldest
                 record.
             timezone: time zone in which days begin, for a new lake; by default MEMORY_PIPELINE_TIMEZONE.
@@ -194,7 +227,13 @@ class MemoryWriter(MemoryEventWriter):
         """
         settings = Settings.from_environment()
         first = settings.start if start is None else Calendar().instant("start", start).date()
-        return cls(Lake(uri, timezone or settings.timezone, first), Scope(workspace_id, agent_id))
+        lake = Lake(uri, timezone or settings.timezone, first)
+        own = Scope(workspace_id, agent_id)
+        fields = {"user_id": user_id, "users": users, "group_id": group_id}
+        audience = audience_in(fields, ())
+        if not audience.identity:
+            return cls(lake, own)
+        return cls(lake, lake.new_scope(workspace_id, agent_id, audience.identity), users=audience.users)
 
     def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation atomically.
@@ -211,13 +250,13 @@ class MemoryWriter(MemoryEventWriter):
         """
         record = as_mapping(conversation)
         if isinstance(record, Mapping):
-            for name, mine in self._scope_fields.items():
+            for name, mine in self._ids.items():
                 if record.get(name, mine) != mine:
                     raise InputError(
                         f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out"
                     )
-            record = {**record, **self._scope_fields}
-        messages, rejected, recalled = read_messages(record, self._admission(now))
+            record = self._named(record)
+        messages, rejected, recalled = read_messages(record, self._admission(now), self._lake.new_scope)
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
@@ -226,7 +265,10 @@ class MemoryWriter(MemoryEventWriter):
         if not remembered:
             return Receipt((), (), recalled, forgotten)
         self._lake.ensure(min(message.sent_at for message in remembered))
+        if unnamed := written_without_users(remembered, self._known):
+            raise InputError(f"{without_users(unnamed[0])}; nothing was written")
         new = _without_known(remembered, self._known.of(remembered))
+        self._lake.members.add(new)
         files = self._lake.journal.append(new)
         for path in files:
             self._known.add(path, new)
@@ -264,8 +306,8 @@ class MemoryWriter(MemoryEventWriter):
         from memory_pipeline.models.factory import configured_models
 
         last_records = records[len(records) - keep :]
-        dropped = {**conversation, **self._scope_fields, "messages": records[: len(records) - keep]}
-        messages = read_messages(dropped, self._admission(now)).messages
+        dropped = {**self._named(conversation), "messages": records[: len(records) - keep]}
+        messages = read_messages(dropped, self._admission(now), self._lake.new_scope).messages
         if not messages:  # only recalled text, which can be recalled again
             return {**conversation, "messages": last_records or records}
         if summarizer is None:
@@ -276,7 +318,7 @@ class MemoryWriter(MemoryEventWriter):
 
     @property
     def scope(self) -> Scope:
-        """The agent it writes for."""
+        """The scope of durable memories, of the graph, and of conversations that name no user."""
         return self._scope
 
     @cached_property
@@ -285,11 +327,20 @@ class MemoryWriter(MemoryEventWriter):
         from memory_pipeline.graph import Graph
         from memory_pipeline.graph.writer import GraphWriter
 
-        return GraphWriter(self._lake, self._scope, self._start, Graph(self._lake, self._scope, self._pending))
+        return GraphWriter(
+            self._lake, self._scope, self._start, Graph(self._lake, self._scope, self._pending), self._users
+        )
 
     @property
-    def _scope_fields(self) -> dict[str, str]:
+    def _ids(self) -> dict[str, str]:
         return {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
+
+    def _named(self, conversation: Mapping[str, object]) -> dict[str, object]:
+        """Return a conversation with the ids of this writer, and with its user if no other is named."""
+        own: dict[str, object] = {**conversation, **self._ids}
+        if all(own.get(name) is None for name in ("user_id", "users", "group_id")):
+            own |= self._scope.audience_fields(self._users)
+        return own
 
     def _admission(self, now: When | None) -> Admission:
         calendar = self._lake.calendar

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory_pipeline.domain import conversations
 from memory_pipeline.domain.conversations import (
     MAX_CONTENT,
     MAX_ID,
@@ -17,10 +19,9 @@ from memory_pipeline.domain.conversations import (
     NothingSaidError,
     Rejection,
     Role,
-    read_messages,
 )
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, scope_key
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError
 
@@ -30,6 +31,13 @@ AT = "2024-01-15T08:03:00+00:00"
 NAIVE = datetime.fromisoformat("2024-01-15T08:03:00")
 
 Record = dict[str, Any]
+
+
+def scope_of(workspace_id: str, agent_id: str, identity: str) -> Scope:
+    return Scope(workspace_id, agent_id, identity, scope_key("secret", workspace_id, agent_id, identity))
+
+
+read_messages = partial(conversations.read_messages, scope_of=scope_of)
 
 #: Invalid labels and names.
 UNPRINTABLE = [
@@ -107,7 +115,7 @@ def test_a_message_inherits_the_fields_of_its_conversation() -> None:
     [read] = accepted(
         message(id="m1", name="Anna", timestamp="2024-01-15T08:03:00+01:00"), user_id="u-17", tags=["phone", "b", "b"]
     )
-    assert read.scope == Scope("acme", "support")
+    assert read.scope == scope_of("acme", "support", "user:u-17")
     assert (read.conversation_id, read.user_id, read.tags) == ("call", "u-17", ("b", "phone"))
     assert (read.source_id, read.name, read.role, read.turn) == ("m1", "Anna", Role.USER, 0)
     assert (read.content, read.speaker) == ("I moved to Porto.", "Anna")
@@ -467,7 +475,7 @@ def test_every_message_is_accepted_dropped_or_rejected(header: Record, messages:
     assert all(rejection.reason for rejection in rejected)
     assert found or rejected
     for each in found:
-        assert Message.from_record(each.to_record()) == each
+        assert Message.from_record(each.to_record(), scope_of) == each
 
 
 # --- journal records -------------------------------------------------------------------------------------------------
@@ -489,20 +497,20 @@ def test_a_record_round_trips(content: str, name: str | None, tags: list[str], a
     [read] = accepted(message(content=content, name=name, timestamp=at), tags=tags, admission=admission)
     assert read.sent_at == at
     assert read.content == content
-    assert Message.from_record(read.to_record()) == read
+    assert Message.from_record(read.to_record(), scope_of) == read
 
 
 @pytest.mark.parametrize("turn", [None, -1, 1.0, "0", 2**31])
 def test_a_record_needs_its_position(turn: object) -> None:
     [read] = accepted(message())
     with pytest.raises(InputError, match="expected a position from 0"):
-        Message.from_record(read.to_record() | {"turn": turn})
+        Message.from_record(read.to_record() | {"turn": turn}, scope_of)
 
 
 def test_the_id_is_always_computed() -> None:
     [read] = accepted(message())
     forged = read.to_record() | {"content": "I moved to Lisbon."}
-    assert Message.from_record(forged).id != read.id
+    assert Message.from_record(forged, scope_of).id != read.id
 
 
 # --- recalled memory -------------------------------------------------------------------------------------------------
@@ -564,6 +572,6 @@ def test_a_rejected_message_is_kept_unchanged() -> None:
 def test_recalled_memory_is_removed_from_journal_lines_too() -> None:
     [read] = accepted(message())
     record = read.to_record()
-    assert Message.from_record(record | {"content": f"I moved to Porto.\n\n{BLOCK}"}) == read
+    assert Message.from_record(record | {"content": f"I moved to Porto.\n\n{BLOCK}"}, scope_of) == read
     with pytest.raises(NothingSaidError, match="only recalled memory"):
-        Message.from_record(record | {"content": BLOCK})
+        Message.from_record(record | {"content": BLOCK}, scope_of)

@@ -23,13 +23,13 @@ from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.files.strict_json import parse_json
-from memory_pipeline.lake.journal import Contents, Journal
+from memory_pipeline.lake.journal import Contents, Journal, JournalFile, folder_of
 from memory_pipeline_tests.building import hours
 from memory_pipeline_tests.domain.memories.histories import do, histories, remember
 from memory_pipeline_tests.effort import examples
 
 SCOPE = Scope("acme", "support")
-PENDING = "lake/journal/pending/acme/support"
+PENDING = f"lake/{folder_of(SCOPE)}"
 
 
 @pytest.fixture
@@ -51,6 +51,12 @@ def message(content: str = "hello", at: str = "2024-01-15T08:03:00+00:00", **fie
     return Message.from_record(record | fields)
 
 
+def agent_of(journal: Journal, file: JournalFile) -> str:
+    scope = journal.scope_of(file)
+    assert scope is not None
+    return scope.agent_id
+
+
 def all_messages(journal: Journal, scope: Scope | None = None) -> list[Message]:
     return [each for file in journal.pending(scope) for each in journal.read(file)[0]]
 
@@ -66,14 +72,14 @@ def test_appended_records_are_pending(journal: Journal, tmp_path: Path) -> None:
     first, second = message(id="m1"), message(id="m2", name="Anna", tags=["t"])
     [path] = journal.append([first, second])
     [file] = journal.pending()
-    assert (file.path, file.scope, [str(hour) for hour in file.hours]) == (path, SCOPE, ["2024-01-15T08"])
+    assert (file.path, journal.scope_of(file), [str(hour) for hour in file.hours]) == (path, SCOPE, ["2024-01-15T08"])
     assert file.size == (tmp_path / "lake" / path).stat().st_size
     assert journal.read(file) == Contents([first, second], [], [], [])
 
 
 def test_a_file_is_named_by_its_hour_and_readable_by_anyone(journal: Journal, tmp_path: Path) -> None:
     [path] = journal.append([message("Zoë: 你好")])
-    assert path.startswith("journal/pending/acme/support/2024-01-15T08__")
+    assert path.startswith(f"{folder_of(SCOPE)}/2024-01-15T08__")
     assert path.endswith(".jsonl")
     [line] = (tmp_path / "lake" / path).read_text("utf-8").splitlines()
     assert json.loads(line)["content"] == "Zoë: 你好"
@@ -89,7 +95,7 @@ def test_a_write_of_one_agent_creates_one_file(journal: Journal) -> None:
         message(at="2024-01-16T00:00:00+00:00", agent_id="sales"),
     ]
     assert len(journal.append(said)) == 2
-    held = {(file.scope.agent_id, file.hours): len(journal.read(file)[0]) for file in journal.pending()}
+    held = {(agent_of(journal, file), file.hours): len(journal.read(file)[0]) for file in journal.pending()}
     night, morning = hours("2024-01-15T23", "2024-01-16T00")
     assert held == {("support", (night, morning)): 3, ("sales", (morning,)): 1}
 
@@ -133,7 +139,7 @@ def test_every_append_creates_a_new_file(journal: Journal) -> None:
 def test_pending_is_sorted_by_agent_and_hour(journal: Journal) -> None:
     for agent, hour in [("b", 9), ("a", 9), ("b", 8), ("a", 8)]:
         journal.append([message(at=f"2024-01-15T{hour:02}:00:00+00:00", agent_id=agent)])
-    found = [(file.scope.agent_id, file.hours[0].number) for file in journal.pending()]
+    found = [(agent_of(journal, file), file.hours[0].number) for file in journal.pending()]
     assert found == [("a", 8), ("a", 9), ("b", 8), ("b", 9)]
 
 
@@ -175,7 +181,7 @@ def test_edits_and_messages_share_a_file_and_are_read_separately(journal: Journa
 def test_edits_are_in_the_files_of_their_agent(journal: Journal) -> None:
     edits = [edit(), edit(at="2024-01-15T09:00:00+00:00"), edit(agent_id="sales")]
     assert len(journal.append(edits)) == 2
-    held = {file.scope.agent_id: journal.read(file).edits for file in journal.pending()}
+    held = {agent_of(journal, file): journal.read(file).edits for file in journal.pending()}
     assert held == {"support": edits[:2], "sales": edits[2:]}
 
 
@@ -188,8 +194,8 @@ def test_edits_are_in_the_files_of_their_agent(journal: Journal) -> None:
         ({"weight": 2}, "weight 2 is not valid"),
         ({"object": ""}, "object '' is blank"),
         ({"subject": "\ud800"}, "subject '\\ud800' is not valid Unicode"),
-        ({"agent_id": "sales"}, "expected the agent and hours of its file"),
-        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the agent and hours of its file"),
+        ({"agent_id": "sales"}, "expected the scope and hours of its file"),
+        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the scope and hours of its file"),
         ({"timestamp": None}, "timestamp None is not a time"),
     ],
 )
@@ -241,8 +247,8 @@ def test_events_round_trip(events: list[MemoryEvent]) -> None:
         ({"changes": {"content": "\ud800"}}, "content '\\ud800' is not a text"),
         ({"changes": {"content": "x", "importance": 2}}, "importance 2 is not valid"),
         ({"editor": "consolidation"}, "editor 'consolidation' is reserved for the pipeline"),
-        ({"agent_id": "sales"}, "expected the agent and hours of its file"),
-        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the agent and hours of its file"),
+        ({"agent_id": "sales"}, "expected the scope and hours of its file"),
+        ({"timestamp": "2024-01-15T09:00:00+00:00"}, "expected the scope and hours of its file"),
         ({"received_at": None}, "received_at None is not a time"),
     ],
 )
@@ -318,7 +324,7 @@ def test_a_line_of_another_agent_or_hour_is_rejected(
         file.write(json.dumps(message(id="m2").to_record() | foreign) + "\n")
     assert [each.source_id for each in all_messages(journal)] == ["m1"]
     [rejection] = all_rejections(journal)
-    assert "expected the agent and hours of its file" in rejection.reason
+    assert "expected the scope and hours of its file" in rejection.reason
     assert rejection.where == f"{path}, line 2"
 
 
@@ -428,9 +434,8 @@ def outside(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("link", "target"),
     [
-        ("journal/pending/acme/support/2024-01-15T09__01HK.jsonl", "2024-01-15T08__01HK.jsonl"),
-        ("journal/pending/acme/support/2024-01-15T09__01HZ.jsonl", "nowhere"),
-        ("journal/pending/acme/linked", ""),
+        (f"{folder_of(SCOPE)}/2024-01-15T09__01HK.jsonl", "2024-01-15T08__01HK.jsonl"),
+        (f"{folder_of(SCOPE)}/2024-01-15T09__01HZ.jsonl", "nowhere"),
         ("journal/pending/linked", ""),
         ("journal/quarantine/bad.json", "bad.json"),
         ("journal/quarantine", ""),
@@ -455,7 +460,7 @@ def test_a_symbolic_link_is_reported_and_not_followed(
     assert journal.quarantined() == []
 
 
-@pytest.mark.parametrize("link", ["pending", "pending/acme", "pending/acme/support", "quarantine"])
+@pytest.mark.parametrize("link", ["pending", folder_of(SCOPE).removeprefix("journal/"), "quarantine"])
 def test_nothing_is_written_through_a_symbolic_link(journal: Journal, tmp_path: Path, outside: Path, link: str) -> None:
     place = tmp_path / "lake/journal" / link
     place.parent.mkdir(parents=True)

@@ -47,7 +47,8 @@ class PaperJournal:
 
     def pending(self, scope: Scope | None = None) -> list[JournalFile]:
         return [
-            JournalFile(name, Scope("w", "a"), (hour,), 1, "1", (hour,)) for name, hour in sorted(self.files.items())
+            JournalFile(name, Scope("w", "a").key, (hour,), 1, "1", (hour,))
+            for name, hour in sorted(self.files.items())
         ]
 
     def pending_hours(self) -> set[Period]:

@@ -84,7 +84,7 @@ def test_scopes_are_committed_before_the_journal_is_acknowledged(
         with pytest.raises(KeyboardInterrupt):
             run(lake, models)
     assert known_scopes(lake) == set()
-    assert {file.scope for file in lake.journal.pending()} == {ACME}
+    assert lake.journal.pending_scopes() == {ACME}
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "acknowledge", killed)
         with pytest.raises(KeyboardInterrupt):

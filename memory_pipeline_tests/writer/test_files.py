@@ -280,7 +280,7 @@ def test_the_default_scope_fills_in_missing_names(lake: Lake) -> None:
     assert ingest(lake, [bare]).rejections == 1
     scope = {"workspace_id": "w", "agent_id": "a"}
     assert ingest(lake, [bare, conversation(), bare | {"agent_id": "b"}], default_scope=scope).messages == 3
-    scopes = {(file.scope.workspace_id, file.scope.agent_id) for file in lake.journal.pending()}
+    scopes = {scope.ids for scope in lake.journal.pending_scopes()}
     assert scopes == {("w", "a"), ("acme", "support"), ("w", "b")}
 
 

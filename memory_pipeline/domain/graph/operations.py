@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import timestamp_of
+from memory_pipeline.domain.conversations import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.identity import EDIT, make_id
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import ScopeOf
 
 
 #: Longest subject, predicate or object, in characters.
@@ -151,22 +152,26 @@ class Edit:
          "object": "Porto", "replaces": "Berlin", "confidence": 1.0, "weight": null, "turn": 0,
          "timestamp": "2024-01-15T07:03:00+00:00", "received_at": "2024-01-15T07:03:00+00:00"}
 
-    `operations` are one operation, or two if an UPDATE names the replaced object. Their source is the edit.
+    `operations` are one operation, or two if an UPDATE names the replaced object. Their source is the edit. `users` are
+    the members of the group, if the scope is a group's.
     """
 
     id: str
     scope: Scope
     operations: tuple[Operation, ...]
     received_at: datetime
+    users: tuple[str, ...] = ()
 
     @classmethod
-    def from_record(cls, record: Mapping[str, object]) -> Edit:
+    def from_record(cls, record: Mapping[str, object], scope_of: ScopeOf = Scope) -> Edit:
         """Parse and validate the form of :meth:`to_record`. The id is always computed.
+
+        `scope_of` is needed for scopes of users and groups.
 
         Raises:
             InputError: a field is missing or invalid; the message names it.
         """
-        scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
+        scope = recorded_scope(record, scope_of)
         verb = record.get("edit")
         if not isinstance(verb, str):
             raise InputError(f"edit {shown(verb)} is unknown; accepted: INSERT, UPDATE, DELETE")
@@ -209,7 +214,7 @@ class Edit:
         numbered = [
             replace(one, message_ids=(edit_id,), turn=turn, place=place) for place, one in enumerate(operations)
         ]
-        return cls(edit_id, scope, tuple(numbered), received_at)
+        return cls(edit_id, scope, tuple(numbered), received_at, users_in(record))
 
     def to_record(self) -> dict[str, object]:
         """Return the edit as a flat JSON object, as stored in the journal."""
@@ -218,6 +223,7 @@ class Edit:
             "edit": main.verb.value,
             "workspace_id": self.scope.workspace_id,
             "agent_id": self.scope.agent_id,
+            **members_fields(self.scope, self.users),
             "subject": main.subject,
             "predicate": main.predicate,
             "object": main.object or None,

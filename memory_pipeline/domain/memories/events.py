@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import timestamp_of
+from memory_pipeline.domain.conversations import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, make_id
 from memory_pipeline.domain.memories.record import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import ScopeOf
 
 #: `editor` of events from conversations, from the consolidation, and from agents by default.
 CONVERSATION, CONSOLIDATION, AGENT = "conversation", "consolidation", "agent"
@@ -157,6 +158,7 @@ class MemoryEvent:
         other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it.
         evidence: ids of the source messages; empty for direct changes by an agent.
         received_at: when the journal received it, UTC; None for derived events.
+        users: the members of the group, if the scope is a group's, of an agent's own event.
     """
 
     id: str
@@ -173,6 +175,7 @@ class MemoryEvent:
     evidence: tuple[str, ...] = ()
     conversation_id: str | None = None
     received_at: datetime | None = None
+    users: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -191,6 +194,7 @@ class MemoryEvent:
         evidence: Sequence[str] = (),
         conversation_id: str | None = None,
         received_at: datetime | None = None,
+        users: tuple[str, ...] = (),
     ) -> MemoryEvent:
         """Create an event; compute its id, and the id of a new memory."""
         if memory_id is None:
@@ -201,17 +205,19 @@ class MemoryEvent:
         )  # fmt: skip
         return cls(
             event_id, scope, verb, memory_id, changes, event_at, turn, place, editor, reason, other_id, tuple(evidence),
-            conversation_id, received_at,
+            conversation_id, received_at, users,
         )  # fmt: skip
 
     @classmethod
-    def from_record(cls, record: Mapping[str, object]) -> MemoryEvent:
+    def from_record(cls, record: Mapping[str, object], scope_of: ScopeOf = Scope) -> MemoryEvent:
         """Parse and validate the form of :meth:`to_record`. The ids are always computed.
+
+        `scope_of` is needed for scopes of users and groups.
 
         Raises:
             InputError: a field is missing or invalid; the message names it.
         """
-        scope = Scope(record.get("workspace_id"), record.get("agent_id"))  # type: ignore[arg-type]  # Scope checks
+        scope = recorded_scope(record, scope_of)
         action = record.get("memory")
         verb = next((one for one in _OPEN if one.value == action), None)
         if verb is None:
@@ -242,6 +248,7 @@ class MemoryEvent:
             editor=editor,
             reason=None if reason is None else _line("reason", reason, _MAX_REASON),
             received_at=timestamp_of("received_at", record.get("received_at")),
+            users=users_in(record),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -250,6 +257,7 @@ class MemoryEvent:
             "memory": self.verb.value,
             "workspace_id": self.scope.workspace_id,
             "agent_id": self.scope.agent_id,
+            **members_fields(self.scope, self.users),
             "memory_id": self.memory_id,
             "changes": self.changes.to_record(),
             "editor": self.editor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ _OPERATIONS = Codec(
         "subject_id": lambda one: name_key(one.subject),
         "evidence_id": lambda one: one.message_ids[0],
     },
-    given=(*SCOPE_COLUMNS, "id", "is_edit"),
+    given=(*SCOPE_COLUMNS, "id", "is_edit", "users"),
     attributes={"verb": Verb, "message_ids": Attribute(("evidence_id",), lambda own: (own,))},
 )
 _TRIPLES = Codec(
@@ -41,8 +42,16 @@ _TRIPLES = Codec(
 rows_to_operations, rows_to_triples = _OPERATIONS.to_records, _TRIPLES.to_records
 
 
-def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_edits: bool) -> pa.Table:
-    """Return operations of scopes, or edits by agents, as rows of ``graph_operations``, each once."""
+def operations_to_rows(
+    operations: Mapping[Scope, Iterable[Operation]],
+    *,
+    are_edits: bool,
+    members: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> pa.Table:
+    """Return operations of scopes, or edits by agents, as rows of ``graph_operations``, each once.
+
+    `members` are the users of groups by the id of the edit.
+    """
     found = {}
     for scope, own in operations.items():
         for one in own:
@@ -54,6 +63,7 @@ def operations_to_rows(operations: Mapping[Scope, Iterable[Operation]], *, are_e
         **scope_columns([scope for scope, _ in found.values()]),
         id=list(found),
         is_edit=are_edits,
+        users=[list(members.get(one.message_ids[0], ())) for _, one in found.values()],
     )
 
 

@@ -54,9 +54,9 @@ _EVENTS = Codec(
     MEMORY_EVENTS,
     MemoryEvent,
     columns={"period": attrgetter("hour.key"), "changes": _changes_to_json},
-    given=["is_edit"],
+    given=["is_edit", "users"],
     attributes=_EVENT,
-    unstored=["received_at"],
+    unstored=["received_at", "users"],
 )
 _CONSOLIDATION_EVENTS = Codec(
     CONSOLIDATION_EVENTS,
@@ -64,7 +64,7 @@ _CONSOLIDATION_EVENTS = Codec(
     columns={"changes": _changes_to_json},
     given=["period"],
     attributes=_EVENT,
-    unstored=["received_at"],
+    unstored=["received_at", "users"],
 )
 _MEMORIES = Codec(
     MEMORIES,
@@ -90,7 +90,8 @@ events_digest = ids_digest
 
 def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Table:
     """Return events of any agents, except those of consolidation, as rows of ``memory_events``, each once."""
-    return _EVENTS.to_rows(list({event.id: event for event in events}.values()), is_edit=are_edits)
+    unique = list({event.id: event for event in events}.values())
+    return _EVENTS.to_rows(unique, is_edit=are_edits, users=[list(event.users) for event in unique])
 
 
 def consolidation_to_rows(events: Iterable[MemoryEvent], nights: Mapping[datetime, Period]) -> pa.Table:

@@ -116,8 +116,9 @@ def journal_hours(lake: Lake, start: date, now: datetime, scopes: Collection[Sco
     """Return the pending hours from `start` to `now`, of `scopes` only if given, with a digest of their files."""
     first = lake.calendar.bounds(Period.containing(Grain.DAILY, start))[0]
     files: dict[Period, list[str]] = defaultdict(list)
+    keys = None if scopes is None else {scope.key for scope in scopes}
     for file in lake.journal.pending():
-        if scopes is None or file.scope in scopes:
+        if keys is None or file.key in keys:
             for hour in file.pending_hours:
                 files[hour].append(f"{file.path} {file.tag}")
     return {
