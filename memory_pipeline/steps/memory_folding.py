@@ -21,7 +21,7 @@ from memory_pipeline.lake.codec.memories import (
     memories_to_rows,
     rows_digest,
     rows_to_events,
-    rows_to_memories_of,
+    rows_to_memories,
     states_to_rows,
 )
 from memory_pipeline.lake.index.filters import listed
@@ -153,7 +153,7 @@ def apply_events(
     named = {one for scope, own in events.items() for one in _named(own, later[scope])}
     rows = lake.memory_rows.read(list(later), where=f"version > 0 AND memory_id IN ({listed(named)})")
     rows_read, none = by_scope(rows), rows.slice(0, 0)
-    stored = rows_to_memories_of(rows)
+    stored = rows_to_memories(rows)
     memories = {}
     for scope, own in events.items():
         read_digests = dict(

@@ -135,13 +135,6 @@ class Tables:
             states[part.as_py()].add(path.as_py())
         return {part: frozenset(paths) for part, paths in states.items()}
 
-    def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
-        """Return :meth:`state` of each partition. Reads no rows."""
-        states: defaultdict[str, set[str]] = defaultdict(set)
-        for key, path in self._listed(spec, "path", fixed):
-            states[key].add(path)
-        return {key: frozenset(paths) for key, paths in states.items()}
-
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the size of each partition's files in bytes. Reads no rows."""
         sizes: Counter[str] = Counter()
