@@ -43,15 +43,14 @@ from memory_pipeline.steps.consolidation.days import (
 )
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate
+from memory_pipeline.steps.embed import vectors_in
 from memory_pipeline.steps.fold_memories import refold_memories
 from memory_pipeline.steps.group import by_scope
+from memory_pipeline.steps.memory_folding import VECTOR_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
@@ -265,8 +264,10 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation
         simulations = _simulations(run, scopes, base, old)
         touched = {simulation.scope: simulation for simulation in simulations if simulation.first is not None}
         if touched:
-            vectors = CosineMatrix(run.models.embedder)
-            vectors.learn(_vectors(lake, touched, vectors.name))
+            embedder = run.models.embedder
+            stored = lake.memory_rows.read(list(touched), VECTOR_COLUMNS, f"embed_model = {quoted(embedder.name)}")
+            vectors = CosineMatrix(embedder)
+            vectors.learn(vectors_in(stored, embedder))
             reported = time.perf_counter()
             for simulation, result in simulate(list(touched.values()), vectors):
                 if time.perf_counter() - reported > _PROGRESS_EVERY:
@@ -352,14 +353,6 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
         )
         for scope in scopes
     ]
-
-
-def _vectors(lake: Lake, scopes: Collection[Scope], embedder: str) -> Mapping[str, NDArray[np.float32]]:
-    rows = lake.memory_rows.read(scopes, ("content", "vector"), f"embed_model = {quoted(embedder)}")
-    if not rows.num_rows:
-        return {}
-    numbers = rows["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return dict(zip(rows["content"].to_pylist(), numbers.reshape(rows.num_rows, -1), strict=True))
 
 
 def _record_days(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:
