@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
@@ -228,8 +227,18 @@ class Tables:
             CommitConflictError: other writers kept changing the same partitions.
             DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
         """
+
+        def attempt(turn: FairnessLock, mark: CommitToken[frozenset[str]]) -> frozenset[str]:
+            table = self._handles.writer(_path(spec), turn)
+            try:
+                if (made := mark.made()) is not None:
+                    return made
+                return self._written(table, spec, keys, change, frozenset(remade), shard, fixed, mark)
+            finally:
+                # After a lost attempt, too: opening the table anew would read its log again.
+                self._handles.give_back(_path(spec), table)
+
         aim = f"replace {', '.join(sorted(keys)[:3])}…"
-        attempt = partial(self._transformed, spec, keys, change, frozenset(remade), shard, fixed)
         return retry_commit(self._storage, _path(spec), f"table {spec.name}", aim, attempt, self._handles.claims)
 
     def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
@@ -339,25 +348,6 @@ class Tables:
                     continue
                 sound, _ = sound_files(self._storage, files, spec, error, remade, columns)
             return read(self._storage, sound, spec, columns, where, scopes)
-
-    def _transformed(
-        self,
-        spec: TableSpec,
-        keys: Collection[str],
-        change: Change,
-        remade: frozenset[str],
-        shard: int | None,
-        fixed: Mapping[str, str],
-        turn: FairnessLock,
-        mark: CommitToken[frozenset[str]],
-    ) -> frozenset[str]:
-        table = self._handles.writer(_path(spec), turn)
-        try:
-            made = mark.made()
-            return made if made is not None else self._written(table, spec, keys, change, remade, shard, fixed, mark)
-        finally:
-            # After a lost attempt, too: opening the table anew would read its log again.
-            self._handles.give_back(_path(spec), table)
 
     def _written(
         self,
