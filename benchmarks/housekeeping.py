@@ -139,8 +139,9 @@ def _live(lake: Lake) -> tuple[int, int]:
     for spec in TABLES.values():
         grains = SUMMARY_GRAINS if spec is SUMMARIES else Grain if spec is ANSWERS else ()
         for fixed in [{"grain": grain.value} for grain in grains] or [{}]:
-            files += sum(map(len, lake.tables.states(spec, **fixed).values()))
-            size += sum(lake.tables.sizes(spec, **fixed).values())
+            sizes = lake.tables.sizes(spec, **fixed)
+            files += len(lake.tables.state(spec, sizes.keys(), shard=None, **fixed))
+            size += sum(sizes.values())
     for table in lance_tables(lake.storage):
         gone = {entry.path for part in table.unneeded(lake.storage, _EVER, _EVER) for entry in part}
         live = [entry for entry in (*table.manifests, *table.others) if entry.path not in gone]

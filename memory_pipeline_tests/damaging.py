@@ -24,8 +24,7 @@ def file_of(lake: Lake, spec: TableSpec, key: str | None = None, **fixed: str) -
     """Return the file that holds a partition, or the first partition."""
     if not spec.partition_by:
         return newest_file(lake, spec)
-    states = lake.tables.states(spec, **fixed)
-    [path] = states[min(states) if key is None else key]
+    [path] = lake.tables.state(spec, [key or min(lake.tables.keys(spec, **fixed))], shard=None, **fixed)
     return Path(lake.storage.uri, "tables", spec.name, path)
 
 

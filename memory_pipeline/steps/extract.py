@@ -22,8 +22,8 @@ from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period
-from memory_pipeline.steps.index import vectors_in, with_vectors
 from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of, unfinished_rows
 from memory_pipeline.steps.validation import are_sound, validate_rows
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import CommitConflictError
-from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.index.index_rows import rows_to_index
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset
@@ -21,12 +18,9 @@ from memory_pipeline.steps.group import agents_in, by_period
 from memory_pipeline.steps.results import PartitionResult, content_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Collection
 
     from memory_pipeline.domain.periods import Period
-    from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
 
@@ -129,55 +123,3 @@ def _read(
     where: pc.Expression | None = None,
 ) -> pa.Table:
     return lake.tables.read(_table(grain), keys, columns=columns, where=where, shard=shard, **_fixed(grain))
-
-
-def with_vectors(
-    rows: pa.Table, old: Mapping[str, NDArray[np.float32]], periods: list[Period], embedder: Embedder
-) -> pa.Table:
-    """Add a vector to each row of ``facts`` or ``summaries``, keeping the order.
-
-    Texts with a vector by this embedder in `rows` or in `old`, by text, are not embedded again; all others are embedded
-    in one batch. If embedding fails, the row's vector and embed_model are null.
-    """
-    known = vectors_in(rows, embedder)
-    contents = rows["content"].to_pylist()
-    missing = {
-        content: place
-        for place, content in reversed(list(enumerate(contents)))
-        if content not in known and content not in old
-    }
-    if missing:
-        by_key = {period.key: period for period in periods}
-        to_embed = rows.take(pa.array(sorted(missing.values())))
-        uses = [
-            Use(scope_of(*ids), by_key[period])
-            for *ids, period in zip(*(to_embed[name].to_pylist() for name in (*SCOPE_COLUMNS, "period")), strict=True)
-        ]
-        texts = to_embed["content"].to_pylist()
-        vectors = embedder.embed(texts, uses)
-        known |= {text: vector for text, vector in zip(texts, vectors, strict=True) if not np.isnan(vector[0])}
-    found = [known.get(content, old.get(content)) for content in contents]
-    names = [None if vector is None else embedder.name for vector in found]
-    columns = {"vector": _lists(found), "embed_model": pa.array(names, pa.string())}
-    for name, column in columns.items():
-        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), column)
-    return rows
-
-
-def _lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListArray:
-    missing = np.array([vector is None for vector in vectors], np.bool_)
-    lengths = [0 if vector is None else len(vector) for vector in vectors]
-    numbers = np.concatenate([np.empty(0, np.float32), *(vector for vector in vectors if vector is not None)])
-    offsets = pa.array(np.cumsum([0, *lengths]), pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.array(numbers, pa.float32()), mask=pa.array(missing))
-
-
-def vectors_in(rows: pa.Table, embedder: Embedder) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors by an embedder in rows of ``facts`` or ``summaries``, by text."""
-    models = rows["embed_model"].to_pylist()
-    places = [place for place, model in enumerate(models) if model == embedder.name]
-    if not places:
-        return {}
-    embedded = rows.select(["content", "vector"]).take(pa.array(places)).combine_chunks()
-    vectors = embedded["vector"].chunk(0).flatten().to_numpy(zero_copy_only=False).reshape(len(places), -1)
-    return dict(zip(embedded["content"].to_pylist(), vectors, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,15 +20,17 @@ from memory_pipeline.lake.codec.memories import (
     memories_to_rows,
     rows_digest,
     rows_to_events,
-    rows_to_memories_of,
+    rows_to_memories,
     states_to_rows,
 )
 from memory_pipeline.lake.index.filters import listed
+from memory_pipeline.steps.embed import embedded, vectors_in
 from memory_pipeline.steps.group import by_scope
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.events import MemoryEvent
@@ -153,7 +154,7 @@ def apply_events(
     named = {one for scope, own in events.items() for one in _named(own, later[scope])}
     rows = lake.memory_rows.read(list(later), where=f"version > 0 AND memory_id IN ({listed(named)})")
     rows_read, none = by_scope(rows), rows.slice(0, 0)
-    stored = rows_to_memories_of(rows)
+    stored = rows_to_memories(rows)
     memories = {}
     for scope, own in events.items():
         read_digests = dict(
@@ -201,22 +202,9 @@ def embed_missing(
         for memory in folded.newest.values()
     }
     for rows in known:
-        if rows is None:
-            continue
-        usable = rows.filter(
-            pc.and_(
-                pc.fill_null(pc.equal(rows["embed_model"], embedder.name), fill_value=False),
-                pc.is_in(rows["content"], pa.array(list(contents), pa.string())),
-            )
-        )
-        if usable.num_rows:
-            numbers = usable["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            found |= zip(usable["content"].to_pylist(), numbers.reshape(usable.num_rows, -1), strict=True)
-    missing = {content: use for content, use in contents.items() if content not in found}
-    if missing:
-        texts = list(missing)
-        vectors = embedder.embed(texts, list(missing.values()))
-        found |= {text: vector for text, vector in zip(texts, vectors, strict=True) if not np.isnan(vector[0])}
+        if rows is not None:
+            found |= vectors_in(rows.filter(pc.is_in(rows["content"], pa.array(list(contents), pa.string()))), embedder)
+    found |= embedded({content: use for content, use in contents.items() if content not in found}, embedder)
 
 
 def ids_of(rows: pa.Table) -> list[str]:

@@ -103,13 +103,8 @@ def find_damage(lake: Lake) -> list[Damage]:
     if not any(damage.name in (EXPIRATIONS.name, TOMBSTONES.name) for damage in found):
         found = [_with_loss(lake, damage) for damage in found]
     found += [
-        Damage("index", name, f"{PROJECTIONS}/{name}.lance", "the table is missing or cannot be read")
-        for name in sorted(lake.index.tables())
-        if lake.index.is_damaged(name)
-    ]
-    found += [
-        Damage("projection", name, f"{PROJECTIONS}/{name}.lance", "the table is missing or cannot be read")
-        for projection in lake.projections.values()
+        Damage(kind, name, f"{PROJECTIONS}/{name}.lance", "the table is missing or cannot be read")
+        for kind, projection in [("index", lake.index), *(("projection", each) for each in lake.projections.values())]
         for name in sorted(projection.tables())
         if projection.is_damaged(name)
     ]
@@ -199,11 +194,10 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
         if first <= marks.latest(kept for kept in RetentionClass if kept.grain is grain.finer):
             loss = f"the {grain} summaries of {damage.key}: their sources may have expired"
     elif damage.name in _names(_MIXED):
+        facts = lake.tables.read_sound(FACTS, [damage.key])
         if damage.name == GRAPH_OPERATIONS.name:
-            facts = lake.tables.read_sound(FACTS, [damage.key])
             derived = operations_to_rows(operations_in(facts), are_edits=False).num_rows
         else:
-            facts = lake.tables.read_sound(FACTS, [damage.key])
             derived = events_to_rows(memory_events_in(facts, lake.configuration()), are_edits=False).num_rows
         if derived < damage.rows:
             loss = f"{damage.rows - derived:,} of {damage.rows:,} rows of {damage.key}, added by agents themselves"

@@ -65,10 +65,14 @@ class Inventory:
         latest: dict[RetentionClass, str] = {}
         for expiry in plan_expiry(configuration.retentions(), {}, held, lake.calendar, now):
             latest[expiry.kept] = max(latest.get(expiry.kept, ""), expiry.through.key)
-        self._counted = {"": _count_working(lake, latest, MESSAGES), "facts": _count_working(lake, latest, FACTS)}
+        self._counted = {
+            "": _count(lake, latest, MESSAGES, (RetentionClass.CONVERSATIONS,)),
+            "facts": _count(lake, latest, FACTS, WORKING_CLASSES),
+            "graph": _count(lake, latest, GRAPH_OPERATIONS, (RetentionClass.GRAPH,)),
+        }
         for grain in SUMMARY_GRAINS:
-            self._counted[grain] = _count_summaries(lake, latest, grain)
-        self._counted["graph"] = _count_operations(lake, latest)
+            classes = (RetentionClass(grain.value),)
+            self._counted[grain] = _count(lake, latest, SUMMARIES, classes, grain=grain.value)
         workspaces = {name for counted in self._counted.values() for name in counted["workspace_id"].unique()}
         # Held-back periods of configured workspaces are reported even if nothing expires.
         retentions = configuration.retentions()
@@ -160,40 +164,20 @@ def class_of(rows: pa.Table, classes: tuple[RetentionClass, ...]) -> pa.Array:
     if len(classes) == 1:
         return pa.repeat(classes[0].value, rows.num_rows)
     names = {kind.value: name.value for name, kinds in _KINDS.items() for kind in kinds}
-    return pa.array([names[kind] for kind in rows["kind"].to_pylist()], pa.string())
+    kinds = rows["kind"].combine_chunks().dictionary_encode()
+    return pa.array([names[kind] for kind in kinds.dictionary.to_pylist()], pa.string()).take(kinds.indices)
 
 
-def _count(rows: pa.Table, retention_class: pl.Expr) -> pl.DataFrame:
-    frame = pl.DataFrame(pl.from_arrow(rows)).with_columns(retention_class.alias("kept"))
-    return frame.group_by(_GROUP).agg(pl.len().cast(pl.Int64).alias("rows"))
-
-
-def _count_working(lake: Lake, latest: Mapping[RetentionClass, str], spec: TableSpec) -> pl.DataFrame:
-    classes = WORKING_CLASSES if spec is FACTS else (RetentionClass.CONVERSATIONS,)
-    through = max((latest.get(each, "") for each in classes), default="")
-    keys = [key for key in lake.tables.keys(spec) if key <= through]
+def _count(
+    lake: Lake, latest: Mapping[RetentionClass, str], spec: TableSpec, classes: tuple[RetentionClass, ...], **fixed: str
+) -> pl.DataFrame:
+    """Count the rows of a table that holds `classes`, up to the last boundary of these, by agent, period and class."""
+    through = max(latest.get(each, "") for each in classes)
+    keys = [key for key in lake.tables.keys(spec, **fixed) if key <= through]
     columns = ["period", "workspace_id", "agent_id", *(["kind"] if spec is FACTS else [])]
-    rows = lake.tables.read(spec, keys, columns=columns)
-    if spec is MESSAGES:
-        return _count(rows, pl.lit(RetentionClass.CONVERSATIONS.value))
-    names = {kind.value: name.value for name, kinds in _KINDS.items() for kind in kinds}
-    return _count(rows, pl.col("kind").replace_strict(names, return_dtype=pl.String))
-
-
-def _count_summaries(lake: Lake, latest: Mapping[RetentionClass, str], grain: Grain) -> pl.DataFrame:
-    retention_class = RetentionClass(grain.value)
-    through = latest.get(retention_class, "")
-    keys = [key for key in lake.tables.keys(SUMMARIES, grain=grain.value) if key <= through]
-    columns = ["period", "workspace_id", "agent_id"]
-    rows = lake.tables.read(SUMMARIES, keys, columns=columns, grain=grain.value)
-    return _count(rows, pl.lit(retention_class.value))
-
-
-def _count_operations(lake: Lake, latest: Mapping[RetentionClass, str]) -> pl.DataFrame:
-    through = latest.get(RetentionClass.GRAPH, "")
-    keys = [key for key in lake.tables.keys(GRAPH_OPERATIONS) if key <= through]
-    rows = lake.tables.read(GRAPH_OPERATIONS, keys, columns=["period", "workspace_id", "agent_id"])
-    return _count(rows, pl.lit(RetentionClass.GRAPH.value))
+    rows = lake.tables.read(spec, keys, columns=columns, shard=None, **fixed)
+    frame = pl.DataFrame(pl.from_arrow(rows.append_column("kept", class_of(rows, classes))))
+    return frame.group_by(_GROUP).agg(pl.len().cast(pl.Int64).alias("rows"))
 
 
 def expire(

@@ -24,8 +24,8 @@ from memory_pipeline.lake.codec.facts import rows_to_facts, rows_to_summaries, s
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline.steps.group import by_period, by_scope
-from memory_pipeline.steps.index import vectors_in, with_vectors
 from memory_pipeline.steps.results import (
     PartitionResult,
     RowDigests,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines
-from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature, match_key, triple_key
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature, match_key
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
@@ -108,7 +109,7 @@ def fresh(landed: Path, tmp_path: Path) -> Lake:
 @pytest.fixture(scope="module")
 def kept(whole: Lake) -> dict[str, DurableMemory]:
     """The agent's memories at the end of the year."""
-    return rows_to_memories(memory_rows(whole, ACME)).newest
+    return rows_to_memories(memory_rows(whole, ACME))[ACME].newest
 
 
 # --- the result ------------------------------------------------------------------------------------------------------
@@ -139,7 +140,11 @@ def test_duplicates_are_merged_without_losing_content(kept: dict[str, DurableMem
 
 
 def test_no_contradicted_memory_is_active(kept: dict[str, DurableMemory]) -> None:
-    of_anna = [memory for memory in kept.values() if triple_key(memory) == ("anna", "lives_in")]
+    of_anna = [
+        memory
+        for memory in kept.values()
+        if memory.predicate == "lives_in" and name_key(memory.subject or "") == "anna"
+    ]
     assert len(of_anna) == len(CITIES) + 1
     holds = [memory for memory in of_anna if memory.is_recalled]
     assert [memory.object for memory in holds] == [CITIES[-1]]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from memory_pipeline.domain.facts import Extraction, FactKind
-from memory_pipeline.domain.memories.fold import fold_events
+from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
@@ -150,7 +150,7 @@ def rows_of(lake: Lake) -> dict[str, list[dict[str, Any]]]:
 
 def kept(lake: Lake, scope: Scope = ACME) -> dict[str, int]:
     """Return the active memories of an agent: contents and versions."""
-    memories = rows_to_memories(memory_rows(lake, scope))
+    memories = rows_to_memories(memory_rows(lake, scope)).get(scope, Memories())
     return {each.content: each.version for each in memories.newest.values() if each.is_active}
 
 
@@ -264,7 +264,7 @@ def test_rows_and_memories_are_the_fold_of_the_events(made_once: Path, whole: di
     for scope in (ACME, OTHER):
         events = rows_to_events(event_rows(lake, scope))
         rows = memory_rows(lake, scope)
-        assert rows_to_memories(rows) == stored(fold_events(events))
+        assert rows_to_memories(rows)[scope] == stored(fold_events(events))
         assert {event.scope for event in events} == {scope}
     # The same words of two agents are two memories (F16).
     homes = [row for row in whole["memories"] if row["content"] == "Anna: Anna lives in Porto."]
@@ -359,18 +359,18 @@ def test_consolidation_events_are_folded_with_the_rest(made: Lake, keeping: Mode
     put_events(lake, night_of(cool))
     embedder = Counting()
     assert refold_memories(lake, embedder, [ACME, OTHER]) == {ACME}
-    memories = rows_to_memories(memory_rows(lake, ACME))
+    memories = rows_to_memories(memory_rows(lake, ACME))[ACME]
     assert memories.newest[TEA.memory_id].status_reason == "old"
     assert embedder.asked == []
     assert refold_memories(lake, embedder, [ACME, OTHER]) == set()
     # A run that loads something later keeps it.
     put(lake, remember("Anna likes honey.", 50))
     run(lake, keeping)
-    memories = rows_to_memories(memory_rows(lake, ACME))
+    memories = rows_to_memories(memory_rows(lake, ACME))[ACME]
     assert memories.newest[TEA.memory_id].status_reason == "old"
     put_events(lake, CONSOLIDATION_EVENTS.schema.empty_table(), ["2024-01-15"])
     refold_memories(lake, embedder, [ACME])
-    memories = rows_to_memories(memory_rows(lake, ACME))
+    memories = rows_to_memories(memory_rows(lake, ACME))[ACME]
     assert memories.newest[TEA.memory_id].status_reason is None
 
 
@@ -586,6 +586,6 @@ def test_pending_and_loaded_events_fold_to_the_same_memories(lake: Lake, keeping
     for event in events:
         put(lake, event)
     run(lake, keeping)
-    memories = rows_to_memories(memory_rows(lake, ACME))
+    memories = rows_to_memories(memory_rows(lake, ACME))[ACME]
     assert memories == stored(fold_events(events))
     assert memories.newest[TEA.memory_id].last_accessed_at == at(1.5)

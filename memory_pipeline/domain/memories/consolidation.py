@@ -184,7 +184,7 @@ def promote(draft: Draft, settings: ConsolidationSettings) -> None:
         draft.act(MemoryVerb.PROMOTE, memory, reason)
 
 
-__all__ = ["PASSES", "ConsolidationSettings", "Night", "consolidate", "due", "pass_of"]
+__all__ = ["PASSES", "ConsolidationSettings", "Night", "consolidate", "due"]
 
 PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
 
@@ -254,11 +254,6 @@ def _one_line(error: Exception) -> str:
     """Return an error as one line of valid Unicode, for tables."""
     text = shortened(f"{type(error).__name__}: {error}", _MAX_REASON)
     return text.encode("utf-8", "replace").decode()
-
-
-def pass_of(event: MemoryEvent) -> str:
-    """Return the name of the pass that created an event."""
-    return PASSES[(event.turn - 1) % len(PASSES)]
 
 
 def due(memories: Memories, after: datetime, settings: ConsolidationSettings, *, confirms: bool) -> datetime | None:

@@ -1,4 +1,4 @@
-"""Relevance, decay and freshness of durable memories.
+"""Decay and freshness of durable memories.
 
 All values are computed for an instant from stored values, so repeated calls do not compound. Days are fractional;
 negative ages count as zero.
@@ -29,11 +29,6 @@ _HALF_LIFE, _IDLE = 30.0, 60.0
 _NEVER_USED = 0.8
 
 
-def relevance(importance: float, confidence: float, decay_rate: float, days: float) -> float:
-    """Return importance × confidence × e^(−decay · days since the last use)."""
-    return importance * confidence * math.exp(-decay_rate * max(days, 0.0))
-
-
 def faded(importance: float, days: float) -> float:
     """Return the importance after days without use: 1 % less each day."""
     return importance * math.pow(KEPT_PER_DAY, max(days, 0.0))
@@ -53,12 +48,6 @@ def rot(age_days: float, days_since_access: float | None, importance: float) -> 
 def days_between(earlier: datetime, later: datetime) -> float:
     """Return the days from `earlier` to `later`, negative if the order is reversed."""
     return (later - earlier) / _DAY
-
-
-def relevance_at(memory: DurableMemory, at: datetime) -> float:
-    """Return a memory's relevance at an instant."""
-    days = days_between(memory.last_used_at, at)
-    return relevance(memory.importance, memory.confidence, memory.decay_rate, days)
 
 
 def faded_at(memory: DurableMemory, at: datetime) -> float:

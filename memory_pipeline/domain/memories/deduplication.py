@@ -83,7 +83,7 @@ def merge(draft: Draft, settings: ConsolidationSettings, similar: Similar, curat
     for memory in draft.memories.newest.values():
         if memory.is_recalled:
             pool[memory.kind].append(memory)
-    features = _FeatureCache()
+    features = FeatureCache()
     found: dict[tuple[str, str], float] = {}
     for _, memories in sorted(pool.items()):
         memories.sort(key=lambda memory: memory.id)
@@ -116,23 +116,19 @@ def union(newer: str, older: str) -> str:
     return f"{newer.rstrip()}{joint}{_joined(unseen.values())}"
 
 
-def may_say_the_same(one: DurableMemory, other: DurableMemory) -> bool:
-    """Return whether two memories have no distinguishing feature, regardless of their vectors."""
-    return _FeatureCache().agree(one, other)
-
-
 def figures(content: str) -> frozenset[str]:
     """Return the words with a digit, in comparable form."""
     return frozenset(token for token in _tokens(content) if _DIGIT.search(token))
 
 
-class _FeatureCache:
-    """The distinguishing features of memories, cached by version. Memories agree if they have none."""
+class FeatureCache:
+    """The distinguishing features of memories, cached by version."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], _Features] = {}
 
     def at(self, memory: DurableMemory) -> _Features:
+        """Return the features of a memory."""
         version = memory.id, memory.version
         entry = self._known.get(version)
         if entry is None:
@@ -145,6 +141,7 @@ class _FeatureCache:
         return entry
 
     def agree(self, one: DurableMemory, other: DurableMemory) -> bool:
+        """Return whether two memories have no distinguishing feature, regardless of their vectors."""
         first, second = self.at(one), self.at(other)
         if first.setting != second.setting:
             return False
@@ -160,7 +157,7 @@ class _FeatureCache:
 
 
 def _merge_pair(
-    draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, features: _FeatureCache
+    draft: Draft, one_id: str, other_id: str, cosine: float, curator: Curator, features: FeatureCache
 ) -> None:
     memories = draft.memories
     one, other = memories.newest[memories.resolved(one_id)], memories.newest[memories.resolved(other_id)]
@@ -206,7 +203,7 @@ def _changes(newer: DurableMemory, content: str) -> Changes:
 
 
 def _alike(
-    changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], features: _FeatureCache
+    changed: Iterable[DurableMemory], memories: Iterable[DurableMemory], features: FeatureCache
 ) -> Iterator[tuple[str, str]]:
     """Yield pairs with the same triple, words or preference name, with at least one changed memory.
 

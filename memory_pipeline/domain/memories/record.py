@@ -9,7 +9,6 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.text.words import plain, spaced
@@ -216,11 +215,6 @@ def signs(text: str) -> tuple[str, ...]:
 def preference_key(user_id: str, key: str) -> str:
     """Return the match key of a preference, which ignores the value."""
     return digest(MemoryKind.PREFERENCE.value, "of", user_id, "named", key)
-
-
-def triple_key(memory: DurableMemory) -> tuple[str, str] | None:
-    """Return subject and predicate in comparable form, or None if the memory has none."""
-    return (name_key(memory.subject), memory.predicate) if memory.subject and memory.predicate else None
 
 
 def sentences(content: str) -> list[str]:

@@ -226,9 +226,9 @@ def ids_digest(ids: Sequence[str]) -> str:
     return digest(len(ids), whole.sum(axis=0, dtype=np.uint64).tolist())
 
 
-def with_digest(rows: pa.Table, without: Collection[str] = ("vector",)) -> pa.Table:
-    """Return rows of a projection with ``digest`` set to a digest of their other columns, except those in `without`."""
-    names = [name for name in rows.column_names if name != "digest" and name not in without]
+def with_digest(rows: pa.Table) -> pa.Table:
+    """Return rows of a projection with ``digest`` set to a digest of their other columns, except the vector."""
+    names = [name for name in rows.column_names if name not in ("digest", "vector")]
     parts = [_sized(_as_text(rows[name])) for name in names]
     whole = pc.binary_join_element_wise(*parts, "") if rows.num_rows else pa.chunked_array([], pa.string())
     digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in whole.to_pylist()]

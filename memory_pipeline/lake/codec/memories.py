@@ -211,16 +211,11 @@ def vectors_to_lists(vectors: Sequence[NDArray[np.float32] | None]) -> pa.ListAr
     return pa.ListArray.from_arrays(offsets, pa.array(numbers, pa.float32()), mask=pa.array(missing, pa.bool_()))
 
 
-def rows_to_memories(rows: pa.Table) -> Memories:
-    """Return all rows of ``memories`` of one scope as memories.
+def rows_to_memories(rows: pa.Table) -> dict[Scope, Memories]:
+    """Return rows of ``memories`` as memories by scope. Fold states are skipped.
 
     :attr:`Memories.last`, aliases and events without effect are not restored.
     """
-    return next(iter(rows_to_memories_of(rows).values()), Memories())
-
-
-def rows_to_memories_of(rows: pa.Table) -> dict[Scope, Memories]:
-    """Return rows of ``memories`` as memories by scope; see :func:`rows_to_memories`. Fold states are skipped."""
     rows = rows.filter(pc.field("version") > 0)
     found: dict[Scope, Memories] = {}
     scopes = scopes_of(rows)

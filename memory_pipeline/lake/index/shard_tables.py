@@ -128,12 +128,9 @@ class ShardTables:
 
     async def select(self, scope: Scope, where: str | None, columns: Collection[str], nothing: pa.Table) -> pa.Table:
         """Return the rows of a scope that meet a condition, unordered."""
-        condition, wanted = of_scope(scope, where), _with_owners(columns)
-
-        async def select(table: Any) -> pa.Table:
-            return await table.query().where(condition).select(wanted).to_arrow()
-
-        return owned(await self.read(scope, select, nothing), scope).select(list(columns))
+        name = await self.name_of(scope)
+        rows = await self._select(name, of_scope(scope, where), _with_owners(columns), nothing)
+        return owned(rows, scope).select(list(columns))
 
     async def select_many(
         self, scopes: Collection[Scope], where: str | None, columns: Collection[str], nothing: pa.Table
@@ -147,11 +144,7 @@ class ShardTables:
 
         async def select(name: str, own: list[Scope]) -> pa.Table:
             condition = f"scope IN ({listed({scope.key for scope in own})})" + (f" AND ({where})" if where else "")
-
-            async def read(table: Any) -> pa.Table:
-                return await table.query().where(condition).select(wanted).to_arrow()
-
-            rows = await self._databases.read(PROJECTIONS, name, read, None)
+            rows = await self._select(name, condition, wanted)
             if rows is None:
                 await self.refuse_lost(name)
                 return nothing.select(list(columns))
@@ -170,15 +163,19 @@ class ShardTables:
 
     async def scan(self, where: str | None, columns: Collection[str], shard: int | None = None) -> list[pa.Table]:
         """Return the rows of all scopes that meet a condition, by table; of one shard if it is given."""
-
-        async def select(table: Any) -> pa.Table:
-            query = table.query().where(where) if where else table.query()
-            return await query.select(list(columns)).to_arrow()
-
         names = sorted(await asyncio.to_thread(self.roster.readable))
         names = [name for name in names if shard is None or shard_in(name) == shard]
-        found = await self._all(self._databases.read(PROJECTIONS, name, select, None) for name in names)
+        found = await self._all(self._select(name, where, list(columns)) for name in names)
         return [rows for rows in found if rows is not None]
+
+    async def _select(self, name: str, where: str | None, columns: list[str], nothing: pa.Table | None = None) -> Any:
+        """Return the rows of a table that meet a condition; `nothing` if there is no table."""
+
+        async def select(table: Any) -> Any:
+            query = table.query().where(where) if where else table.query()
+            return await query.select(columns).to_arrow()
+
+        return await self._databases.read(PROJECTIONS, name, select, nothing)
 
     async def replace(
         self,
@@ -253,15 +250,11 @@ class ShardTables:
             await asyncio.to_thread(self.roster.add, name)
         is_listed = keys is not None and len(keys) <= _LISTED
         condition = f"{within} AND scope IN ({listed(keys or ())})" if is_listed else within
-
-        async def look(opened: Any) -> pa.Table:
-            return await opened.query().where(condition).select(self._projection.marks).to_arrow()
-
-        found = await self._databases.read(PROJECTIONS, name, look, rows.slice(0, 0).select(self._projection.marks))
-        present = _marks(found, self._projection.marks)
+        marks = self._projection.marks
+        present = _marks(await self._select(name, condition, marks, rows.slice(0, 0).select(marks)), marks)
         if keys is not None and not is_listed:
             present = {mark for mark in present if mark[0] in keys}
-        wanted = _marks(rows, self._projection.marks)
+        wanted = _marks(rows, marks)
         if removable is not None:
             ids = {mark[1] for mark in wanted}
             present = {mark for mark in present if mark[1] in ids or mark[1] in removable}
@@ -385,11 +378,9 @@ class ShardTables:
             if now != version:  # others have written to the shard without knowing of the new table
                 changed = {mark[1] for mark in before ^ _marks(marks, self._projection.marks)}
                 within = f"id IN ({listed(changed)})"
-
-                async def read(table: Any) -> pa.Table:
-                    return await table.query().where(within).to_arrow()
-
-                later = await self._databases.read(PROJECTIONS, shard, read, None)
+                later = await self._databases.read(
+                    PROJECTIONS, shard, lambda table: table.query().where(within).to_arrow(), None
+                )
                 await self._replaced(own, within, later, None)
 
     async def _clear_shards(self) -> None:
@@ -424,13 +415,10 @@ class ShardTables:
             await self._projection.maintain(self._storage, name, table, 1)
             return written
 
-        async def scopes(table: Any) -> pa.Table:
-            return await table.query().select(["scope"]).to_arrow()
-
         try:
             written = await self._databases.edit(PROJECTIONS, name, merge, 0)
             if scope_in(name) is None:  # a scope that grows by a few rows a run is moved here
-                rows = await self._databases.read(PROJECTIONS, name, scopes, pa.table({"scope": []}))
+                rows = await self._select(name, None, ["scope"], pa.table({"scope": []}))
                 for one in pc.value_counts(rows["scope"]):
                     if one["counts"].as_py() >= LARGE_FROM and one["values"].as_py() not in self.roster.large:
                         await self._move(one["values"].as_py())

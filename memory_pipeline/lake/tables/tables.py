@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
@@ -135,13 +134,6 @@ class Tables:
             states[part.as_py()].add(path.as_py())
         return {part: frozenset(paths) for part, paths in states.items()}
 
-    def states(self, spec: TableSpec, **fixed: str) -> dict[str, frozenset[str]]:
-        """Return :meth:`state` of each partition. Reads no rows."""
-        states: defaultdict[str, set[str]] = defaultdict(set)
-        for key, path in self._listed(spec, "path", fixed):
-            states[key].add(path)
-        return {key: frozenset(paths) for key, paths in states.items()}
-
     def sizes(self, spec: TableSpec, **fixed: str) -> dict[str, int]:
         """Return the size of each partition's files in bytes. Reads no rows."""
         sizes: Counter[str] = Counter()
@@ -235,8 +227,18 @@ class Tables:
             CommitConflictError: other writers kept changing the same partitions.
             DamagedError: files of partitions not in `remade` cannot be read; nothing was written.
         """
+
+        def attempt(turn: FairnessLock, mark: CommitToken[frozenset[str]]) -> frozenset[str]:
+            table = self._handles.writer(_path(spec), turn)
+            try:
+                if (made := mark.made()) is not None:
+                    return made
+                return self._written(table, spec, keys, change, frozenset(remade), shard, fixed, mark)
+            finally:
+                # After a lost attempt, too: opening the table anew would read its log again.
+                self._handles.give_back(_path(spec), table)
+
         aim = f"replace {', '.join(sorted(keys)[:3])}…"
-        attempt = partial(self._transformed, spec, keys, change, frozenset(remade), shard, fixed)
         return retry_commit(self._storage, _path(spec), f"table {spec.name}", aim, attempt, self._handles.claims)
 
     def remove(self, spec: TableSpec, keys: Collection[str] | None, **fixed: str) -> frozenset[str]:
@@ -346,25 +348,6 @@ class Tables:
                     continue
                 sound, _ = sound_files(self._storage, files, spec, error, remade, columns)
             return read(self._storage, sound, spec, columns, where, scopes)
-
-    def _transformed(
-        self,
-        spec: TableSpec,
-        keys: Collection[str],
-        change: Change,
-        remade: frozenset[str],
-        shard: int | None,
-        fixed: Mapping[str, str],
-        turn: FairnessLock,
-        mark: CommitToken[frozenset[str]],
-    ) -> frozenset[str]:
-        table = self._handles.writer(_path(spec), turn)
-        try:
-            made = mark.made()
-            return made if made is not None else self._written(table, spec, keys, change, remade, shard, fixed, mark)
-        finally:
-            # After a lost attempt, too: opening the table anew would read its log again.
-            self._handles.give_back(_path(spec), table)
 
     def _written(
         self,

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.configuration.model_settings import Completion, TextModelSettings
 from memory_pipeline.domain.memories.deduplication import figures
 from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
@@ -17,19 +16,18 @@ from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import RuleCurator
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_merge, read_stale, schema_of
-from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
-from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
+from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from pydantic import BaseModel
-
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
+    from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 _Value = TypeVar("_Value")
 
@@ -69,9 +67,8 @@ class HostedCurator:
         """
         if not self.confirms(scope):
             return self._rules.merge(scope, newer, older, day)
-        question = _CurationQuestion(
-            self._executor, scope, day, "merge", prompts.MERGE_VERSION, prompts.MERGE, {}, MergeAnswer
-        )
+        settings = self._executor.configuration.curation(scope)
+        question = Question(settings, "merge", prompts.MERGE_VERSION, prompts.MERGE, {}, schema_of(MergeAnswer))
         tag = prompts.tag_for(newer, older)
         text = f"The newer one:\n<{tag}>\n{newer}\n</{tag}>\n\nThe older one:\n<{tag}>\n{older}\n</{tag}>"
         if count_tokens(text) > question.room:
@@ -80,7 +77,8 @@ class HostedCurator:
                 f"two memories to merge have {count_tokens(text):,} tokens; {question.model.model} has room for "
                 f"{question.room:,}",
             )
-        return question.ask(text, tag, (), partial(_read_merge, newer, older))
+        request = question.request(Use(scope, day), Purpose.CONSOLIDATION, text, tag)
+        return self._ask(request, partial(_read_merge, newer, older))
 
     def stale(self, scope: Scope, memories: Sequence[DurableMemory], at: datetime, day: Period) -> Mapping[str, str]:
         """Return the ids of the memories that the model finds stale, each with its reason.
@@ -90,9 +88,10 @@ class HostedCurator:
         """
         if not self.confirms(scope):
             return self._rules.stale(scope, memories, at, day)
-        words = {"today": day.first_day}
-        version, instructions = prompts.STALENESS_VERSION, prompts.STALENESS
-        question = _CurationQuestion(self._executor, scope, day, "staleness", version, instructions, words, StaleAnswer)
+        settings, words = self._executor.configuration.curation(scope), {"today": day.first_day}
+        question = Question(
+            settings, "staleness", prompts.STALENESS_VERSION, prompts.STALENESS, words, schema_of(StaleAnswer)
+        )
         lines = [
             Line(number, f"[{number}] {memory.kind}, {self._day(memory)}:", shortened(memory.content, _SHOWN))
             for number, memory in enumerate(memories, start=1)
@@ -101,8 +100,10 @@ class HostedCurator:
 
         def ask(text: str, numbers: tuple[int, ...]) -> Mapping[int, str] | ModelError:
             tag = prompts.tag_for(text)
+            enclosed = f"<{tag}>\n{text}\n</{tag}>"
+            request = question.request(Use(scope, day), Purpose.CONSOLIDATION, enclosed, tag, numbers)
             try:
-                reasons = question.ask(f"<{tag}>\n{text}\n</{tag}>", tag, numbers, read_stale)
+                reasons = self._ask(request, read_stale)
             except ModelError as error:  # raised in a task, it would stop concurrent questions
                 return error
             shown = set(numbers)
@@ -115,57 +116,16 @@ class HostedCurator:
             found |= answer
         return {memories[number - 1].id: reason for number, reason in found.items()}
 
-    def _day(self, memory: DurableMemory) -> str:
-        return f"{memory.updated_at.astimezone(self._zone):%Y-%m-%d}"
-
-
-class _CurationQuestion:
-    """A kind of question about durable memories. `room` is the largest number of input tokens."""
-
-    def __init__(
-        self,
-        executor: LlmExecutor,
-        scope: Scope,
-        day: Period,
-        name: str,
-        version: str,
-        instructions: str,
-        values: Mapping[str, object],
-        answer: type[BaseModel],
-    ) -> None:
-        self._executor = executor
-        self._use = Use(scope, day)
-        self._name = name
-        self._version = version
-        self._instructions = instructions
-        self._values = values
-        self._schema = schema_of(answer)
-        settings = executor.configuration.curation(scope)
-        # The settings as a Completion; the instructions are the built-in ones.
-        self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
-        self.room = room_for(self.model, self._system("data-000000000000"))
-
-    def ask(self, text: str, tag: str, numbers: tuple[int, ...], read: Callable[[str], _Value]) -> _Value:
-        """Return the model's answer about a text that encloses stored data in `tag`. Store the answer."""
-        request = LlmRequest(
-            use=self._use,
-            purpose=Purpose.CONSOLIDATION,
-            endpoint=self.model,
-            prompt_version=self._version,
-            system=self._system(tag),
-            user=text,
-            schema=self._schema,
-            name=self._name,
-            numbers=numbers,
-        )
+    def _ask(self, request: LlmRequest, read: Callable[[str], _Value]) -> _Value:
+        """Return the model's answer, and store it."""
         try:
             return self._executor.complete(request, read).value
         except ModelError as error:
             self._executor.log_failure(error)
             raise
 
-    def _system(self, tag: str) -> str:
-        return prompts.framed(self._instructions, self._values, tag, self._schema)
+    def _day(self, memory: DurableMemory) -> str:
+        return f"{memory.updated_at.astimezone(self._zone):%Y-%m-%d}"
 
 
 def _read_merge(newer: str, older: str, text: str) -> str:

@@ -11,15 +11,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memory_pipeline.configuration.model_settings import Completion, TextModelSettings
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
+from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from memory_pipeline.configuration.model_settings import Completion
+    from memory_pipeline.domain.model_calls import Purpose, Use
 
 
 EXTRACTION = """\
@@ -231,6 +232,48 @@ class Chunk:
 
     numbers: tuple[int, ...]
     text: str
+
+
+class Question:
+    """A kind of question with built-in instructions, to the model of `settings`.
+
+    Attributes:
+        model: the settings of the model.
+        room: the largest number of input tokens.
+    """
+
+    def __init__(
+        self,
+        settings: TextModelSettings,
+        name: str,
+        version: str,
+        instructions: str,
+        values: Mapping[str, object],
+        schema: Mapping[str, Any],
+    ) -> None:
+        self._name, self._version = name, version
+        self._instructions, self._values = instructions, values
+        self._schema = schema
+        # The settings as a Completion; the instructions are the built-in ones.
+        self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
+        self.room = room_for(self.model, self._system("data-000000000000"))
+
+    def request(self, use: Use, purpose: Purpose, text: str, tag: str, numbers: tuple[int, ...] = ()) -> LlmRequest:
+        """Return the request about a text that encloses stored data in `tag`."""
+        return LlmRequest(
+            use=use,
+            purpose=purpose,
+            endpoint=self.model,
+            prompt_version=self._version,
+            system=self._system(tag),
+            user=text,
+            schema=self._schema,
+            name=self._name,
+            numbers=numbers,
+        )
+
+    def _system(self, tag: str) -> str:
+        return framed(self._instructions, self._values, tag, self._schema)
 
 
 def room_for(endpoint: Completion, system: str) -> int:

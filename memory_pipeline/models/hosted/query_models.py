@@ -10,9 +10,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import wait
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from memory_pipeline.configuration.model_settings import Completion, TextModelSettings
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import ModelError
@@ -29,15 +28,15 @@ from memory_pipeline.models.hosted.answer_schemas import (
     read_queries,
     schema_of,
 )
-from memory_pipeline.models.hosted.prompts import room_for
+from memory_pipeline.models.hosted.prompts import Question
 from memory_pipeline.models.hosted.transport import litellm_client
-from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pydantic import BaseModel
 
+    from memory_pipeline.configuration.model_settings import Completion
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
@@ -153,8 +152,8 @@ class HostedImaginer:
         return question.ask(conversation, (conversation,), read_queries)[:most]
 
 
-class _QueryModel:
-    """A kind of question about an agent's memory. `room` is the largest number of input tokens."""
+class _QueryModel(Question):
+    """A kind of question about an agent's memory."""
 
     def __init__(
         self,
@@ -166,33 +165,18 @@ class _QueryModel:
         values: Mapping[str, object],
         answer: type[BaseModel],
     ) -> None:
+        super().__init__(
+            executor.configuration.injection(scope), name, version, instructions, values, schema_of(answer)
+        )
         self._executor = executor
         self._scope = scope
-        self._name = name
-        self._version = version
-        self._instructions = instructions
-        self._values = values
-        self._schema: Mapping[str, Any] = schema_of(answer)
-        settings = executor.configuration.injection(scope)
-        # The settings as a Completion; the instructions are the built-in ones.
-        self.model = Completion.model_validate({key: getattr(settings, key) for key in TextModelSettings.model_fields})
-        self.room = room_for(self.model, self._system("data-000000000000"))
 
     def ask(self, text: str, stored: Sequence[str], read: Callable[[str], _Value]) -> _Value:
         """Return the model's answer about `text`, which contains the stored texts `stored`."""
         tag = prompts.tag_for(*stored)
-        request = LlmRequest(
-            # A Use needs a period. This one names no partition, since nothing is stored.
-            use=Use(self._scope, Calendar().hour(self._executor.clock())),
-            purpose=Purpose.READING,
-            endpoint=self.model,
-            prompt_version=self._version,
-            system=self._system(tag),
-            user=f"<{tag}>\n{text}\n</{tag}>",
-            schema=self._schema,
-            name=self._name,
-            numbers=(),
-        )
+        # A Use needs a period. This one names no partition, since nothing is stored.
+        use = Use(self._scope, Calendar().hour(self._executor.clock()))
+        request = self.request(use, Purpose.READING, f"<{tag}>\n{text}\n</{tag}>", tag)
         seconds = self.model.timeout_seconds * self.model.attempts
         _load(self.model)
         # A copy that can be stopped without stopping other questions. It shares the circuit breaker.
@@ -211,9 +195,6 @@ class _QueryModel:
         finally:
             is_over.set()
         return future.result()
-
-    def _system(self, tag: str) -> str:
-        return prompts.framed(self._instructions, self._values, tag, self._schema)
 
 
 def _load(model: Completion) -> None:

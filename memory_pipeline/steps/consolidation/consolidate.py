@@ -43,15 +43,14 @@ from memory_pipeline.steps.consolidation.days import (
 )
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate
+from memory_pipeline.steps.embed import vectors_in
 from memory_pipeline.steps.fold_memories import refold_memories
 from memory_pipeline.steps.group import by_scope
+from memory_pipeline.steps.memory_folding import VECTOR_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from datetime import date
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
@@ -110,41 +109,23 @@ def consolidate(
         _consolidate_batch(run, batch)
     if not dry_run:
         _record_days(run, inputs, is_whole=scopes is None)
-        run.unchanged.write(lake)
+        if run.unchanged != run.unchanged_before:
+            lake.storage.write(_CACHE_PATH, json.dumps(run.unchanged, sort_keys=True).encode())
     report.nights.sort(key=lambda each: each.night.key)
     report.seconds = time.perf_counter() - started
     return report
 
 
-class _UnchangedAgents:
-    """A cache of agents that are current until a later day with events, by a digest of their events and checkpoint."""
+def _read_unchanged(lake: Lake) -> dict[str, str]:
+    """Return the agents with nothing to do, each with the first day after `until` that has events, or "".
 
-    def __init__(self, lake: Lake) -> None:
-        data = lake.storage.read(_CACHE_PATH)
-        try:
-            cached = json.loads(data or b"{}")
-        except ValueError:
-            cached = {}
-        self._old: dict[str, str] = cached if isinstance(cached, dict) else {}
-        self._new: dict[str, str] = {}
-
-    def has(self, events: str, checkpoint: ConsolidationCheckpoint | None, until: Period) -> bool:
-        """Return whether an agent with these events and this checkpoint has nothing to consolidate up to `until`."""
-        key = _agent_key(events, checkpoint)
-        later = self._old.get(key)
-        if later is None or (later and later <= until.key):
-            return False
-        self._new[key] = later
-        return True
-
-    def put(self, events: str, checkpoint: ConsolidationCheckpoint | None, later: Period | None) -> None:
-        """Add an agent by the digest of its events."""
-        self._new[_agent_key(events, checkpoint)] = later.key if later else ""
-
-    def write(self, lake: Lake) -> None:
-        """Write the cache if it has changed."""
-        if self._new != self._old:
-            lake.storage.write(_CACHE_PATH, json.dumps(self._new, sort_keys=True).encode())
+    Agents are named by a digest of their events and checkpoint. This is a cache: without it, all agents are read.
+    """
+    try:
+        unchanged: dict[str, str] = json.loads(lake.storage.read(_CACHE_PATH) or b"{}")
+    except ValueError:
+        return {}
+    return unchanged
 
 
 def _agent_key(events: str, checkpoint: ConsolidationCheckpoint | None) -> str:
@@ -167,7 +148,8 @@ class _Run:
         self.dry_run, self.explain = dry_run, explain
         self.states = fold_states(lake.memory_rows.scan(("version", *STATE_COLUMNS), IS_STATE))
         self.checkpoints = read_checkpoints(lake.tables)
-        self.unchanged = _UnchangedAgents(lake)
+        self.unchanged_before = _read_unchanged(lake)
+        self.unchanged: dict[str, str] = {}
         earlier = [*self.entries, *(each.through.key for each in self.checkpoints.values())]
         self.until = max([requested[-1], *map(parse_day, earlier)], key=_key)
         self._configuration = lake.configuration()
@@ -213,9 +195,11 @@ class _Run:
 
     def _is_current(self, scope: Scope) -> bool:
         checkpoint = self.checkpoints.get(owner_of(scope))
-        events = self.states[scope].events if scope in self.states else ""
-        if not self.unchanged.has(events, checkpoint, self.until):
+        key = _agent_key(self.states[scope].events if scope in self.states else "", checkpoint)
+        later = self.unchanged_before.get(key)
+        if later is None or (later and later <= self.until.key):
             return False
+        self.unchanged[key] = later
         if checkpoint is None:
             return True
         is_due = checkpoint.due is not None and checkpoint.due.key <= self.until.key
@@ -242,8 +226,8 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         # Erasure may have written its tombstone after this run read, and deleted before this run wrote.
         if lake.tombstones.state() == tombstones:
             for simulation in simulations:
-                scope = simulation.scope
-                run.unchanged.put(digests.get(scope, ""), results[scope], simulation.later)
+                key = _agent_key(digests.get(simulation.scope, ""), results[simulation.scope])
+                run.unchanged[key] = simulation.later.key if simulation.later else ""
             break
         _log.info("consolidation: data was erased during the run, repeating %s agents", f"{len(scopes):,}")
         run.checkpoints = read_checkpoints(lake.tables)
@@ -280,8 +264,10 @@ def _simulated(run: _Run, scopes: Sequence[Scope]) -> tuple[list[AgentSimulation
         simulations = _simulations(run, scopes, base, old)
         touched = {simulation.scope: simulation for simulation in simulations if simulation.first is not None}
         if touched:
-            vectors = CosineMatrix(run.models.embedder)
-            vectors.learn(_vectors(lake, touched, vectors.name))
+            embedder = run.models.embedder
+            stored = lake.memory_rows.read(list(touched), VECTOR_COLUMNS, f"embed_model = {quoted(embedder.name)}")
+            vectors = CosineMatrix(embedder)
+            vectors.learn(vectors_in(stored, embedder))
             reported = time.perf_counter()
             for simulation, result in simulate(list(touched.values()), vectors):
                 if time.perf_counter() - reported > _PROGRESS_EVERY:
@@ -367,14 +353,6 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
         )
         for scope in scopes
     ]
-
-
-def _vectors(lake: Lake, scopes: Collection[Scope], embedder: str) -> Mapping[str, NDArray[np.float32]]:
-    rows = lake.memory_rows.read(scopes, ("content", "vector"), f"embed_model = {quoted(embedder)}")
-    if not rows.num_rows:
-        return {}
-    numbers = rows["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return dict(zip(rows["content"].to_pylist(), numbers.reshape(rows.num_rows, -1), strict=True))
 
 
 def _record_days(run: _Run, inputs: Mapping[Period, str], *, is_whole: bool) -> None:

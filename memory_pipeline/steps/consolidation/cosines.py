@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_pipeline.domain.model_calls import Use
+from memory_pipeline.steps.embed import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,30 +39,19 @@ class CosineMatrix:
         self._known: dict[str, NDArray[np.float32]] = {}
         self._missing: set[str] = set()
 
-    @property
-    def name(self) -> str:
-        """The embedder's name."""
-        return self._embedder.name
-
     def learn(self, vectors: Mapping[str, NDArray[np.float32]]) -> None:
         """Add existing vectors, by content."""
         self._known |= vectors
 
     def prepare(self, contents: Iterable[tuple[str, Scope]], day: Period) -> None:
         """Embed the unknown contents of many agents in one request, accounted to `day`."""
-        unknown: dict[str, Scope] = {}
+        unknown: dict[str, Use] = {}
         for content, scope in contents:
             if content not in self._known and content not in self._missing:
-                unknown.setdefault(content, scope)
-        if not unknown:
-            return
-        texts = list(unknown)
-        vectors = self._embedder.embed(texts, [Use(scope, day) for scope in unknown.values()])
-        for text, vector in zip(texts, vectors, strict=True):
-            if np.isfinite(vector).all():
-                self._known[text] = vector
-            else:
-                self._missing.add(text)
+                unknown.setdefault(content, Use(scope, day))
+        found = embedded(unknown, self._embedder)
+        self._known |= found
+        self._missing |= unknown.keys() - found.keys()
 
     def missing_of(self, contents: Iterable[str]) -> int:
         """Return the number of contents that could not be embedded."""

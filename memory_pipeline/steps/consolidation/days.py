@@ -189,9 +189,9 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
     return tuple(f"{span} {digest_of_all(of_span)}" for span, of_span in sorted(ids.items()))
 
 
-def read_checkpoints(tables: Tables, workspaces: Collection[str] | None = None) -> dict[str, ConsolidationCheckpoint]:
+def read_checkpoints(tables: Tables) -> dict[str, ConsolidationCheckpoint]:
     """Return the checkpoints by owner. Agents with a damaged one count as never consolidated."""
-    rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(CONSOLIDATION, workspaces).to_pylist())
+    rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(CONSOLIDATION).to_pylist())
     return {owner_of(each.scope): each for each in rows}
 
 

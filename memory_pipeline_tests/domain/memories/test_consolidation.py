@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.consolidation import ConsolidationSettings, Night, due, pass_of
-from memory_pipeline.domain.memories.deduplication import may_say_the_same
+from memory_pipeline.domain.memories.consolidation import PASSES, ConsolidationSettings, Night, due
+from memory_pipeline.domain.memories.deduplication import FeatureCache
 from memory_pipeline.domain.memories.events import CONSOLIDATION, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines, is_eligible
@@ -159,7 +159,7 @@ def check(memories: Memories) -> None:
     for one, other in combinations(recalled, 2):
         if one.kind is other.kind:
             is_alike = frozenset((one.id, other.id)) in near or _triple(one) == _triple(other) != (None, None, None)
-            assert not (is_alike and may_say_the_same(one, other)), "two active memories are duplicates"
+            assert not (is_alike and FeatureCache().agree(one, other)), "two active memories are duplicates"
             assert one.content != other.content
         if {one.kind, other.kind} <= {MemoryKind.FACT, MemoryKind.OBSERVATION} and one.object and other.object:
             is_one = _triple(one)[:2] == _triple(other)[:2] and VOCABULARY.holds_one(one.predicate or "")
@@ -243,7 +243,7 @@ def test_each_pass_sees_the_changes_of_earlier_passes() -> None:
         ("SUPERSEDE", older.memory_id, own),
         ("HEAT", own, None),
     ]
-    assert [(event.turn, event.place, pass_of(event)) for event in done.events] == [
+    assert [(event.turn, event.place, PASSES[(event.turn - 1) % len(PASSES)]) for event in done.events] == [
         (1, 0, "promotion"),
         (2, 0, "duplicates"),
         (3, 0, "contradictions"),

@@ -14,8 +14,6 @@ from memory_pipeline.domain.memories.decay import (
     days_between,
     faded,
     faded_at,
-    relevance,
-    relevance_at,
     rot,
     rot_at,
 )
@@ -23,11 +21,6 @@ from memory_pipeline_tests.domain.memories.histories import NOON, do, only, reme
 
 SHARES = st.floats(0, 1)
 DAYS = st.floats(0, 10_000)
-
-
-def test_p6_relevance_follows_the_formula() -> None:
-    assert round(relevance(0.8, 0.9, 0.01, 30), 4) == 0.5334
-    assert relevance(0.5, 1.0, 0.0, 3_650) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -56,12 +49,9 @@ def test_p13_importance_fades_one_percent_a_day() -> None:
     assert next(day for day in range(300) if faded(0.5, day) < 0.1) == 161
 
 
-@given(SHARES, SHARES, st.floats(0, 100), DAYS, DAYS)
-def test_all_figures_are_between_0_and_1_and_only_get_worse(
-    importance: float, confidence: float, rate: float, days: float, more: float
-) -> None:
+@given(SHARES, DAYS, DAYS)
+def test_all_figures_are_between_0_and_1_and_only_get_worse(importance: float, days: float, more: float) -> None:
     for early, late in (
-        (relevance(importance, confidence, rate, days), relevance(importance, confidence, rate, days + more)),
         (faded(importance, days), faded(importance, days + more)),
         (1 - rot(days, days, importance), 1 - rot(days + more, days + more, importance)),
         (1 - rot(days, None, importance), 1 - rot(days + more, None, importance)),
@@ -70,7 +60,7 @@ def test_all_figures_are_between_0_and_1_and_only_get_worse(
 
 
 def test_future_times_count_as_now() -> None:
-    assert relevance(0.5, 1, 0.1, -3) == faded(0.5, -3) == 0.5
+    assert faded(0.5, -3) == 0.5
     assert rot(-3, -3, 0.5) == rot(0, 0, 0.5)
 
 
@@ -80,12 +70,10 @@ def test_days_are_fractional() -> None:
 
 
 def test_age_counts_from_the_last_statement_and_fading_from_the_last_use() -> None:
-    said = remember("Anna likes tea.", importance=0.8, confidence=0.9, decay_rate=0.01)
+    said = remember("Anna likes tea.", importance=0.8)
     memory, now = only(said), NOON + timedelta(days=40)
-    assert round(relevance_at(memory, NOON + timedelta(days=30)), 4) == 0.5334
     assert rot_at(memory, now) == rot(40, None, 0.8)
     assert faded_at(memory, now) == faded(0.8, 40)
     used = only(said, do("ACCESS", said, 240))
     assert rot_at(used, now) == rot(40, 30, 0.8)
     assert faded_at(used, now) == faded(0.8, 30)
-    assert relevance_at(used, now) == relevance(0.8, 0.9, 0.01, 30)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.memories.deduplication import figures, may_say_the_same, union
+from memory_pipeline.domain.memories.deduplication import FeatureCache, figures, union
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MemoryKind, Status, Temperature, sentences
 from memory_pipeline.errors import ModelError
@@ -310,12 +310,13 @@ def test_figures_are_words_with_digits() -> None:
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_may_say_the_same_is_symmetric(one: str, other: str) -> None:
+def test_agreement_is_symmetric(one: str, other: str) -> None:
     if not (one.strip() and other.strip()):
         return
     first, second = (replace(only(OFFICE), content=text, match_keys=()) for text in (one, other))
-    assert may_say_the_same(first, second) is may_say_the_same(second, first)
-    assert may_say_the_same(first, first)
+    features = FeatureCache()
+    assert features.agree(first, second) is features.agree(second, first)
+    assert features.agree(first, first)
 
 
 class Writing(RuleCurator):

@@ -20,7 +20,6 @@ from memory_pipeline.domain.memories.record import (
     sentences,
     shortened,
     title_of,
-    triple_key,
 )
 from memory_pipeline.errors import InputError
 from memory_pipeline_tests.domain.memories.histories import at, only, remember
@@ -109,15 +108,10 @@ def test_last_used_is_the_later_of_access_and_update() -> None:
     assert replace(TEA, last_accessed_at=at(3), updated_at=at(4)).last_used_at == at(4)
 
 
-def test_a_triple_is_compared_without_case() -> None:
-    assert triple_key(TEA) is None
-    homes = [
-        only(remember(f"{name} lives in Porto.", subject=name, predicate="lives in", object="Porto"))
-        for name in ("Anna", "ANNA")
-    ]
-    assert len({triple_key(home) for home in homes}) == 1
-    assert homes[0].version_id == f"{homes[0].id}#1"
-    assert str(homes[0]) == "⁍ Anna lives in Porto."
+def test_a_memory_has_an_id_for_each_version_and_a_line() -> None:
+    home = only(remember("Anna lives in Porto."))
+    assert home.version_id == f"{home.id}#1"
+    assert str(home) == "⁍ Anna lives in Porto."
 
 
 @pytest.mark.parametrize(

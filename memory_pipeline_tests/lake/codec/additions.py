@@ -77,7 +77,8 @@ def see_column(lake: Lake) -> None:
 def see_kind(lake: Lake) -> None:
     rows = lake.memory_rows.scan(where=IS_FACT)
     lisbon, porto = sorted(
-        (one for one in rows_to_memories(rows).newest.values() if one.kind is HABIT), key=lambda one: one.created_at
+        (one for one in rows_to_memories(rows)[ACME].newest.values() if one.kind is HABIT),
+        key=lambda one: one.created_at,
     )
     assert (lisbon.status, lisbon.superseded_by) == (Status.SUPERSEDED, porto.id)
     assert (porto.status, porto.temperature) == (Status.ACTIVE, Temperature.HOT)
@@ -106,7 +107,7 @@ def see_erasure(lake: Lake) -> None:
     forget(lake, default_models(), Subject.person("acme", ["Lisbon"]), NOW)
     assert [
         one.content
-        for one in rows_to_memories(lake.memory_rows.scan(where=IS_FACT)).newest.values()
+        for one in rows_to_memories(lake.memory_rows.scan(where=IS_FACT))[ACME].newest.values()
         if one.kind is HABIT
     ] == ["Anna sleeps in Porto."]
 
