@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -132,7 +132,8 @@ def _read(lake: Lake, scopes: Sequence[Scope], what: str, references: list[Refer
 
 
 def _is_of(scope: Scope) -> pc.Expression:
-    return (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
+    names = ("workspace_id", "agent_id", "identity")
+    return reduce(and_, (pc.field(name) == getattr(scope, name) for name in names))
 
 
 def _read_graph(lake: Lake, scopes: Sequence[Scope], what: str, references: list[Reference]) -> list[dict[str, Any]]:
