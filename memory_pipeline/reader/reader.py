@@ -11,19 +11,15 @@ from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
-from memory_pipeline.graph import MAX_HOPS, Graph
-from memory_pipeline.graph.joined import JoinedGraphs
+from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
-from memory_pipeline.memories.joined import JoinedOverlays
-from memory_pipeline.memories.ranker import MemoryRanker
 from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.recall import forms_shown, recollect
 from memory_pipeline.reader.scope_states import ScopeStates
-from memory_pipeline.reader.suppression import SuppressionRules, joined_rules
 from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
@@ -36,8 +32,8 @@ from memory_pipeline.search.arguments import (
     validate_ids,
     validate_query,
 )
-from memory_pipeline.search.candidates import DEFAULT_ROWS, ResidentRows
-from memory_pipeline.search.searcher import Hit, Hits, Searcher
+from memory_pipeline.search.candidates import DEFAULT_ROWS
+from memory_pipeline.search.searcher import Hit, Hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -46,12 +42,13 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import FactKind
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.graph import Graph
     from memory_pipeline.memories import HotIndex
     from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.knowledge import InjectedContext, Recollection
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.suppression import Statement
+    from memory_pipeline.reader.suppression import SuppressionRules
 
 _log = logging.getLogger(__name__)
 
@@ -80,18 +77,10 @@ class MemoryReader:
         self._lake = lake
         self._scope = scope
         self._embedder = embedder
-        states = ScopeStates(lake, scopes or (lambda: (scope,)), embedder, ResidentRows(resident_rows))
-        self._states = states
-        self._graph = Graph.joining(JoinedGraphs(lambda: [one.graph for one in states()], user_id), lake.calendar)
-        self._searcher = Searcher(lake, lambda: [one.index for one in states()], embedder)
-        self._memories = MemorySearch(
-            JoinedOverlays(lambda: [one.memories for one in states()]),
-            MemoryRanker(lambda: [one.layouts for one in states()], embedder, lake.calendar),
-            embedder,
-            self._graph,
-            lake.calendar,
-            lambda: self._reading_models.selector,
-        )
+        self._states = ScopeStates(lake, scopes or (lambda: (scope,)), embedder, resident_rows)
+        self._searcher = self._states.searcher()
+        self._graph = self._states.graph(user_id)
+        self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector)
 
     @classmethod
     def open(
@@ -242,16 +231,9 @@ class MemoryReader:
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
         where = filter_of(
-            self._lake.calendar,
-            at,
-            0,
-            MAX_DAYS_AGO,
-            since,
-            until,
-            kind=None,
-            labels={"person": person, "tag": tag},
+            self._lake.calendar, at, 0, MAX_DAYS_AGO, since, until, kind=None, labels={"person": person, "tag": tag},
             minimum_importance=minimum_importance,
-        )
+        )  # fmt: skip
         excluded = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
@@ -341,13 +323,8 @@ class MemoryReader:
 
         @cache
         def rules() -> SuppressionRules:
-            shown: list[Statement] = []
-            if excluded and request.prompt is not None:
-                try:
-                    shown = forms_shown(self._searcher, request.prompt, everything, excluded)
-                except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
-                    _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
-            return self._rules(excluded, shown, as_of, instant)
+            shown = forms_shown(self._searcher, request.prompt or "", everything, excluded)
+            return self._states.rules(excluded, shown, as_of, instant)
 
         return inject(
             request,
@@ -383,14 +360,9 @@ class MemoryReader:
             where,
             exclude,
             now=at,
-            rules_for=lambda shown: self._rules(exclude, shown, now, at),
+            rules_for=lambda shown: self._states.rules(exclude, shown, now, at),
             search_memories=search_memories,
         )
-
-    def _rules(
-        self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
-    ) -> SuppressionRules:
-        return joined_rules([one.suppression.of(exclude, now, at) for one in self._states()], shown)
 
     @cached_property
     def _configuration(self) -> Configuration:
@@ -449,9 +421,8 @@ class MemoryReader:
         reference = Reference.parse(id)
         if reference.what == MEMORY:
             memory = self._memories.get(id, now=now)
-            if memory is None:
-                return None
-            return Hit.of_memory(id, memory, self._lake.calendar, self._memories.identity_of(memory.id, now=now))
+            identity = self._memories.identity_of(id, now=now)
+            return None if memory is None else Hit.of_memory(id, memory, self._lake.calendar, identity)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))

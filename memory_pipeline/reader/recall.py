@@ -11,6 +11,7 @@ memory is skipped in favour of a worse one, unless it is longer than the whole s
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
     RulesFor = Callable[[Iterable[Statement]], SuppressionRules]
     SearchMemories = Callable[[SuppressionRules], Iterable[RecalledMemory]]
+
+_log = logging.getLogger(__name__)
 
 #: Share of the budget for durable memories and their graph facts, and the least number of tokens.
 _DURABLE, _LEAST_DURABLE = 0.3, 120
@@ -302,11 +305,15 @@ def recollect(
 
 
 def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
-    """Return the excluded facts and points that a search for the question finds."""
+    """Return the excluded facts and points that a search for the question finds. If it fails, return none."""
     if all(one.startswith(f"{MEMORY}:") for one in exclude):
         return []
-    facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
-    return _forms(Grain.WORKING, facts, exclude) + _points(searcher.summaries(), exclude)
+    try:
+        facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
+        return _forms(Grain.WORKING, facts, exclude) + _points(searcher.summaries(), exclude)
+    except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
+        _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
+        return []
 
 
 def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Statement]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SCOPES = [
     ACME,
-    *(Scope(*ACME.ids, one, scope_key("a secret", *ACME.ids, one)) for one in ("user:u1", "group:g1")),
+    *(Scope("acme", "support", one, scope_key("a secret", "acme", "support", one)) for one in ("user:u1", "group:g1")),
 ]
 
 

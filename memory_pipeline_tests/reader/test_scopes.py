@@ -35,8 +35,9 @@ SAID = {
 LATER = datetime(2024, 2, 20, tzinfo=UTC)
 
 
-def reader_of(lake: Lake, models: Models, scopes: Sequence[Scope]) -> MemoryReader:
-    return MemoryReader(Lake(lake.storage.uri), scopes[0], models.embedder, scopes=lambda: scopes)
+def reader_of(lake: Lake, models: Models, scopes: Sequence[Scope], resident_rows: int = 1_000) -> MemoryReader:
+    uri = lake.storage.uri
+    return MemoryReader(Lake(uri), scopes[0], models.embedder, resident_rows=resident_rows, scopes=lambda: scopes)
 
 
 def write_all(lake: Lake) -> None:
@@ -175,7 +176,7 @@ def test_hot_indexes_are_merged_within_their_limits(lake: Lake, models: Models) 
 def test_a_users_preference_wins_over_a_groups_and_that_over_the_agents(lake: Lake) -> None:
     lake.ensure()
     own, user, group = (
-        Scope(*ONE.ids, identity, identity and scope_key("a secret", *ONE.ids, identity))
+        Scope("acme", "one", identity, identity and scope_key("a secret", "acme", "one", identity))
         for identity in ("", "user:u1", "group:g1")
     )
     for at, (scope, values) in enumerate(
