@@ -12,6 +12,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope, scope_key
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
 from memory_pipeline.memories.joined import JoinedOverlays
 from memory_pipeline.reader import MemoryReader
@@ -70,6 +71,38 @@ def test_scopes_read_together_give_the_results_of_one_with_all(lake: Lake, model
         for one in (together, whole)
     ]
     assert recalled[0] == recalled[1]
+
+
+def test_tables_too_large_for_memory_are_searched_together(
+    lake: Lake, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_all(lake)
+    run(lake, models)
+    write(lake, conversation("Bruno ate my passport.", at="2024-01-20T08:00", scope=TWO, conversation_id="c9"))
+    cached = reader_of(lake, models, [ONE, TWO, THREE])
+    monkeypatch.setattr(VectorIndex, "is_large", lambda *_: True)
+    on_disk = reader_of(lake, models, [ONE, TWO, THREE], resident_rows=0)
+    assert on_disk._states()[0].index.rows(Grain.WORKING).table is None
+    newest, expected = (one.search_memory(now=LATER) for one in (on_disk, cached))
+    assert [(hit.content, hit.identity) for hit in newest] == [(hit.content, hit.identity) for hit in expected]
+    assert newest.total == expected.total == 7
+    assert "vet" in on_disk.search_memory(query_text="Who is the vet?", now=LATER)[0].content
+
+
+def test_what_one_scope_revoked_or_the_caller_was_shown_is_hidden(lake: Lake, models: Models) -> None:
+    for scope, town in ((ONE, "Porto"), (TWO, "Oslo")):
+        write(lake, conversation(f"I live in {town}.", scope=scope))
+    run(lake, models)
+    reader = reader_of(lake, models, [ONE, TWO])
+    [moved] = [one for one in reader.memories.list() if "Porto" in one.content]
+    asked = "Where do I live?"
+    assert {"Porto", "Oslo"} <= set(str(reader.inject_knowledge(asked, now=LATER)).replace(".", " ").split())
+    write_events(lake, event(MemoryVerb.FORGET, minute(2_000), moved.id, reason="wrong", scope=ONE))
+    block = reader.inject_knowledge(asked, now=LATER).block
+    assert "Anna: I live in Oslo" in block
+    assert "I live in Porto" not in block
+    [other] = [hit for hit in reader.search_memory(now=LATER) if "Oslo" in hit.content]
+    assert "Oslo" not in reader.inject_knowledge(asked, exclude=[other.id], now=LATER).block
 
 
 def test_points_of_all_scopes_are_ranked_together(lake: Lake, models: Models) -> None:
