@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from itertools import islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -18,12 +19,15 @@ from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.deterministic.language.names import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from numpy.typing import NDArray
 
     from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
+
+    #: Score and time, both negative, id, and place of a fact.
+    _Found = tuple[float, int, str, Layer, int]
 
 #: Words of the longest name that is looked up in a text.
 _LONGEST: Final = 6
@@ -144,13 +148,13 @@ def ranked(
     the facts that were valid at that time.
     """
     question_terms = frozenset(terms(text[:_READ]))
-    rings: list[list[tuple[float, int, str, Layer, int]]] = []
+    rings: list[list[_Found]] = []
     seen: list[NDArray[np.int64]] = [np.empty(0, np.int64) for _ in graph.layers]
     reached = frontier = np.array(codes, np.int64)
     for ring in range(hops):
         specific = {int(code): float(1 / np.log2(1 + max(int(graph.degrees[code]), 1))) for code in frontier}
         ends = [reached]
-        found: list[tuple[float, int, str, Layer, int]] = []
+        found: list[_Found] = []
         for place, (layer, around) in enumerate(graph.around(frontier, only_holding=at is None)):
             touching = around if at is None else layer.held_at(around, at)
             rows = touching[~np.isin(touching, seen[place])]
@@ -163,6 +167,8 @@ def ranked(
             ids = layer.rows["id"].take(pa.array(rows)).to_pylist()
             times = (-layer.updated_at[rows]).tolist()
             found += zip((-scores.round(6)).tolist(), times, ids, repeat(layer), rows.tolist(), strict=False)
+        if graph.holds_one is not None:
+            found = _newer_first(found, graph.holds_one)
         rings.append(sorted(found, key=_ORDER))
         everything = np.unique(np.concatenate(ends))
         frontier, reached = np.setdiff1d(everything, reached), everything
@@ -171,6 +177,23 @@ def ranked(
     others = sorted((fact for ring in rings for fact in ring[share:]), key=_ORDER)
     best = sorted([*first, *others[: limit - len(first)]], key=_ORDER)
     return [(layer, row, -score) for score, _, _, layer, row in best], sum(map(len, seen))
+
+
+def _newer_first(found: list[_Found], holds_one: Callable[[str], bool]) -> list[_Found]:
+    """Give the higher score to the newer of several values of a single-valued predicate; they are of several scopes."""
+    values: defaultdict[tuple[int, str], list[_Found]] = defaultdict(list)
+    for fact in found:
+        *_, layer, row = fact
+        values[int(layer.ends[0][row]), layer.rows["label"][row].as_py()].append(fact)
+    ordered = []
+    for (_, label), facts in values.items():
+        if len(facts) > 1 and holds_one(label):
+            scores = sorted(score for score, *_ in facts)
+            facts.sort(key=lambda fact: fact[1:3])
+            ordered += [(score, *fact[1:]) for score, fact in zip(scores, facts, strict=True)]
+        else:
+            ordered += facts
+    return ordered
 
 
 def _scores(

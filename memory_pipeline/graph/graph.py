@@ -1,4 +1,4 @@
-"""Query one agent's graph: facts, neighbours and paths."""
+"""Query a graph: facts, neighbours and paths."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.periods import When
+    from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.graph.joined import JoinedGraphs
     from memory_pipeline.graph.snapshot import GraphSnapshot, Layer
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.sql.session import QueryResult, Session
@@ -41,12 +42,14 @@ class GraphFact(Triple):
     """A fact of the graph.
 
     `since` and `until` are the days it began and ended, in the lake's time zone. `score` is the relevance to the
-    search, or 0.
+    search, or 0. `identity` is the user or group whose memory it is from: ``user:`` or ``group:`` and an id; empty for
+    the agent's own memory.
     """
 
     since: date
     until: date | None = None
     score: float = 0.0
+    identity: str = ""
 
     @property
     def line(self) -> str:
@@ -118,12 +121,23 @@ class Graph:
     New changes are visible at once. Names are compared without regard to case, and by alias. Only :meth:`history` and
     :meth:`query` return facts that were withdrawn or replaced. Every `limit` is 1 to 10,000; `total` of the result is
     the number without it. Safe to use from several threads.
+
+    It is the graph of one scope; :meth:`joining` returns that of several. Of two values of a single-valued predicate in
+    two scopes, the newer is first.
     """
+
+    _session: tuple[GraphSnapshot, Session] | None = None
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         self._calendar = lake.calendar
-        self._state = GraphOverlay(lake, scope, pending)
-        self._session: tuple[GraphSnapshot, Session] | None = None
+        self._state: GraphOverlay | JoinedGraphs = GraphOverlay(lake, scope, pending)
+
+    @classmethod
+    def joining(cls, graphs: JoinedGraphs, calendar: Calendar) -> Graph:
+        """Return the graphs of several scopes as one."""
+        graph = cls.__new__(cls)
+        graph._calendar, graph._state = calendar, graphs
+        return graph
 
     def entity(self, name: str) -> Entity | None:
         """Return the entity with a name or alias; None if it is unknown or has no valid fact."""
@@ -151,10 +165,13 @@ class Graph:
 
     def fact(self, id: str) -> GraphFact | None:  # noqa: A002  # the usual name in stores
         """Return a fact by its id, even if it has ended; None if it is unknown."""
-        rows = self._state.snapshot().history
+        graph = self._state.snapshot()
         fact_id = pa.scalar(str(id).encode(errors="replace").decode())
-        found = rows_to_triples(rows.filter(pc.equal(rows["id"], fact_id)))
-        return self._fact(found[0]) if found else None
+        for place, layer in enumerate(graph.layers):
+            same = pc.equal(layer.rows["id"], fact_id).to_numpy(zero_copy_only=False)
+            for row in graph.visible(place, np.flatnonzero(same), only_holding=False).tolist():
+                return self._fact(layer, row)
+        return None
 
     def facts_about(self, name: str, *, limit: int = 100, at: When | None = None) -> Facts:
         """Return the facts with an entity as source or target, newest first.
@@ -276,16 +293,14 @@ class Graph:
         if not codes:
             return Facts()
         best, total = ranked(graph, codes, prompt, limit, hops, int(instant.timestamp() * 1e6), valid_at)
-        return Facts(
-            (self._fact(rows_to_triples(layer.rows.slice(row, 1))[0], score) for layer, row, score in best), total
-        )
+        return Facts((self._fact(layer, row, score) for layer, row, score in best), total)
 
     def query(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:
         """Run a SELECT of DuckDB over the graph and return its rows. It cannot read other data or change anything.
 
         Tables are ``facts`` (valid facts), ``history`` (also ended ones) and ``entities``. The columns of the first two
-        are those of the table ``graph_facts``; of the third, id, name, aliases, facts, first_seen and last_seen.
-        `is_cut` of the result reports whether there were more than `max_rows`.
+        are those of the table ``graph_facts`` and ``identity``; of the third, id, name, aliases, facts, first_seen and
+        last_seen. `is_cut` of the result reports whether there were more than `max_rows`.
 
         Raises:
             InputError: the statement is not allowed, fails, or exceeds `max_seconds`.
@@ -329,17 +344,22 @@ class Graph:
         found: list[GraphFact] = []
         for layer, rows in parts:
             newest = layer.newest_of(rows, by, limit)
-            found += [self._fact(triple) for triple in rows_to_triples(layer.rows.take(pa.array(newest)))]
+            triples = rows_to_triples(layer.rows.take(pa.array(newest)))
+            found += [self._dated(triple, layer.identity) for triple in triples]
         found.sort(key=lambda fact: fact.id)
         found.sort(key=attrgetter(by), reverse=True)
         return Facts(found[:limit], sum(len(rows) for _, rows in parts))
 
-    def _fact(self, triple: Triple, score: float = 0.0) -> GraphFact:
+    def _fact(self, layer: Layer, row: int, score: float = 0.0) -> GraphFact:
+        return self._dated(rows_to_triples(layer.rows.slice(row, 1))[0], layer.identity, score)
+
+    def _dated(self, triple: Triple, identity: str, score: float = 0.0) -> GraphFact:
         return GraphFact(
             **{name: getattr(triple, name) for name in Triple.__dataclass_fields__},
             since=self._calendar.day_of(triple.valid_from),
             until=None if triple.valid_to is None else self._calendar.day_of(triple.valid_to),
             score=round(score, 4),
+            identity=identity,
         )
 
 

@@ -1,4 +1,4 @@
-"""One agent's graph at one moment: the pipeline's table, overlaid with pending changes.
+"""The graph of a scope at one moment: the pipeline's table, overlaid with pending changes.
 
 Pending operations are folded together with the stored ones on the same sources and labels. The resulting facts are in a
 second, small layer, and the facts they replace are masked.
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.graph.triples import KIND, name_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -79,15 +79,19 @@ class Codes:
 
 
 class Layer:
-    """Facts of one agent, as rows of ``graph_facts``.
+    """Facts of one scope, as rows of ``graph_facts``.
 
     Attributes:
+        codes: the codes of this layer and of those below.
+        identity: of the scope.
         ends: codes of each row's source and target.
         holds: whether a row is valid now, without regard to masking by another layer.
         updated_at: microseconds since 1970, by row.
     """
 
-    def __init__(self, rows: pa.Table, codes: Codes) -> None:
+    def __init__(self, rows: pa.Table, codes: Codes, identity: str = "") -> None:
+        self.codes = codes
+        self.identity = identity
         self.rows = rows.combine_chunks()
         both = pa.chunked_array([*self.rows[_ENDS[0]].chunks, *self.rows[_ENDS[1]].chunks], pa.string())
         numbers = codes.of(both)
@@ -179,8 +183,16 @@ _TIME = pa.timestamp("us", tz="UTC")
 class GraphSnapshot:
     """All facts of a graph, including ended ones.
 
-    `rows` of ``graph_facts`` replace those of `below` on the sources and labels `replaced`, as ids.
+    `rows` of ``graph_facts`` replace those of `below` on the sources and labels `replaced`, as ids. `identity` is that
+    of the scope.
+
+    Attributes:
+        layers: see :class:`Layer`.
+        hidden: for each layer, the rows that another layer replaces.
+        holds_one: returns whether a predicate is single-valued; None if no two scopes are joined.
     """
+
+    holds_one: Callable[[str], bool] | None = None
 
     def __init__(
         self,
@@ -188,25 +200,27 @@ class GraphSnapshot:
         names: Names,
         below: GraphSnapshot | None = None,
         replaced: Collection[tuple[str, str]] = (),
+        identity: str = "",
     ) -> None:
         self.codes: Codes = Codes(None if below is None else below.codes)
-        layer = Layer(rows, self.codes)
-        self._hidden = np.empty(0, np.int64)
+        layer = Layer(rows, self.codes, identity)
         self.names = names
         self.layers = [layer]
+        self.hidden = [np.empty(0, np.int64)]
         if below is not None:
             [base] = below.layers
-            self._hidden = _rows_on(base, below.codes, replaced)
             self.layers = [base, layer]
+            self.hidden.insert(0, _rows_on(base, below.codes, replaced))
 
     def code(self, name: str) -> int | None:
         """Return the code of the entity with a name or alias, or None."""
         return self.codes.get(self.names.key(name))
 
     def visible(self, layer: int, rows: NDArray[np.int64], *, only_holding: bool = True) -> NDArray[np.int64]:
-        """Return the rows of a layer that the layer above does not mask; by default only valid facts."""
-        if layer == 0 and len(self._hidden):
-            rows = rows[~np.isin(rows, self._hidden)]
+        """Return the rows of a layer that no other layer replaces; by default only valid facts."""
+        hidden = self.hidden[layer]
+        if len(hidden):
+            rows = rows[~np.isin(rows, hidden)]
         return rows[self.layers[layer].holds[rows]] if only_holding else rows
 
     def around(
@@ -230,10 +244,11 @@ class GraphSnapshot:
         """Number of valid facts of each entity."""
         count = len(self.codes)
         total = np.zeros(count, np.int64)
-        for layer in self.layers:
+        for layer, hidden in zip(self.layers, self.hidden, strict=True):
             total += layer.degrees(count)
-        base = self.layers[0]
-        return total - base.counted(self._hidden[base.holds[self._hidden]], count)
+            if len(hidden):
+                total -= layer.counted(hidden[layer.holds[hidden]], count)
+        return total
 
     def spelt(self, codes: Iterable[int]) -> list[str]:
         """Return the newest spelling of each entity's name; aliases are ignored."""
@@ -250,8 +265,8 @@ class GraphSnapshot:
         for place, layer in enumerate(self.layers):
             for end in (0, 1):
                 row = layer.newest(code, end)
-                if row is not None and place == 0 and row in self._hidden_rows:
-                    rows = self.visible(0, layer.rows_of(np.array([code]), end), only_holding=False)
+                if row is not None and row in self._hidden_rows[place]:
+                    rows = self.visible(place, layer.rows_of(np.array([code]), end), only_holding=False)
                     row = int(rows[np.argmax(layer.updated_at[rows])]) if len(rows) else None
                 if row is not None:
                     newest.append((int(layer.updated_at[row]), end == 0, layer.rows[_SPELLINGS[end]][row].as_py()))
@@ -263,8 +278,8 @@ class GraphSnapshot:
                 yield from sorted(pc.unique(layer.rows[column].take(pa.array(rows))).to_pylist())
 
     @cached_property
-    def _hidden_rows(self) -> frozenset[int]:
-        return frozenset(self._hidden.tolist())
+    def _hidden_rows(self) -> list[frozenset[int]]:
+        return [frozenset(hidden.tolist()) for hidden in self.hidden]
 
     @cached_property
     def alias_codes(self) -> NDArray[np.int64]:
@@ -274,13 +289,16 @@ class GraphSnapshot:
 
     @cached_property
     def history(self) -> pa.Table:
-        """All facts as one table."""
-        base, *above = (layer.rows for layer in self.layers)
-        if len(self._hidden):
-            mask = np.ones(base.num_rows, np.bool_)
-            mask[self._hidden] = False
-            base = base.filter(pa.array(mask))
-        return pa.concat_tables([base, *above])
+        """All facts as one table, with the identity of their scope."""
+        found = []
+        for layer, hidden in zip(self.layers, self.hidden, strict=True):
+            rows = layer.rows.append_column("identity", pa.repeat(layer.identity, len(layer)))
+            if len(hidden):
+                mask = np.ones(len(layer), np.bool_)
+                mask[hidden] = False
+                rows = rows.filter(pa.array(mask))
+            found.append(rows)
+        return pa.concat_tables(found)
 
     @cached_property
     def facts(self) -> pa.Table:

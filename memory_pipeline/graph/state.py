@@ -1,4 +1,4 @@
-"""One agent's graph in memory: the table, overlaid with pending changes."""
+"""The graph of a scope in memory: the table, overlaid with pending changes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _StoredGraph(NamedTuple):
 
 
 class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
-    """The newest :class:`GraphSnapshot` of an agent's graph."""
+    """The newest :class:`GraphSnapshot` of a scope."""
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         super().__init__(pending)
@@ -120,7 +120,8 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
         if known is not None and known.rows is rows:
             return known
         aliases = rows_to_operations(self._lake.operations.read([self._scope], where=_IS_ALIAS))
-        return _StoredGraph(rows, GraphSnapshot(rows.cast(_SCHEMA), Names.of(aliases, self.vocabulary)), aliases)
+        names = Names.of(aliases, self.vocabulary)
+        return _StoredGraph(rows, GraphSnapshot(rows.cast(_SCHEMA), names, identity=self._scope.identity), aliases)
 
     def _recorded(self, files: Sequence[PendingFile]) -> list[list[Operation]]:
         return [file.operations for file in files]
@@ -143,7 +144,7 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
         touching = partial(_touching, base.graph)
         new = refold_changed(self._scope, self.vocabulary, before, changed, stored, touching)
         rows = triples_to_rows({self._scope: new.triples})
-        return GraphSnapshot(rows.select(_SCHEMA.names), new.names, base.graph, new.replaced)
+        return GraphSnapshot(rows.select(_SCHEMA.names), new.names, base.graph, new.replaced, self._scope.identity)
 
 
 def _touching(graph: GraphSnapshot, identifiers: Collection[str]) -> Groups:

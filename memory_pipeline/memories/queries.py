@@ -1,4 +1,4 @@
-"""Query one agent's durable memories."""
+"""Query durable memories of one or several scopes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import numpy as np
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.events import memory_reference
-from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries
+from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries, within_limits
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
 from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.memories.snapshot import JoinedMemories
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
+    from memory_pipeline.memories.joined import JoinedOverlays
     from memory_pipeline.memories.snapshot import Header, Rows
     from memory_pipeline.memories.state import MemoryOverlay
 
@@ -47,9 +49,12 @@ class HotIndex(TextLines[HotEntry]):
 
 
 class DurableMemories:
-    """One agent's durable memories. New changes are visible at once. Safe to use from several threads."""
+    """Durable memories of one or several scopes. New changes are visible at once. Safe to use from several threads.
 
-    def __init__(self, state: MemoryOverlay) -> None:
+    Of a preference in several scopes, the user's own value is returned before a group's, and that before the agent's.
+    """
+
+    def __init__(self, state: MemoryOverlay | JoinedOverlays) -> None:
         self._state = state
 
     def get(self, id: str, *, now: When | None = None) -> DurableMemory | None:  # noqa: A002  # every store calls it so
@@ -99,9 +104,12 @@ class DurableMemories:
             lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
             lambda header: header.is_recalled and header.temperature is Temperature.HOT,
         )
+        memories: Iterable[DurableMemory] = top.load([header.id for header in hot]).values()
+        if isinstance(top, JoinedMemories):  # each scope keeps the limits, but not all together
+            memories = within_limits(memories, settings.hot_entries, settings.hot_tokens)
         index = HotIndex()
         left = settings.hot_tokens
-        for entry in hot_entries(top.load([header.id for header in hot]).values()):
+        for entry in hot_entries(memories):
             # A title may have become longer since.
             if len(index) < settings.hot_entries and entry.tokens <= left:
                 index.append(entry)
@@ -201,14 +209,35 @@ class DurableMemories:
         """
         return self._state.resolved(reference_of(id)[0], until_of(now, self._state.calendar))
 
+    def identity_of(self, id: str, *, now: When | None = None) -> str:  # noqa: A002  # as above
+        """Return the user or group whose memory it is: ``user:`` or ``group:`` and an id; empty for the agent's own.
+
+        `now` as in :meth:`get`.
+
+        Raises:
+            InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
+        """
+        return self._state.snapshot(until_of(now, self._state.calendar)).identity_of(reference_of(id)[0])
+
     def _preferences(self, user_id: str, key: str | None, now: When | None) -> dict[str, Any]:
         owner = _text("user_id", user_id)
         terms = _Conditions.of(MemoryKind.PREFERENCE, None, Status.ACTIVE, None, None, None, owner, key)
         top = self._state.snapshot(until_of(now, self._state.calendar))
         found = top.headers(terms.mask, terms.fits)
         memories = top.load([header.id for header in found if header.key is not None])
-        values = {one.key or "": one.value for one in memories.values() if one.value is not None}
+        values = {
+            memory.key or "": memory.value
+            for memory in sorted(
+                memories.values(), key=lambda one: (_precedence(top.identity_of(one.id)), one.updated_at)
+            )
+            if memory.value is not None
+        }
         return {name: json.loads(values[name]) for name in sorted(values)}
+
+
+def _precedence(identity: str) -> int:
+    """Return the rank of a scope: the agent's own memory, then a group's, then a user's."""
+    return 0 if not identity else 2 if identity.startswith("user:") else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from memory_pipeline.errors import InputError, ModelError
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories import DurableMemories
-from memory_pipeline.memories.ranker import MemoryRanker, Pool, Ranked, RankedMemories, Wanted
+from memory_pipeline.memories.layouts import Pool
+from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
 from memory_pipeline.search.arguments import MAX_RESULTS, count_of, label_of, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.graph import Graph, GraphFact
-    from memory_pipeline.memories.snapshot import MemorySnapshot
-    from memory_pipeline.memories.state import MemoryOverlay
+    from memory_pipeline.memories.joined import JoinedOverlays
+    from memory_pipeline.memories.ranker import MemoryRanker
+    from memory_pipeline.memories.snapshot import AnySnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -55,13 +57,15 @@ class RecalledMemory:
     """A durable memory that a search found.
 
     `score` is the relevance to the query, comparable within one search. `warning` notes that it may have changed since.
-    `facts` are graph facts around the entities it names, best first.
+    `facts` are graph facts around the entities it names, best first. `identity` is the user or group whose memory it
+    is; empty for the agent's own memory.
     """
 
     memory: DurableMemory
     score: float
     warning: str | None
     facts: tuple[GraphFact, ...] = ()
+    identity: str = ""
 
     def __str__(self) -> str:
         """Return the content with its warning, and a line for each fact, all marked as recalled."""
@@ -71,21 +75,22 @@ class RecalledMemory:
 
 
 class MemorySearch(DurableMemories):
-    """One agent's durable memories, with search.
+    """The durable memories of some scopes, with search.
 
     `selector` returns the model that selects memories by their headers, or None to rank by rules.
     """
 
     def __init__(
         self,
-        state: MemoryOverlay,
+        state: JoinedOverlays,
+        ranker: MemoryRanker,
         embedder: Embedder,
         graph: Graph,
         calendar: Calendar,
         selector: Callable[[], MemorySelector | None] = lambda: None,
     ) -> None:
         super().__init__(state)
-        self._ranker = MemoryRanker(state, embedder)
+        self._ranker = ranker
         self._embedder = embedder
         self._graph = graph
         self._calendar = calendar
@@ -194,7 +199,8 @@ class MemorySearch(DurableMemories):
             if memory is not None:
                 facts = self._around(memory, hops, at, is_past=now is not None) if hops else ()
                 facts = tuple(fact for fact in facts if where is None or _passes(fact, where))
-                found.append(RecalledMemory(memory, round(one.score, 4), warning(memory, at), facts))
+                identity = ranked.top.identity_of(memory.id)
+                found.append(RecalledMemory(memory, round(one.score, 4), warning(memory, at), facts, identity))
         return found
 
     def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:
@@ -256,7 +262,7 @@ class MemorySearch(DurableMemories):
         return tuple(fact for fact in facts if _triple(fact.source, fact.label, fact.target) != own_triple)[:_FACTS]
 
 
-def _without_hidden(top: MemorySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
+def _without_hidden(top: AnySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:
     if wanted.hides is None:
         return found
     memories = top.load([one.id for one in found])

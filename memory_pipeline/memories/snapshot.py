@@ -1,4 +1,4 @@
-"""One agent's durable memories at one moment: stored rows, overlaid with pending events.
+"""The durable memories of a scope at one moment: stored rows, overlaid with pending events.
 
 The rows leave out contents and vectors, which most queries do not need. Memories that pending events change are folded
 and replace their rows.
@@ -19,7 +19,7 @@ from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperatu
 from memory_pipeline.lake.codec.memories import row_to_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -185,15 +185,17 @@ class Rows:
 
 
 class MemorySnapshot:
-    """All memories of an agent in their newest versions.
+    """All memories of a scope in their newest versions.
 
     Memories in `above` replace rows or are new. With `is_whole` they are all memories, with their whole history.
+    `identity` is that of the scope.
     """
 
-    def __init__(self, rows: Rows, above: Memories, *, is_whole: bool = False) -> None:
+    def __init__(self, rows: Rows, above: Memories, *, is_whole: bool = False, identity: str = "") -> None:
         self.rows = rows
         self.above = above
         self.is_whole = is_whole
+        self._identity = identity
 
     def __len__(self) -> int:
         return int(self.visible.sum()) + len(self.above.newest)
@@ -225,6 +227,14 @@ class MemorySnapshot:
         found = {one: Header.of(newest[one]) for one in memory_ids if one in newest}
         return found | self.rows.headers([one for one in memory_ids if one not in found])
 
+    def identity_of(self, memory_id: str) -> str:  # noqa: ARG002  # as in JoinedMemories
+        """Return the identity of a memory's scope."""
+        return self._identity
+
+    def unaliased(self, memory_id: str) -> str:
+        """Return the id of the memory that an id of REMEMBER stands for: itself, or one with the same words."""
+        return self.above.aliases.get(memory_id, memory_id)
+
     def resolved(self, memory_id: str) -> str:
         """Return the id of the memory that a memory was merged into, or its own id."""
         seen = set[str]()
@@ -247,9 +257,58 @@ class MemorySnapshot:
         places = rows.newest[(self.visible & mask(rows))[rows.newest]] if len(rows) else np.empty(0, np.int64)
         found = [Header.read(row) for row in rows.table.take(pa.array(places[:limit])).to_pylist()]
         found += [header for header in map(Header.of, self.above.newest.values()) if fits(header)]
-        found.sort(key=lambda header: header.id)
-        found.sort(key=lambda header: header.updated_at, reverse=True)
-        return found[:limit]
+        return _newest_first(found)[:limit]
+
+
+class JoinedMemories:
+    """The memories of several scopes; methods as in :class:`MemorySnapshot`."""
+
+    def __init__(self, parts: Sequence[MemorySnapshot]) -> None:
+        self._parts = parts
+
+    def load(self, memory_ids: Collection[str], *, alone: bool = False) -> dict[str, DurableMemory]:
+        """Return memories by id."""
+        return {one: memory for part in self._parts for one, memory in part.load(memory_ids, alone=alone).items()}
+
+    def headers_of(self, memory_ids: Collection[str]) -> dict[str, Header]:
+        """Return headers by id."""
+        return {one: header for part in self._parts for one, header in part.headers_of(memory_ids).items()}
+
+    def headers(
+        self,
+        mask: Callable[[Rows], NDArray[np.bool_]],
+        fits: Callable[[Header], bool],
+        limit: int | None = None,
+    ) -> list[Header]:
+        """Return the headers of matching memories, newest first."""
+        return _newest_first([header for part in self._parts for header in part.headers(mask, fits, limit)])[:limit]
+
+    def identity_of(self, memory_id: str) -> str:
+        """Return the identity of a memory's scope."""
+        return next((part.identity_of(memory_id) for part in self._parts if memory_id in part), "")
+
+    def unaliased(self, memory_id: str) -> str:
+        """Return the id of the memory that an id of REMEMBER stands for."""
+        found = (part.unaliased(memory_id) for part in self._parts)
+        return next((one for one in found if one != memory_id), memory_id)
+
+    def resolved(self, memory_id: str) -> str:
+        """Return the id of the memory that a memory was merged into, or its own id."""
+        return next((part.resolved(memory_id) for part in self._parts if memory_id in part), memory_id)
+
+
+AnySnapshot = MemorySnapshot | JoinedMemories
+
+
+def joined(parts: Sequence[MemorySnapshot]) -> AnySnapshot:
+    """Return the memories of some scopes as one snapshot."""
+    return parts[0] if len(parts) == 1 else JoinedMemories(parts)
+
+
+def _newest_first(headers: list[Header]) -> list[Header]:
+    headers.sort(key=lambda header: header.id)
+    headers.sort(key=lambda header: header.updated_at, reverse=True)
+    return headers
 
 
 def _places(table: pa.Table) -> dict[str, int]:

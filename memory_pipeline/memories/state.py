@@ -1,4 +1,4 @@
-"""Keep one agent's durable memories in sync with the lake: the stored rows, overlaid with pending events.
+"""Keep the durable memories of a scope in sync with the lake: the stored rows, overlaid with pending events.
 
 The rows are a fold of all committed events. If they include all of them, and pending events are younger, the fold
 continues from them. Otherwise all events are folded again. Both ways give the same memories.
@@ -84,18 +84,20 @@ class _Past:
     """All events in order, and the snapshot after some number of them."""
 
     events: list[MemoryEvent]
+    identity: str
     cached: tuple[int, MemorySnapshot] | None = None
 
     def at(self, until: datetime) -> MemorySnapshot:
         count, cached = bisect_right(self.events, until, key=lambda event: event.event_at), self.cached
         if cached is None or cached[0] != count:
-            snapshot = MemorySnapshot(_NO_ROWS, fold_events(self.events[:count]), is_whole=True)
+            memories = fold_events(self.events[:count])
+            snapshot = MemorySnapshot(_NO_ROWS, memories, is_whole=True, identity=self.identity)
             cached = self.cached = count, snapshot
         return cached[1]
 
 
 class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
-    """The newest memories of an agent."""
+    """The newest memories of a scope."""
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         super().__init__(pending)
@@ -202,12 +204,14 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
     def _fold(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> MemorySnapshot:
         new = self._new(base, pending)
         if not base.is_current or any(base.last is not None and event.order < base.last for event in new):
-            return MemorySnapshot(_NO_ROWS, fold_events([*self._all_events(), *new]), is_whole=True)
-        return MemorySnapshot(base.rows, fold_events(new, self._affected(base, new)) if new else Memories())
+            memories = fold_events([*self._all_events(), *new])
+            return MemorySnapshot(_NO_ROWS, memories, is_whole=True, identity=self._scope.identity)
+        memories = fold_events(new, self._affected(base, new)) if new else Memories()
+        return MemorySnapshot(base.rows, memories, identity=self._scope.identity)
 
     def _read_past(self, sources: Sources[_StoredMemories, _Events]) -> _Past:
         events = [*self._all_events(), *self._new(*sources)]
-        return _Past(sorted(events, key=lambda event: event.order))
+        return _Past(sorted(events, key=lambda event: event.order), self._scope.identity)
 
     def _affected(self, base: _StoredMemories, new: Iterable[MemoryEvent]) -> Memories:
         """Return the committed memories that events may change."""

@@ -196,6 +196,8 @@ class Recalled:
         kind: kind of a fact or a durable memory.
         is_excerpt: whether `content` is a passage of a longer message.
         warning: a note that a durable memory may have changed since; also on items that say the same.
+        identity: the user or group whose memory it is from: ``user:`` or ``group:`` and an id; empty for the agent's
+            own memory.
     """
 
     id: str
@@ -208,6 +210,7 @@ class Recalled:
     kind: str | None = None
     warning: str | None = None
     is_excerpt: bool = False
+    identity: str = ""
 
     @property
     def note(self) -> str:

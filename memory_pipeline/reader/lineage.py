@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -23,7 +25,7 @@ from memory_pipeline.lake.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     import pyarrow as pa
@@ -72,16 +74,18 @@ class Node:
             yield from source.lines(depth + 1)
 
 
-def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
-    """Return the item with an id, with all its sources. Raise InputError if the agent has no such item."""
+def expand(lake: Lake, scopes: Sequence[Scope], identifier: str) -> Node:
+    """Return the item with an id, with all its sources. Raise InputError if the scopes have no such item."""
     levels: list[dict[str, dict[str, Any]]] = []
     unread: set[str] = {identifier}
     while unread:
-        found = _load(lake, scope, unread)
+        found = _load(lake, scopes, unread)
         levels.append(found)
         unread = {source for row in found.values() for source in row["sources"]}
     if identifier not in levels[0]:
-        raise InputError(f"id {shown(identifier)} is unknown in the memory of {scope.agent_id}; use an id of a search")
+        raise InputError(
+            f"id {shown(identifier)} is unknown in the memory of {scopes[0].agent_id}; use an id of a search"
+        )
 
     nodes: dict[str, Node] = {}
     for level in reversed(levels):
@@ -91,13 +95,13 @@ def expand(lake: Lake, scope: Scope, identifier: str) -> Node:
     return nodes[identifier]
 
 
-def _load(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _load(lake: Lake, scopes: Sequence[Scope], identifiers: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return rows by their ids. Each table and grain is read once, only the partitions that the ids name."""
     references = [(text, Reference.parse(text)) for text in identifiers]
     by_table: dict[str, list[Reference]] = defaultdict(list)
     for _, reference in references:
         by_table[reference.what].append(reference)
-    rows = {row["id"]: row for what, group in by_table.items() for row in _read(lake, scope, what, group)}
+    rows = {row["id"]: row for what, group in by_table.items() for row in _read(lake, scopes, what, group)}
     found = {}
     for text, reference in references:
         row = rows.get(reference.id)
@@ -107,41 +111,47 @@ def _load(lake: Lake, scope: Scope, identifiers: Iterable[str]) -> dict[str, dic
     return found
 
 
-def _read(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
-    of_scope = (pc.field("workspace_id") == scope.workspace_id) & (pc.field("agent_id") == scope.agent_id)
-    where = of_scope & pc.field("id").isin([reference.id for reference in references])
+def _read(lake: Lake, scopes: Sequence[Scope], what: str, references: list[Reference]) -> list[dict[str, Any]]:
+    where = pc.field("id").isin([reference.id for reference in references])
+    where &= reduce(or_, (_is_of(scope) for scope in scopes))
+    own = [scope.key for scope in scopes]
     keys = {reference.period.key for reference in references}
     if what in (identity.MEMORY, identity.EVENT):
-        return _read_durable(lake, scope, what, references)
+        return _read_durable(lake, scopes, what, references)
     if what in (identity.GRAPH, identity.EDIT):
-        return _read_graph(lake, scope, what, references)
+        return _read_graph(lake, scopes, what, references)
     if what == identity.MESSAGE:
-        table = lake.tables.read(MESSAGES, keys, where=where)
+        table = lake.tables.read(MESSAGES, keys, where=where, scopes=own)
     elif what == Grain.WORKING:
         columns = [name for name in FACTS.schema.names if name != "vector"]
-        table = lake.tables.read(FACTS, keys, where=where, columns=columns)
+        table = lake.tables.read(FACTS, keys, where=where, columns=columns, scopes=own)
     else:
         columns = [name for name in SUMMARIES.schema.names if name != "vector"]
-        table = lake.tables.read(SUMMARIES, keys, where=where, columns=columns, grain=what)
+        table = lake.tables.read(SUMMARIES, keys, where=where, columns=columns, scopes=own, grain=what)
     return _rows(table)
 
 
-def _read_graph(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
+def _is_of(scope: Scope) -> pc.Expression:
+    names = ("workspace_id", "agent_id", "identity")
+    return reduce(and_, (pc.field(name) == getattr(scope, name) for name in names))
+
+
+def _read_graph(lake: Lake, scopes: Sequence[Scope], what: str, references: list[Reference]) -> list[dict[str, Any]]:
     listed = ", ".join(quoted(reference.id) for reference in references)
     if what == identity.GRAPH:
-        return _rows(lake.graph_rows.read([scope], where=f"{IS_FACT} AND id IN ({listed})"))
-    rows = _rows(lake.operations.read([scope], where=f"is_edit AND evidence_id IN ({listed})"))
+        return _rows(lake.graph_rows.read(scopes, where=f"{IS_FACT} AND id IN ({listed})"))
+    rows = _rows(lake.operations.read(scopes, where=f"is_edit AND evidence_id IN ({listed})"))
     # A replacement is two operations; the assertion describes it better than the deletion.
     return [{**row, "id": row["evidence_id"]} for row in sorted(rows, key=lambda row: row["verb"] != Verb.DELETE)]
 
 
-def _read_durable(lake: Lake, scope: Scope, what: str, references: list[Reference]) -> list[dict[str, Any]]:
+def _read_durable(lake: Lake, scopes: Sequence[Scope], what: str, references: list[Reference]) -> list[dict[str, Any]]:
     identifiers = [reference.id for reference in references]
     listed = ", ".join(map(quoted, identifiers))
     if what == identity.MEMORY:
-        rows = _rows(lake.memory_rows.read([scope], _MEMORY, f"is_newest AND memory_id IN ({listed})"))
+        rows = _rows(lake.memory_rows.read(scopes, _MEMORY, f"is_newest AND memory_id IN ({listed})"))
         return [{**row, "id": row["memory_id"]} for row in rows]
-    return _rows(lake.events.read([scope], where=f"id IN ({listed})"))
+    return _rows(lake.events.read(scopes, where=f"id IN ({listed})"))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Read one agent's memory: search, recall, inject context, and trace a summary back to its messages."""
+"""Read memory: search, recall, inject context, and trace a summary back to its messages."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
-from memory_pipeline.graph import MAX_HOPS, Graph
+from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories.search import CHOSEN, MemorySearch
-from memory_pipeline.memories.state import MemoryOverlay
 from memory_pipeline.models.factory import reading_embedder, reading_models
-from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.recall import forms_shown, recollect
-from memory_pipeline.reader.suppression import SuppressionIndex, SuppressionRules
+from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
@@ -35,7 +33,7 @@ from memory_pipeline.search.arguments import (
     validate_query,
 )
 from memory_pipeline.search.candidates import DEFAULT_ROWS
-from memory_pipeline.search.searcher import Hit, Hits, Searcher
+from memory_pipeline.search.searcher import Hit, Hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -44,35 +42,45 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import FactKind
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.graph import Graph
     from memory_pipeline.memories import HotIndex
     from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.knowledge import InjectedContext, Recollection
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.suppression import Statement
+    from memory_pipeline.reader.suppression import SuppressionRules
 
 _log = logging.getLogger(__name__)
 
 
 class MemoryReader:
-    """Reads the memory of one agent. Every path it opens is built from that agent's scope.
+    """Reads the memory of one agent, or of several scopes. It opens no path of any other scope.
 
     New messages are found at once: pending journal entries are searched together with the index. Safe to use from
     several threads. Keep a reader open: it answers faster than a new one. Create it with :meth:`open`.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, *, resident_rows: int = DEFAULT_ROWS) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        scope: Scope,
+        embedder: Embedder,
+        *,
+        resident_rows: int = DEFAULT_ROWS,
+        scopes: Callable[[], Sequence[Scope]] | None = None,
+        user_id: str | None = None,
+    ) -> None:
+        """Read the scope `scope`, or those that `scopes` returns at each call, `scope` among them first.
+
+        `user_id` is the user for whom to read: in the graph, the entities ``user:ID`` and ``User`` are one.
+        """
         self._lake = lake
         self._scope = scope
         self._embedder = embedder
-        pending = PendingJournal(lake, scope)
-        self._graph = Graph(lake, scope, pending)
-        self._searcher = Searcher(lake, scope, embedder, pending, resident_rows)
-        state = MemoryOverlay(lake, scope, pending)
-        self._suppression = SuppressionIndex(state)
-        self._memories = MemorySearch(
-            state, embedder, self._graph, lake.calendar, lambda: self._reading_models.selector
-        )
+        self._states = ScopeStates(lake, scopes or (lambda: (scope,)), embedder, resident_rows)
+        self._searcher = self._states.searcher()
+        self._graph = self._states.graph(user_id)
+        self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector)
 
     @classmethod
     def open(
@@ -223,16 +231,9 @@ class MemoryReader:
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
         where = filter_of(
-            self._lake.calendar,
-            at,
-            0,
-            MAX_DAYS_AGO,
-            since,
-            until,
-            kind=None,
-            labels={"person": person, "tag": tag},
+            self._lake.calendar, at, 0, MAX_DAYS_AGO, since, until, kind=None, labels={"person": person, "tag": tag},
             minimum_importance=minimum_importance,
-        )
+        )  # fmt: skip
         excluded = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
@@ -322,13 +323,8 @@ class MemoryReader:
 
         @cache
         def rules() -> SuppressionRules:
-            shown: list[Statement] = []
-            if excluded and request.prompt is not None:
-                try:
-                    shown = forms_shown(self._searcher, request.prompt, everything, excluded)
-                except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
-                    _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
-            return self._suppression.of(excluded, shown, as_of, instant)
+            shown = forms_shown(self._searcher, request.prompt or "", everything, excluded)
+            return self._states.rules(excluded, shown, as_of, instant)
 
         return inject(
             request,
@@ -364,7 +360,7 @@ class MemoryReader:
             where,
             exclude,
             now=at,
-            rules_for=lambda shown: self._suppression.of(exclude, shown, now, at),
+            rules_for=lambda shown: self._states.rules(exclude, shown, now, at),
             search_memories=search_memories,
         )
 
@@ -425,7 +421,8 @@ class MemoryReader:
         reference = Reference.parse(id)
         if reference.what == MEMORY:
             memory = self._memories.get(id, now=now)
-            return None if memory is None else Hit.of_memory(id, memory, self._lake.calendar)
+            identity = self._memories.identity_of(id, now=now)
+            return None if memory is None else Hit.of_memory(id, memory, self._lake.calendar, identity)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
@@ -438,11 +435,11 @@ class MemoryReader:
         The id ``{summary id}#{n}`` follows only the summary's n-th point.
 
         Raises:
-            InputError: `id` is not an id, or this agent has no such item.
+            InputError: `id` is not an id, or this memory has no such item.
         """
         from memory_pipeline.reader.lineage import expand
 
-        return expand(self._lake, self._scope, id)
+        return expand(self._lake, self._states.scopes(), id)
 
 
 def _clock(now: When | None) -> When:

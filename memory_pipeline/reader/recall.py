@@ -1,8 +1,8 @@
 """Recall: answer a question from all of memory within one token budget, without repetition.
 
-A summary is made from its whole period, so a point is never returned with anything else of its period, nor a fact with
-a point that covers its hour. Facts fill three quarters of the budget first, less of a large budget. Then points fill in
-periods without results. Then facts fill the rest.
+A summary is made from its whole period in one scope, so a point is never returned with anything else of that scope and
+period, nor a fact with a point that covers its hour. Facts fill three quarters of the budget first, less of a large
+budget. Then points fill in periods without results. Then facts fill the rest.
 
 Durable memories, each with its graph facts, are chosen before both. They may take three tenths of the budget, more of a
 small one; the others use what is left. A memory that other results cover is dropped, and its warning moves to them. No
@@ -11,6 +11,8 @@ memory is skipped in favour of a worse one, unless it is longer than the whole s
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
 from dataclasses import replace
 from functools import cache
 from itertools import chain
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
     RulesFor = Callable[[Iterable[Statement]], SuppressionRules]
     SearchMemories = Callable[[SuppressionRules], Iterable[RecalledMemory]]
+
+_log = logging.getLogger(__name__)
 
 #: Share of the budget for durable memories and their graph facts, and the least number of tokens.
 _DURABLE, _LEAST_DURABLE = 0.3, 120
@@ -156,8 +160,8 @@ def _chosen(
         return frozenset() if parent is None else above(parent) | {parent}
 
     chosen: dict[str, Recalled] = {}
-    taken: set[Period] = set()  # periods above the chosen items
-    summarized: set[Period] = set()  # periods with a chosen point
+    all_taken: defaultdict[str, set[Period]] = defaultdict(set)  # periods above the chosen items, by identity
+    all_summarized: defaultdict[str, set[Period]] = defaultdict(set)  # periods with a chosen point
     size = 0  # bytes; tokens are estimated at four bytes and rounded up once
 
     def add(items: Iterable[Recalled], limit: float) -> None:
@@ -174,6 +178,7 @@ def _chosen(
                 continue
             if isinstance(item.grain, Grain):
                 period = Period(item.grain, item.period)
+                taken, summarized = all_taken[item.identity], all_summarized[item.identity]
                 if not summarized.isdisjoint(above(period)) or (item.grain is not Grain.WORKING and period in taken):
                     continue
                 taken.update(above(period))
@@ -213,6 +218,7 @@ def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> lis
             source_ids=tuple(choice.row["source_ids"]),
             score=round(choice.score, 4),
             kind=choice.row["kind"],
+            identity=choice.row["identity"],
         )
         for choice in choices
     ]
@@ -240,6 +246,7 @@ def durable_items(
             score=found.score,
             kind=memory.kind.value,
             warning=found.warning,
+            identity=found.identity,
         )
         for fact in found.facts:
             if fact.id not in items and not hides(fact):
@@ -251,6 +258,7 @@ def durable_items(
                     content=f"{fact.source} {fact.label} {fact.target}",
                     source_ids=fact.evidence,
                     score=found.score,
+                    identity=fact.identity,
                 )
     return list(items.values())
 
@@ -286,7 +294,7 @@ def recollect(
     lists = (facts, together(*points))
     facts, summary_points = (rules.visible(item for item in items if item.id not in exclude) for items in lists)
     facts = [excerpted(item, passages[item.id]) for item in facts]
-    own, others = _persons(ranked.question, [*ranked.facts, *ranked.summaries.values()])
+    own, others = _persons(ranked.question, [*ranked.facts, *chain.from_iterable(ranked.summaries.values())])
 
     def hides(fact: GraphFact) -> bool:
         is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
@@ -297,11 +305,15 @@ def recollect(
 
 
 def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
-    """Return the excluded facts and points that a search for the question finds."""
+    """Return the excluded facts and points that a search for the question finds. If it fails, return none."""
     if all(one.startswith(f"{MEMORY}:") for one in exclude):
         return []
-    facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
-    return _forms(Grain.WORKING, facts, exclude) + _points(searcher.summaries(), exclude)
+    try:
+        facts, _, _ = searcher.candidates.passing(Grain.WORKING, where, considered(0) + len(exclude), text)
+        return _forms(Grain.WORKING, facts, exclude) + _points(searcher.summaries(), exclude)
+    except Exception as error:  # noqa: BLE001  # the search fails alone; the other sources still answer
+        _log.warning("excluded items are hidden by id only; searching their other forms failed: %s", error)
+        return []
 
 
 def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str]) -> list[Statement]:
@@ -313,8 +325,8 @@ def _forms(grain: Grain, segments: Iterable[RowBlock], exclude: Collection[str])
     return [Statement.of(grain, row["content"], row["source_ids"], row["kind"]) for part in rows for row in part]
 
 
-def _points(summaries: Mapping[Grain, RowBlock], exclude: Collection[str]) -> list[Statement]:
-    return [form for grain, segment in summaries.items() for form in _forms(grain, [segment], exclude)]
+def _points(summaries: Mapping[Grain, Sequence[RowBlock]], exclude: Collection[str]) -> list[Statement]:
+    return [form for grain, segments in summaries.items() for form in _forms(grain, segments, exclude)]
 
 
 def _persons(question: Query, segments: Iterable[RowBlock]) -> tuple[set[str], set[str]]:

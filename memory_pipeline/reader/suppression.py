@@ -141,26 +141,37 @@ class SuppressionRules:
         return item
 
 
+def joined_rules(parts: Sequence[SuppressionRules], shown: Iterable[Statement]) -> SuppressionRules:
+    """Return the rules of several scopes as one, with more statements that were shown before."""
+    revoked = parts[0].revoked
+    if len(parts) > 1:
+        words = {each for part in parts for each in part.revoked}
+        revoked = {each: [sources for part in parts for sources in part.revoked.get(each, ())] for each in words}
+    return SuppressionRules(
+        (*shown, *(one for part in parts for one in part.shown)),
+        revoked,
+        [memory for part in parts for memory in part.snapshots],
+        parts[0].now,
+    )
+
+
 class SuppressionIndex:
-    """Finds the statements to hide in one agent's memory. Safe to use from several threads."""
+    """Finds the statements to hide because of one scope. Safe to use from several threads."""
 
     def __init__(self, state: MemoryOverlay) -> None:
         self._state = state
         self._found = Derived(self._read, state.is_of)
 
-    def of(
-        self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
-    ) -> SuppressionRules:
+    def of(self, exclude: Collection[str], now: datetime | None, at: datetime) -> SuppressionRules:
         """Return the rules for one question.
 
-        An id in `exclude` of a memory includes its versions. `shown` are the excluded facts and points. Ignore
-        everything after `now`; ages count from `at`.
+        An id in `exclude` of a memory includes its versions. Ignore everything after `now`; ages count from `at`.
         """
         until = until_of(now, self._state.calendar)
         snapshot, (revoked, snapshots) = self._found.of(lambda: self._state.snapshot(until))
         shown_ids = {resolved_in(snapshot, one) for one in exclude if one.startswith(f"{MEMORY}:")}
         memories = snapshot.load(shown_ids, alone=True)
-        return SuppressionRules((*shown, *map(Statement.of_memory, memories.values())), revoked, snapshots, at)
+        return SuppressionRules([*map(Statement.of_memory, memories.values())], revoked, snapshots, at)
 
     def _read(self, snapshot: MemorySnapshot) -> tuple[dict[object, list[frozenset[str]]], list[DurableMemory]]:
         rows = snapshot.rows

@@ -1,4 +1,4 @@
-"""Candidates of a search: index rows of one agent, cached in memory, and pending journal entries.
+"""Candidates of a search: index rows of some scopes, cached in memory, and pending journal entries.
 
 If the table has changed, the ids of the agent's rows are read, and only new rows are loaded: many agents share a table.
 Of a large agent, new rows are laid out beside the cached ones, and deleted rows are masked. A search waits only for
@@ -30,11 +30,12 @@ from memory_pipeline.lake.index.index_rows import facts_to_index
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
 from memory_pipeline.overlay import Overlay
 from memory_pipeline.search import selection
+from memory_pipeline.search.copies import Copies
 from memory_pipeline.search.row_block import RowBlock, points_of
 from memory_pipeline.search.vector_sketch import SKETCHED_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -86,8 +87,8 @@ class _CachedTable:
     points: RowBlock | None = None
 
     @classmethod
-    def of(cls, version: int | None, loaded: Loaded) -> _CachedTable:
-        base = RowBlock(loaded.rows, loaded.vectors)
+    def of(cls, version: int | None, loaded: Loaded, scope: Scope) -> _CachedTable:
+        base = RowBlock(loaded.rows, loaded.vectors, scope)
         order = pc.index_in(base.ids, loaded.rows["id"].combine_chunks()).to_numpy(zero_copy_only=False)
         return cls(version, base, loaded.numbers[order])
 
@@ -123,7 +124,7 @@ class GrainRows(NamedTuple):
 
 
 class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
-    """The newest rows of one agent at one grain."""
+    """The newest rows of one scope at one grain."""
 
     def __init__(self, index: IndexOverlay, grain: Grain, pending: PendingJournal | None) -> None:
         super().__init__(pending)
@@ -137,7 +138,9 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         version = of.index.version(of.scope)
         if known is not None and known.version != version:
             known = self._patched(known, version)
-        if known is None and not (of.index.count(of.scope, self._grain) > of.most and of.index.is_large(of.scope)):
+        if known is None and not (
+            of.index.count(of.scope, self._grain) > of.resident.most and of.index.is_large(of.scope)
+        ):
             # If the rows are newer than the version, they are compared once more.
             known = self._loaded(version)
         if known is not None and known.is_patched:
@@ -161,15 +164,18 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         return [rows.slice(start, len(file.facts)) for start, file in zip(starts, files, strict=False)]
 
     def _fold(self, base: _CachedTable | None, pending: Mapping[str, pa.Table]) -> GrainRows:
-        rows = RowBlock.of(pa.concat_tables(pending.values()), self._of.embedder.dimension) if pending else None
-        return GrainRows(rows, base)
+        of = self._of
+        if not pending:
+            return GrainRows(None, base)
+        return GrainRows(RowBlock.of(pa.concat_tables(pending.values()), of.embedder.dimension, of.scope), base)
 
     def _is_current(self, sources: object) -> bool:  # noqa: ARG002  # as in the base class
         return True  # the fold reads nothing
 
     def _loaded(self, version: int | None) -> _CachedTable:
         of = self._of
-        table = _CachedTable.of(version, of.index.load(of.scope, self._grain, of.embedder.dimension))
+        loaded = of.index.load(of.scope, self._grain, of.embedder.dimension)
+        table = _CachedTable.of(version, loaded, of.scope)
         if len(table) >= SKETCHED_FROM:
             _release_memory()
         return table
@@ -183,16 +189,16 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         come = np.setdiff1d(present, known.numbers)
         gone = np.isin(known.numbers, present, invert=True)
         if not (len(come) or gone.any() or known.is_patched):
-            known.version = version  # another agent's rows have changed
+            known.version = version  # rows of another scope have changed
             return known
         if len(known.base) < _PATCHED_FROM or len(come) > _MOST_PATCHED:
             return None
         loaded = of.index.take(of.scope, come, of.embedder.dimension)
         if loaded is None:
             return None
-        new = RowBlock(loaded.rows, loaded.vectors) if len(come) else None
+        new = RowBlock(loaded.rows, loaded.vectors, of.scope) if len(come) else None
         patched = replace(known, version=version, added=new, deleted=gone if gone.any() else None, points=None)
-        return patched if len(patched) <= of.most else None
+        return patched if len(patched) <= of.resident.most else None
 
     def _start_rebuild(self) -> None:
         """Rebuild the layout in a thread, unless that is in progress or was done recently."""
@@ -216,48 +222,62 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
             self._next_rebuild = ended + _IDLE * (ended - started)
 
 
-class IndexOverlay:
-    """The newest index rows of one agent, with pending ones. Safe to use from several threads.
+class ResidentRows:
+    """Limits the rows in memory to `most`, all grains and scopes together. Safe to use from several threads.
 
-    It caches `most` rows, all grains together, and evicts the least recently used grain. The rows of an agent without a
-    table of its own are cached even if they are more.
+    It evicts the least recently used grain of a scope. The rows of a scope without a table of its own are cached even
+    if they are more.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, most: int) -> None:
-        self.index = lake.index
-        self.scope = scope
-        self.embedder = embedder
+    def __init__(self, most: int) -> None:
         self.most = most
-        self._calendar = lake.calendar
-        self._grains = {
-            grain: GrainOverlay(self, grain, pending if grain is Grain.WORKING else None) for grain in Grain
-        }
-        # Rows by grain, the most recently used last.
-        self._held: dict[Grain, int] = {}
+        # Rows by overlay, the most recently used last.
+        self._held: dict[GrainOverlay, int] = {}
         self._lock = threading.Lock()
-        # The row ids by grain, and the version at which they were read.
-        self._numbers: tuple[int | None, Mapping[Grain, NDArray[np.uint64]]] = None, {}
 
-    def rows(self, grain: Grain) -> GrainRows:
-        """Return the newest rows of a grain."""
-        found = self._grains[grain].snapshot()
+    def use(self, overlay: GrainOverlay, rows: int | None) -> None:
+        """Note that an overlay was used and has so many rows in memory; None for rows that are only on disk."""
         with self._lock:
-            self._held.pop(grain, None)
-            if found.table is not None:
-                self._held[grain] = len(found.table)
+            self._held.pop(overlay, None)
+            if rows is not None:
+                self._held[overlay] = rows
             evicted = []
             while self._held and sum(self._held.values()) > self.most:
                 evicted.append(next(iter(self._held)))
                 del self._held[evicted[-1]]
         for one in evicted:
-            self._grains[one].drop()
+            one.drop()
+
+
+class IndexOverlay:
+    """The newest index rows of one scope, with pending ones. Safe to use from several threads."""
+
+    def __init__(
+        self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident: ResidentRows
+    ) -> None:
+        self.index = lake.index
+        self.scope = scope
+        self.embedder = embedder
+        self.resident = resident
+        self._calendar = lake.calendar
+        self._grains = {
+            grain: GrainOverlay(self, grain, pending if grain is Grain.WORKING else None) for grain in Grain
+        }
+        # The row ids by grain, and the version at which they were read.
+        self._numbers: tuple[int | None, Mapping[Grain, NDArray[np.uint64]]] = None, {}
+
+    def rows(self, grain: Grain) -> GrainRows:
+        """Return the newest rows of a grain."""
+        overlay = self._grains[grain]
+        found = overlay.snapshot()
+        self.resident.use(overlay, None if found.table is None else len(found.table))
         return found
 
     def points(self, grain: Grain) -> RowBlock | None:
         """Return the points of a grain's summaries; None if these are too many to cache."""
         table = self.rows(grain).table
         if table is not None and table.points is None:
-            table.points = points_of(table.rows, self.embedder.dimension, self._calendar)
+            table.points = points_of(table.rows, self.embedder.dimension, self._calendar, self.scope)
         return None if table is None else table.points
 
     def numbers(self, version: int) -> Mapping[Grain, NDArray[np.uint64]]:
@@ -290,29 +310,63 @@ class FilteredRows(NamedTuple):
 
 
 class Candidates:
-    """Finds the rows of one agent that pass a filter. Safe to use from several threads."""
+    """Finds the rows of some scopes that pass a filter. Safe to use from several threads.
 
-    def __init__(
-        self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident_rows: int
-    ) -> None:
+    `scopes` returns the overlays of the scopes to read.
+    """
+
+    def __init__(self, lake: Lake, scopes: Callable[[], Sequence[IndexOverlay]], embedder: Embedder) -> None:
         self._index = lake.index
-        self._scope = scope
+        self._scopes = scopes
         self._embedder = embedder
-        self._rows = IndexOverlay(lake, scope, embedder, pending, resident_rows)
-        self.points = self._rows.points
+        self._copies = Copies()
 
     def passing(
-        self, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool = False
+        self,
+        grain: Grain,
+        where: Filter,
+        limit: int,
+        query: str | None,
+        *,
+        by_message: bool = False,
+        with_copies: bool = False,
     ) -> FilteredRows:
         """Return the rows that pass a filter; of a table that is too large to cache, those that the index finds.
 
         `query` is None for the newest. `by_message` leaves out facts of messages that have a turn; only without a
-        query.
+        query. A message in several scopes passes only in the first, unless `with_copies`.
         """
-        tail, table = self._rows.rows(grain)
+        found = [self._passing(of, grain, where, limit, query, by_message=by_message) for of in self._scopes()]
+        segments = [segment for rows, _ in found for segment in rows.segments]
+        masks = [mask for rows, _ in found for mask in rows.masks]
+        if not with_copies and len(found) > 1:
+            masks = self._copies.hidden(segments, masks)
+        total, start = 0, 0
+        for rows, is_on_disk in found:
+            end = start + len(rows.segments)
+            total += rows.total if is_on_disk else selection.total(segments[start:end], masks[start:end])
+            start = end
+        return FilteredRows(segments, masks, total)
+
+    def points(self, grain: Grain) -> list[RowBlock]:
+        """Return the points of a grain's summaries, by scope; those that are too many to cache are left out."""
+        return [points for of in self._scopes() if (points := of.points(grain)) is not None]
+
+    def without_copies(
+        self, segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]
+    ) -> list[NDArray[np.bool_] | None]:
+        """Return the masks without copies of points; see :meth:`passing`."""
+        return self._copies.hidden(segments, masks)
+
+    def _passing(
+        self, of: IndexOverlay, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool
+    ) -> tuple[FilteredRows, bool]:
+        """Return the rows of one scope that pass, and whether they are on disk. Only then is their total known."""
+        tail, table = of.rows(grain)
         parts = [] if tail is None else [CachedRows(tail, None)]
         if table is None:
-            parts.append(CachedRows(self._found(grain, where, limit, query, by_message=by_message), None))
+            found = self._found(of.scope, grain, where, limit, query, by_message=by_message)
+            parts.append(CachedRows(found, None))
         else:
             parts += table.parts
         segments = [part.segment for part in parts]
@@ -320,34 +374,36 @@ class Candidates:
         if by_message:
             masks = [_both(mask, part.segment.listed(part.live)) for mask, part in zip(masks, parts, strict=True)]
         if table is not None:
-            return FilteredRows(segments, masks, selection.total(segments, masks))
+            return FilteredRows(segments, masks, 0), False
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
-        return FilteredRows(segments, masks, self._total_on_disk(grain, where, pending))
+        return FilteredRows(segments, masks, self._total_on_disk(of.scope, grain, where, pending)), True
 
     def embedded(self, text: str) -> NDArray[np.float32] | None:
         """Return the vector of a text; None if the embedder failed."""
         vector = self._embedder.embed([text])[0]
         return None if np.isnan(vector[0]) else vector
 
-    def _found(self, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool) -> RowBlock:
+    def _found(
+        self, scope: Scope, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool
+    ) -> RowBlock:
         if by_message:
-            turns = self._index.newest(self._scope, grain, replace(where, kind=FactKind.TURN), limit)
-            rows = pa.concat_tables([turns, self._index.newest(self._scope, grain, self._older(where), limit)])
+            turns = self._index.newest(scope, grain, replace(where, kind=FactKind.TURN), limit)
+            rows = pa.concat_tables([turns, self._index.newest(scope, grain, self._older(scope, where), limit)])
         elif query is None:
-            rows = self._index.newest(self._scope, grain, where, limit)
+            rows = self._index.newest(scope, grain, where, limit)
         else:
-            rows = self._index.search(self._scope, grain, where, _OVERFETCH * limit, self.embedded(query), query)
-        return RowBlock.of(rows, self._embedder.dimension)
+            rows = self._index.search(scope, grain, where, _OVERFETCH * limit, self.embedded(query), query)
+        return RowBlock.of(rows, self._embedder.dimension, scope)
 
-    def _total_on_disk(self, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
-        index, scope = self._index, self._scope
+    def _total_on_disk(self, scope: Scope, grain: Grain, where: Filter, pending: pa.Table | None) -> int:
+        index = self._index
         others = set() if pending is None else set(map(tuple, pending["source_ids"].to_pylist()))
         if where.kind not in {None, FactKind.TURN}:
             return len(index.messages(scope, grain, where) | others)
         older: set[tuple[str, ...]] = set()
         if grain is Grain.WORKING:
             # Each message has or had one turn.
-            older = index.messages(scope, grain, self._older(where)) if where.kind is None else older
+            older = index.messages(scope, grain, self._older(scope, where)) if where.kind is None else older
             where = replace(where, kind=FactKind.TURN)
         total = index.count(scope, grain, where) + len(older) + len(others - older)
         if pending is None or not others:
@@ -357,9 +413,9 @@ class Candidates:
         beside = index.messages(scope, grain, replace(where, since=span["min"], until=span["max"]))
         return total - len((beside & others) - older)
 
-    def _older(self, where: Filter) -> Filter:
+    def _older(self, scope: Scope, where: Filter) -> Filter:
         """Return the filter for facts from before the first turn, where retention has deleted the turns."""
-        first = self._index.first_turn(self._scope)
+        first = self._index.first_turn(scope)
         if first is None:
             return where
         last = first - _TICK

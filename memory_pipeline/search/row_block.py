@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.domain.text.ranking import Window
     from memory_pipeline.lake.index.filters import Filter
 
@@ -47,12 +48,13 @@ _MAX_WINDOWS = 16
 
 
 class RowBlock:
-    """Rows of one agent at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
+    """Rows of one scope at one grain. Arrays are by row, by slot or by talk, in the order of the talks.
 
     Args:
         rows: rows of :func:`memory_pipeline.lake.index.index_rows.index_schema` without vectors, in any order, with
             unique ids.
         vectors: shape (rows, dimension); NaN for a row without a vector.
+        scope: of the rows, if they are compared with those of other scopes.
 
     Attributes:
         rows: the rows, sorted, without terms.
@@ -74,7 +76,8 @@ class RowBlock:
         speaker: index of each row's speaker in `speakers`; -1 without one.
     """
 
-    def __init__(self, rows: pa.Table, vectors: NDArray[np.floating]) -> None:
+    def __init__(self, rows: pa.Table, vectors: NDArray[np.floating], scope: Scope | None = None) -> None:
+        self.scope = scope
         rows = rows.combine_chunks()
         starts = _instants(rows["starts_at"])
         conversation = _ranks(pc.fill_null(pc.coalesce(rows["conversation_id"], rows["id"]), ""))
@@ -148,9 +151,19 @@ class RowBlock:
         return np.logical_or.reduceat(flags, self.first_row) if len(self) else flags
 
     @classmethod
-    def of(cls, rows: pa.Table, dimension: int) -> RowBlock:
+    def of(cls, rows: pa.Table, dimension: int, scope: Scope | None = None) -> RowBlock:
         """Lay out rows with a column of vectors of length `dimension`."""
-        return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension))
+        return cls(rows.drop_columns(["vector"]), vectors_of(rows, dimension), scope)
+
+    @property
+    def identity(self) -> str:
+        """The identity of the scope."""
+        return "" if self.scope is None else self.scope.identity
+
+    @cached_property
+    def by_time(self) -> NDArray[np.intp]:
+        """The rows in the order of `ends_at`."""
+        return np.argsort(self.ends_at, kind="stable")
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -331,7 +344,7 @@ def _day(text: str | None) -> date | None:
         return None
 
 
-def points_of(rows: pa.Table, dimension: int, calendar: Calendar) -> RowBlock:
+def points_of(rows: pa.Table, dimension: int, calendar: Calendar, scope: Scope | None = None) -> RowBlock:
     """Return the points of summaries as rows without vectors; the points of a summary are one talk."""
     lines = [
         _Point.read(place, number, line)
@@ -359,7 +372,7 @@ def points_of(rows: pa.Table, dimension: int, calendar: Calendar) -> RowBlock:
         "source_ids": pa.array([[identifier] for identifier in own], pa.list_(pa.string())),
         "terms": pa.array([terms(line.text) for line in lines], pa.list_(pa.string())),
     }
-    return RowBlock(pa.table(columns), np.full((len(lines), dimension), np.nan, np.float32))
+    return RowBlock(pa.table(columns), np.full((len(lines), dimension), np.nan, np.float32), scope)
 
 
 TIME: Final = pa.timestamp("us", tz="UTC")

@@ -1,9 +1,10 @@
-"""Search one agent's facts and summaries: find candidates, score them, select the best."""
+"""Search facts and summaries of some scopes: find candidates, score them, select the best."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
-    from memory_pipeline.overlay import PendingJournal
+    from memory_pipeline.search.candidates import IndexOverlay
     from memory_pipeline.search.row_block import RowBlock
     from memory_pipeline.search.scoring import Scored, Word
 
@@ -52,7 +52,7 @@ class RankedMemory(NamedTuple):
 
     Attributes:
         words: see :func:`~memory_pipeline.search.scoring.matcher_of`.
-        facts, summaries: blocks of rows from which facts and points were selected.
+        facts, summaries: blocks of rows from which facts and points were selected; points by grain.
         said: the best facts. Facts unrelated to the question are included only if no fact is related.
         points: the best points, by grain.
     """
@@ -60,21 +60,19 @@ class RankedMemory(NamedTuple):
     question: Query
     words: Callable[[str], Mapping[int, float]]
     facts: list[RowBlock]
-    summaries: dict[Grain, RowBlock]
+    summaries: dict[Grain, list[RowBlock]]
     said: list[Choice]
     points: dict[Grain, list[Choice]]
 
 
 class Searcher:
-    """Searches facts and summaries, up to `resident_rows` index rows in memory. Safe to use from several threads."""
+    """Searches facts and summaries of the scopes that `scopes` returns. Safe to use from several threads."""
 
-    def __init__(
-        self, lake: Lake, scope: Scope, embedder: Embedder, pending: PendingJournal, resident_rows: int
-    ) -> None:
+    def __init__(self, lake: Lake, scopes: Callable[[], Sequence[IndexOverlay]], embedder: Embedder) -> None:
         self.calendar = lake.calendar
         self._weights = weights_for(embedder.name)
         self._is_semantic = self._weights.vector == weights_for("").vector
-        self.candidates = Candidates(lake, scope, embedder, pending, resident_rows)
+        self.candidates = Candidates(lake, scopes, embedder)
 
     def newest(self, grain: Grain, where: Filter, limit: int) -> tuple[list[Choice], int]:
         """Return the newest rows of a grain, and the number of rows that pass the filter."""
@@ -112,34 +110,38 @@ class Searcher:
 
     def find(self, id: str, grain: Grain, where: Filter) -> Choice | None:  # noqa: A002  # as in readers
         """Return the row with an id, or the turn of the message with that id, among the rows that pass a filter."""
-        segments, masks, _ = self.candidates.passing(grain, where, _LOOKED_THROUGH, None)
+        segments, masks, _ = self.candidates.passing(grain, where, _LOOKED_THROUGH, None, with_copies=True)
         for segment, mask in zip(segments, masks, strict=True):
             rows = segment.rows if mask is None else segment.rows.filter(mask)
             for row in rows.to_pylist():
                 if id == row["id"] or (row["kind"] == FactKind.TURN and id in row["source_ids"]):
-                    return Choice(row, 0.0)
+                    return Choice(row | {"identity": segment.identity}, 0.0)
         return None
 
     def everything(self, text: str, limit: int, where: Filter, *, now: datetime) -> RankedMemory:
         """Rank facts, at most `limit`, and the points of all summaries together. `where` filters both; `now` is UTC."""
         facts, masks, _ = self.candidates.passing(Grain.WORKING, where, limit, text)
         summaries = self.summaries()
-        segments = [*facts, *summaries.values()]
-        masks += [self._points_within(grain, segment, where, now) for grain, segment in summaries.items()]
+        segments = list(facts)
+        for grain, blocks in summaries.items():
+            segments += blocks
+            within = [self._points_within(grain, block, where, now) for block in blocks]
+            masks += self.candidates.without_copies(blocks, within)
         question = _question(segments, text, self.calendar, now)
         words = words_of(question, segments)
         ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, limit)
         found = selection.best(facts, ranking[: len(facts)], limit, self._weights, explain=True)
+        scored = iter(ranking[len(facts) :])
         points = {
-            grain: selection.best([segment], [scored], POINTS, self._weights)
-            for (grain, segment), scored in zip(summaries.items(), ranking[len(facts) :], strict=True)
+            grain: selection.best(blocks, list(islice(scored, len(blocks))), POINTS, self._weights)
+            for grain, blocks in summaries.items()
         }
         related = [choice for choice in found if self._is_related(choice)]
         return RankedMemory(question, matcher_of(words), facts, summaries, related or found, points)
 
-    def summaries(self) -> dict[Grain, RowBlock]:
-        """Return the points of summaries, by grain."""
-        return {grain: part for grain in SUMMARY_GRAINS if (part := self.candidates.points(grain)) is not None}
+    def summaries(self) -> dict[Grain, list[RowBlock]]:
+        """Return the points of summaries, by grain and scope."""
+        return {grain: blocks for grain in SUMMARY_GRAINS if (blocks := self.candidates.points(grain))}
 
     def _points_within(self, grain: Grain, points: RowBlock, where: Filter, now: datetime) -> NDArray[np.bool_]:
         """Mark the points of summaries that were complete by `now`, with times in the range."""
@@ -190,7 +192,7 @@ def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now:
     )
 
 
-_COPIED: Final = ("id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id")
+_COPIED: Final = ("id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "identity")
 
 
 class Later(NamedTuple):
@@ -220,6 +222,8 @@ class Hit:
             (:class:`memory_pipeline.domain.text.ranking.Weights`); they add up to it.
         is_excerpt: whether `content` is a passage of a longer text.
         later: a later hit among the ten best in which a user gives other numbers for the same thing, or None.
+        identity: the user or group whose memory it is from: ``user:`` or ``group:`` and an id; empty for the agent's
+            own memory.
     """
 
     id: str
@@ -236,6 +240,7 @@ class Hit:
     parts: Mapping[str, float] | None = None
     is_excerpt: bool = False
     later: Later | None = None
+    identity: str = ""
 
     @classmethod
     def of(cls, grain: Grain, choice: Choice, calendar: Calendar) -> Hit:
@@ -253,7 +258,13 @@ class Hit:
         )
 
     @classmethod
-    def of_memory(cls, id: str, memory: DurableMemory, calendar: Calendar) -> Hit:  # noqa: A002  # the attribute's name
+    def of_memory(
+        cls,
+        id: str,  # noqa: A002  # the attribute's name
+        memory: DurableMemory,
+        calendar: Calendar,
+        identity: str = "",
+    ) -> Hit:
         """Return a durable memory as a hit; `id` may name one of its versions."""
         return cls(
             id=id,
@@ -267,6 +278,7 @@ class Hit:
             source_ids=memory.source_ids,
             conversation_id=None,
             score=0.0,
+            identity=identity,
         )
 
     @property

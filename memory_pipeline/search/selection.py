@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -40,7 +41,7 @@ class Choice:
     """A selected row.
 
     Attributes:
-        row: the columns of the index that are shown and compared.
+        row: the columns of the index that are shown and compared, and the identity of the scope.
         parts: the contribution of each signal to the score, if requested.
         is_excerpt: whether the content is cut to the passage that answers.
         later: the row of a later choice with other numbers for the same thing.
@@ -188,11 +189,12 @@ def _sources_of(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, ..
     return list(map(tuple, segment.rows["source_ids"].take(pa.array(rows)).to_pylist()))
 
 
-def _talks(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[str, int]]:
-    """Return the conversation and the day of each row; a row without a conversation is a talk of its own."""
+def _talks(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[object, str, int]]:
+    """Return scope, conversation and day of each row; a row without a conversation is a talk of its own."""
     taken = segment.rows.select(["id", "conversation_id", "starts_at"]).take(pa.array(rows))
     conversations = pc.coalesce(taken["conversation_id"], taken["id"]).to_pylist()
-    return list(zip(conversations, (taken["starts_at"].cast(pa.int64()).to_numpy() // _DAY).tolist(), strict=True))
+    days = (taken["starts_at"].cast(pa.int64()).to_numpy() // _DAY).tolist()
+    return list(zip(repeat(segment.scope), conversations, days, strict=False))
 
 
 def _taken(candidates: Sequence[_Candidate], count: int, weights: Weights) -> list[tuple[_Candidate, float]]:
@@ -216,7 +218,9 @@ def _rows(
     rows: dict[str, dict[str, Any]] = {}
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         places = [candidate.place for candidate in candidates if candidate.segment == number]
-        rows |= {row["id"]: row for row in _read(segment.rows.select(_SHOWN).take(part.rows[places]))} if places else {}
+        if places:
+            found = _read(segment.rows.select(_SHOWN).take(part.rows[places]))
+            rows |= {row["id"]: row | {"identity": segment.identity} for row in found}
     return rows
 
 
@@ -235,7 +239,8 @@ def newest(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | Non
     """Return up to `count` rows that pass, newest first, ties by id. Each message appears once, preferably its turn."""
     rows: list[dict[str, Any]] = []
     for segment, mask in zip(segments, masks, strict=True):
-        rows += segment.rows.take(_latest(segment, _passing(segment, mask), count)).to_pylist()
+        found = segment.rows.take(_latest(segment, _passing(segment, mask), count)).to_pylist()
+        rows += (row | {"identity": segment.identity} for row in found)
     rows.sort(key=lambda row: (row["kind"] != FactKind.TURN, row["position"] or 0, row["id"]))
     unique: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
@@ -258,7 +263,7 @@ def _latest(segment: RowBlock, rows: NDArray[np.intp], count: int) -> NDArray[np
 
 
 def total(segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]) -> int:
-    """Return the number of messages of the rows that pass."""
+    """Return the number of messages of the rows of one scope that pass."""
     found = sum(_messages(segment, mask) for segment, mask in zip(segments, masks, strict=True))
     fewest_first = sorted(zip(segments, masks, strict=True), key=lambda each: len(each[0]))
     for number, few in enumerate(fewest_first):

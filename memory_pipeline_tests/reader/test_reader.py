@@ -278,7 +278,7 @@ def test_every_write_and_commit_is_visible_to_the_next_search(root: str, models:
             assert sorted(contents(reader, "parcel")) == sorted(expected)
         make_hours(root, models)
         for reader in open_readers:
-            assert reader._searcher.candidates._rows.rows(Grain.WORKING).pending is None
+            assert reader._states()[0].index.rows(Grain.WORKING).pending is None
             assert contents(reader) == expected  # from the index
             assert sorted(contents(reader, "parcel")) == sorted(expected)
 
@@ -323,7 +323,7 @@ def held_rows(reader: MemoryReader) -> int:
             for field in fields(kept):
                 look(getattr(kept, field.name))
 
-    for overlay in reader._searcher.candidates._rows._grains.values():
+    for overlay in reader._states()[0].index._grains.values():
         look(vars(overlay))
         look(vars(overlay._top))
     return sum("#" not in id for part in segments.values() for id in part.rows["id"].to_pylist())

@@ -196,6 +196,14 @@ lasting = st.lists(
 )
 
 
+def test_a_point_and_a_fact_of_its_day_are_both_returned_if_they_are_of_two_scopes() -> None:
+    point = item(Period(Grain.DAILY, "2024-01-15"), 1.0, "the day of a group")
+    said = item(Period(Grain.WORKING, "2024-01-15T08"), 2.0, "the word of a user")
+    assert [one.content for one in choose([said], [point], CALENDAR, 1_000)] == [said.content]
+    theirs = replace(said, identity="user:u1")
+    assert {one.content for one in choose([theirs], [point], CALENDAR, 1_000)} == {said.content, point.content}
+
+
 @given(items, lasting, st.integers(1, 400))
 def test_every_recall_fits_the_budget_without_repetition(records: list[Any], beside: list[Any], budget: int) -> None:
     listed = [item(CALENDAR.ancestor(hour, grain), score, text, n) for hour, grain, score, text, n in records]

@@ -13,7 +13,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.overlay import PendingJournal
-from memory_pipeline.search.candidates import IndexOverlay
+from memory_pipeline.search.candidates import IndexOverlay, ResidentRows
 from memory_pipeline_tests.building import ACME, PROCESSES
 from memory_pipeline_tests.index_rows import Embedder, Row, axis, by_period, fact, put_rows, scoped, summary
 
@@ -36,7 +36,7 @@ def put(root: str, *rows: Row, grain: Grain = Grain.WORKING) -> None:
 
 def resident(root: str, most: int = 100) -> IndexOverlay:
     lake = Lake(root)
-    return IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), most)
+    return IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), ResidentRows(most))
 
 
 def segment(held: IndexOverlay, grain: Grain) -> RowBlock | None:
@@ -104,7 +104,7 @@ def test_a_table_is_evicted_when_it_outgrows_the_cache_and_cached_when_it_shrink
     assert segment(held, Grain.WORKING) is not None
     put(root, fact("tea"), fact("milk", 1), fact("water", 2))
     assert segment(held, Grain.WORKING) is None
-    assert held._held == {}
+    assert held.resident._held == {}
     put(root, fact("tea"))
     assert contents(segment(held, Grain.WORKING)) == ["tea"]
 
@@ -117,7 +117,7 @@ def test_the_least_recently_used_tables_are_evicted(root: str) -> None:
     working, daily = segment(held, Grain.WORKING), segment(held, Grain.DAILY)
     assert segment(held, Grain.WORKING) is working  # now the most recently used
     segment(held, Grain.WEEKLY)
-    assert list(held._held) == [Grain.WORKING, Grain.WEEKLY]
+    assert [one._grain for one in held.resident._held] == [Grain.WORKING, Grain.WEEKLY]
     assert segment(held, Grain.WORKING) is working
     assert segment(held, Grain.DAILY) is not daily
 
@@ -129,7 +129,7 @@ def test_the_cache_never_exceeds_its_limit(root: str, most: int) -> None:
     held = resident(root, most)
     for grain in (Grain.DAILY, Grain.WEEKLY, Grain.MONTHLY, Grain.DAILY):
         segment(held, grain)
-        assert sum(held._held.values()) <= most
+        assert sum(held.resident._held.values()) <= most
 
 
 @pytest.mark.usefixtures("large")

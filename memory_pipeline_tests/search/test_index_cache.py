@@ -16,7 +16,7 @@ from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.search import candidates
-from memory_pipeline.search.candidates import GrainOverlay, IndexOverlay
+from memory_pipeline.search.candidates import GrainOverlay, IndexOverlay, ResidentRows
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.index_rows import Embedder, Row, axis, by_period, fact, put_rows, scoped
 
@@ -50,7 +50,7 @@ def said(parts: list[CachedRows] | None) -> list[str]:
 
 def overlay(root: str, most: int = 100) -> IndexOverlay:
     lake = Lake(root)
-    return IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), most)
+    return IndexOverlay(lake, ACME, Embedder(), PendingJournal(lake, ACME), ResidentRows(most))
 
 
 def parts_of(held: IndexOverlay) -> list[CachedRows] | None:
@@ -128,7 +128,7 @@ def test_rows_that_outgrow_the_cache_are_evicted(
     assert said(parts_of(held)) == ["milk", "tea"]
     put(index, fact("rye", 120))
     assert parts_of(held) is None
-    assert held._held == {}
+    assert held.resident._held == {}
 
 
 def test_the_layout_is_rebuilt_in_a_thread(

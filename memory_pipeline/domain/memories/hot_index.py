@@ -79,17 +79,20 @@ def choose_hot(memories: Memories, settings: ConsolidationSettings) -> list[Dura
     A line that exceeds the remaining tokens is skipped in favour of the next ones that fit. The choice is idempotent,
     and independent of the current time.
     """
-    eligible = [memory for memory in memories.newest.values() if is_eligible(memory, settings)]
-    eligible.sort(key=lambda memory: (-_score(memory), memory.id))
+    eligible = (memory for memory in memories.newest.values() if is_eligible(memory, settings))
+    return within_limits(eligible, settings.hot_entries, settings.hot_tokens)
+
+
+def within_limits(memories: Iterable[DurableMemory], entries: int, tokens: int) -> list[DurableMemory]:
+    """Return the best memories within both limits, best first. They may be of several scopes."""
     chosen: list[DurableMemory] = []
-    left = settings.hot_tokens
-    for memory in eligible:
-        if len(chosen) == settings.hot_entries or left <= 0:
+    for memory in sorted(memories, key=lambda memory: (-_score(memory), memory.id)):
+        if len(chosen) == entries or tokens <= 0:
             break
-        tokens = HotEntry.of(memory).tokens
-        if tokens <= left:
+        size = HotEntry.of(memory).tokens
+        if size <= tokens:
             chosen.append(memory)
-            left -= tokens
+            tokens -= size
     return chosen
 
 
@@ -124,7 +127,7 @@ def _score(memory: DurableMemory) -> float:
 
     Days are counted from a fixed day instead of to the present, which gives the same order on any day.
     """
-    base = WEIGHTS[memory.kind] * memory.importance * memory.confidence
+    base = WEIGHTS.get(memory.kind, 0.0) * memory.importance * memory.confidence
     if base <= 0.0:
         return -math.inf
     bonus = _BONUS if memory.temperature is Temperature.HOT else 0.0

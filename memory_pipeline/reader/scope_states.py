@@ -1,0 +1,97 @@
+"""What a reader holds of each scope."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memory_pipeline.graph import Graph
+from memory_pipeline.graph.joined import JoinedGraphs
+from memory_pipeline.graph.state import GraphOverlay
+from memory_pipeline.memories.joined import JoinedOverlays
+from memory_pipeline.memories.layouts import MemoryLayouts
+from memory_pipeline.memories.ranker import MemoryRanker
+from memory_pipeline.memories.search import MemorySearch
+from memory_pipeline.memories.state import MemoryOverlay
+from memory_pipeline.overlay import PendingJournal
+from memory_pipeline.reader.suppression import SuppressionIndex, joined_rules
+from memory_pipeline.search.candidates import IndexOverlay, ResidentRows
+from memory_pipeline.search.searcher import Searcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.ports import Embedder, MemorySelector
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.reader.suppression import Statement, SuppressionRules
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeState:
+    """The rows, the graph and the durable memories of one scope. Nothing is read before it is needed."""
+
+    index: IndexOverlay
+    graph: GraphOverlay
+    memories: MemoryOverlay
+    layouts: MemoryLayouts
+    suppression: SuppressionIndex
+
+
+class ScopeStates:
+    """The states of the scopes that a reader may read. Safe to use from several threads.
+
+    `scopes` returns these scopes, the agent's own first. The list may change. A state is kept while its scope is in it.
+    """
+
+    def __init__(
+        self, lake: Lake, scopes: Callable[[], Sequence[Scope]], embedder: Embedder, resident_rows: int
+    ) -> None:
+        self._lake = lake
+        self.scopes = scopes
+        self._embedder = embedder
+        self._resident = ResidentRows(resident_rows)
+        self._known: dict[Scope, ScopeState] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self) -> list[ScopeState]:
+        """Return the states in the order of the scopes."""
+        scopes = self.scopes()
+        with self._lock:
+            known = self._known
+            self._known = {scope: known.get(scope) or self._new(scope) for scope in scopes}
+            return list(self._known.values())
+
+    def graph(self, user_id: str | None) -> Graph:
+        """Return the graph of all scopes, for the reader of a user."""
+        return Graph.joining(JoinedGraphs(lambda: [one.graph for one in self()], user_id), self._lake.calendar)
+
+    def searcher(self) -> Searcher:
+        """Return the search of facts and summaries of all scopes."""
+        return Searcher(self._lake, lambda: [one.index for one in self()], self._embedder)
+
+    def memories(self, graph: Graph, selector: Callable[[], MemorySelector | None]) -> MemorySearch:
+        """Return the durable memories of all scopes."""
+        calendar = self._lake.calendar
+        state = JoinedOverlays(lambda: [one.memories for one in self()])
+        ranker = MemoryRanker(lambda: [one.layouts for one in self()], self._embedder, calendar)
+        return MemorySearch(state, ranker, self._embedder, graph, calendar, selector)
+
+    def rules(
+        self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime
+    ) -> SuppressionRules:
+        """Return the rules of all scopes, given the excluded facts and points; see :meth:`SuppressionIndex.of`."""
+        return joined_rules([one.suppression.of(exclude, now, at) for one in self()], shown)
+
+    def _new(self, scope: Scope) -> ScopeState:
+        pending = PendingJournal(self._lake, scope)
+        memories = MemoryOverlay(self._lake, scope, pending)
+        return ScopeState(
+            IndexOverlay(self._lake, scope, self._embedder, pending, self._resident),
+            GraphOverlay(self._lake, scope, pending),
+            memories,
+            MemoryLayouts(memories, self._embedder),
+            SuppressionIndex(memories),
+        )

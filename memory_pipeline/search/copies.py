@@ -1,0 +1,92 @@
+"""Find copies: one message, or one point of a summary, in two scopes."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from memory_pipeline.search.row_block import RowBlock
+
+
+_COMPARED = ("ends_at", "kind", "role", "speaker", "content")
+
+
+class _Pairs(NamedTuple):
+    """Messages of one block and their copies in another, as codes of :attr:`RowBlock.message`."""
+
+    originals: NDArray[np.int32]
+    copies: NDArray[np.int32]
+
+
+class Copies:
+    """Hides copies of messages. Two blocks are compared once. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[RowBlock, WeakKeyDictionary[RowBlock, _Pairs]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def hidden(
+        self, segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]
+    ) -> list[NDArray[np.bool_] | None]:
+        """Return the masks without messages that pass in an earlier scope, with equal time, speaker, role and text."""
+        found = list(masks)
+        for first, second in combinations(range(len(segments)), 2):
+            one, other = segments[first], segments[second]
+            if one.scope == other.scope:
+                continue
+            pairs = self._pairs(one, other)
+            if not len(pairs.copies):
+                continue
+            mask, current = masks[first], found[second]
+            passes = np.ones(one.messages, np.bool_)
+            if mask is not None:
+                passes[:] = False
+                passes[one.message[mask]] = True
+            is_shown = np.isin(other.message, pairs.copies[passes[pairs.originals]], invert=True)
+            found[second] = is_shown if current is None else is_shown & current
+        return found
+
+    def _pairs(self, one: RowBlock, other: RowBlock) -> _Pairs:
+        with self._lock:
+            known = self._known.setdefault(one, WeakKeyDictionary())
+            pairs = known.get(other)
+            if pairs is None:
+                pairs = known[other] = _pairs_of(one, other)
+            return pairs
+
+
+def _pairs_of(one: RowBlock, other: RowBlock) -> _Pairs:
+    if len(one) > len(other):
+        copies, originals = _pairs_of(other, one)
+        return _Pairs(originals, copies)
+    times = other.ends_at[other.by_time]
+    first, last = (np.searchsorted(times, one.ends_at, side) for side in ("left", "right"))
+    rows = np.flatnonzero(last > first)
+    if not len(rows):
+        return _Pairs(np.empty(0, np.int32), np.empty(0, np.int32))
+    ranges = [np.arange(start, end) for start, end in zip(first[rows], last[rows], strict=True)]
+    places = np.unique(np.concatenate(ranges))
+    beside: defaultdict[object, list[int]] = defaultdict(list)
+    for said, message in _compared(other, other.by_time[places]):
+        beside[said].append(message)
+    pairs = {(message, copy) for said, message in _compared(one, rows) for copy in beside.get(said, ())}
+    originals, copies = np.array(sorted(pairs), np.int32).reshape(-1, 2).T
+    return _Pairs(originals, copies)
+
+
+def _compared(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[object, int]]:
+    taken = segment.rows.select(_COMPARED).take(pa.array(rows))
+    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in taken.columns]
+    said = zip(*(column.to_pylist() for column in columns), strict=True)
+    return list(zip(said, segment.message[rows].tolist(), strict=True))
