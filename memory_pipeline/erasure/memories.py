@@ -24,7 +24,6 @@ from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.erasure.removal import drop
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.models.deterministic import DeterministicExtractor
@@ -146,7 +145,7 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
     under the same id.
     """
     # Remove the checkpoints first. After an interruption the next day then consolidates these agents again.
-    listed = pa.array(map(owner_of, scopes), pa.string())
+    listed = pa.array([scope.key for scope in scopes], pa.string())
     checkpoints = lake.tables.drop_rows(CONSOLIDATION, None, lambda old: pc.is_in(old["id"], listed), ["id"])
     log.take(CONSOLIDATION.name, "rows", checkpoints)
     own = pa.array([scope.key for scope in scopes], pa.string())
@@ -184,7 +183,7 @@ def settle_events(
     changed = set[Scope]()
     gone = found.ids(MEMORY_EVENTS)
     sync_events(lake, scopes, found.rows.get(MEMORY_EVENTS.name, {}))
-    for scope in sorted(scopes, key=owner_of):
+    for scope in sorted(scopes, key=str):
         pending_files = {file: lake.journal.read(file) for file in lake.journal.pending(scope)}
         if not (scope in concerned(found) or found.files.keys() & pending_files):
             continue
@@ -318,5 +317,5 @@ def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log
 def _ids_by_owner(rows: pa.Table) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for scope, identifier in zip(scopes_of(rows), rows["id"].to_pylist(), strict=True):
-        found.setdefault(owner_of(scope), set()).add(identifier)
+        found.setdefault(str(scope), set()).add(identifier)
     return {owner: frozenset(ids) for owner, ids in found.items()}

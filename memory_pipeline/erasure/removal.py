@@ -16,7 +16,7 @@ from memory_pipeline.erasure.recompute import note_summaries
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
-from memory_pipeline.lake.layout import collections_of, owner_of
+from memory_pipeline.lake.layout import collections_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -128,22 +128,19 @@ def remove_answers(
     """
     lake.calls.settle()
     is_agent = scanner.subject.kind is SubjectKind.AGENT
-    owners, consolidated_owners = (
-        pa.array([owner_of(scope) for scope in some], pa.string()) for some in (scopes, consolidated)
-    )
+    own, consolidated_own = (pa.array([scope.key for scope in some], pa.string()) for some in (scopes, consolidated))
     for grain in Grain:
         keys_of_grain = set(periods.get(grain, ()))
         removed: dict[str, list[str]] = {}
-        columns = ["period", "key", "workspace_id", "agent_id", "purpose", "answer"]
+        columns = ["period", "key", "scope", "purpose", "answer"]
         for rows in scanner.parts(ANSWERS, columns, grain=grain.value):
-            owner = pc.binary_join_element_wise(rows["workspace_id"], rows["agent_id"], "~")
-            mask = pc.is_in(owner, owners)
+            mask = pc.is_in(rows["scope"], own)
             if not is_agent:
                 mask = pc.and_(mask, pc.is_in(rows["period"], pa.array(sorted(keys_of_grain), pa.string())))
                 mask = pc.or_(mask, pa.chunked_array([pa.array(scanner.said(rows, ANSWERS))]))
                 if grain is Grain.DAILY and keys_of_grain:
                     of_consolidation = pc.and_(
-                        pc.is_in(owner, consolidated_owners), pc.greater_equal(rows["period"], min(keys_of_grain))
+                        pc.is_in(rows["scope"], consolidated_own), pc.greater_equal(rows["period"], min(keys_of_grain))
                     )
                     of_consolidation = pc.and_(of_consolidation, pc.not_equal(rows["purpose"], Purpose.SUMMARY.value))
                     mask = pc.or_(mask, of_consolidation)

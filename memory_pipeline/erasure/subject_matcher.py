@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, content_mark
 
@@ -310,8 +311,9 @@ class SubjectMatcher:
         if subject.kind is not SubjectKind.AGENT:
             return None
         workspace, agent = re.escape(subject.workspace_id), re.escape(subject.agent_id or "")
+        own = Scope(subject.workspace_id, subject.agent_id or "")
         return re.compile(
-            rf"/(owner=)?{workspace}(~|%7E){agent}/|/pending/{workspace}/{agent}/"
+            rf"/(owner=)?{workspace}(~|%7E){agent}/|/pending/[^/]*{own.key}/"
             rf"|/vectordb/{workspace}/_{agent}\.[^/]*\.lance/",
             re.IGNORECASE,
         )

@@ -10,7 +10,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
-from memory_pipeline.domain.scopes import Scope, scope_key
+from memory_pipeline.domain.scopes import Scope, scope_key, user_identity
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.files.storage import MANIFEST, Storage
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -104,6 +104,20 @@ class Lake:
         key = scope_key(str(self._manifest["secret"]), workspace_id, agent_id, identity)
         return Scope(workspace_id, agent_id, identity, key)
 
+    def scopes_for(self, workspace_id: str, agent_id: str, user_id: str | None) -> list[Scope]:
+        """Return the scopes that a reader of a user may read: the agent's own memory, the user's, and their groups'.
+
+        Without a user, only the agent's own.
+
+        Raises:
+            InputError: an id is invalid.
+        """
+        own = Scope(workspace_id, agent_id)
+        if user_id is None or not self.exists:
+            return [own]
+        user = self.scope(workspace_id, agent_id, user_identity(user_id))
+        return [own, user, *self.members.groups_of(user)]
+
     def new_scope(self, workspace_id: str, agent_id: str, identity: str = "") -> Scope:
         """Return the scope to write to for an audience: its own, or the agent's if its users share one memory.
 
@@ -127,8 +141,8 @@ class Lake:
         recorded: bool = json.loads(self.storage.read(path) or b"{}").get("per_user", configured)
         if recorded is not configured:
             raise ConfigurationError(
-                f"per_user of agent {agent} is {str(configured).lower()}, but was {str(recorded).lower()} when it first "
-                "wrote for a user; set it back, or use another agent"
+                f"per_user of agent {agent} is {configured}, but was {recorded} when it first wrote for a user; set it "
+                "back, or use another agent"
             )
         self._per_user[agent] = recorded
         return recorded

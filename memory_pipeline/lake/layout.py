@@ -81,8 +81,3 @@ def agent_of(path: str) -> str | None:
     """Return the id of the agent that owns a collection, or a file of it, or None if the path does not say."""
     known = _COLLECTION.match(path)
     return known["agent"] if known else None
-
-
-def owner_of(scope: Scope) -> str:
-    """Return the name of an agent's partition. No id contains a tilde, and every file system accepts one."""
-    return f"{scope.workspace_id}~{scope.agent_id}"

@@ -431,8 +431,8 @@ CONSOLIDATION = TableSpec(
     "consolidation",
     pa.schema(
         [
-            *AGENT,
-            field("id", ID, "Workspace and agent, such as acme~support."),
+            field("id", ID, "Key of the scope."),
+            *SCOPE,
             field("through", ID, "Last consolidated day, such as 2024-01-15."),
             field("due", ID, "Next day on which only time causes a change; null if none.", nullable=True),
             field("days", IDS, "Days up to then with events, each with the digest of its events."),

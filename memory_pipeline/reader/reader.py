@@ -89,15 +89,19 @@ class MemoryReader:
         *,
         workspace_id: str,
         agent_id: str,
+        user_id: str | None = None,
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
     ) -> MemoryReader:
         """Open the memory of one agent in the lake at `uri`. The memory of an unknown agent is empty.
 
+        The reader sees the agent's own memory and, with `user_id`, that of the user and of the user's groups.
+
         Args:
             uri: a folder or ``s3://bucket/prefix``.
             workspace_id: the agent's workspace.
             agent_id: the agent.
+            user_id: the user for whom to read.
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
             resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
 
@@ -108,7 +112,16 @@ class MemoryReader:
         lake = Lake(uri)
         scope = Scope(workspace_id, agent_id)
         embedder = embedder or reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-        return cls(lake, scope, embedder, resident_rows=resident_rows)
+        if user_id is not None:
+            label_of("user_id", user_id)
+        return cls(
+            lake,
+            scope,
+            embedder,
+            resident_rows=resident_rows,
+            scopes=lambda: lake.scopes_for(workspace_id, agent_id, user_id),
+            user_id=user_id,
+        )
 
     def search_memory(
         self,

@@ -28,7 +28,7 @@ from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows
 from memory_pipeline.lake.index.filters import listed
-from memory_pipeline.lake.layout import PROJECTIONS, owner_of
+from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -229,7 +229,7 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
     if names & _names((CONSOLIDATION, CONSOLIDATION_EVENTS)):
         days = {damage.key for damage in found if damage.name == CONSOLIDATION_EVENTS.name}
         agents = lake.events.scan(SCOPE_COLUMNS, f"is_consolidation AND period IN ({listed(days)})")
-        lost = {owner_of(scope) for scope in scopes_in(agents)}
+        lost = {scope.key for scope in scopes_in(agents)}
         if CONSOLIDATION_EVENTS.name in lost_logs or (days and any(damage.kind == "projection" for damage in found)):
             lake.tables.remove(CONSOLIDATION, None)
         elif lost:

@@ -14,7 +14,6 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.graph import Facts, Graph, GraphFact, Neighbor
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.models.factory import default_models
 from memory_pipeline_tests.building import ACME, conversation, run, write
 from memory_pipeline_tests.domain.graph_oracle import PLAIN, compared, model
@@ -338,14 +337,6 @@ def test_nothing_crosses_between_agents_and_workspaces(lake: Lake, tmp_path: Pat
     assert graph_of(lake, OTHER).query("SELECT source, target FROM history ORDER BY 1").rows == [
         ("Anna", "Oslo"), ("Oslo", "lovely")
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("ids", [("a~b", "c"), ("a", "b~c"), ("a", "~"), ("a", ""), ("a", "../b"), ("a'b", "c")])
-def test_ids_never_contain_the_separator_of_owners(ids: tuple[str, str]) -> None:
-    """So owner_of() never gives two agents one partition."""
-    with pytest.raises(InputError, match="_id "):
-        Scope(*ids)
-    assert owner_of(Scope("a", "b-c")) != owner_of(Scope("a-b", "c"))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from memory_pipeline.lake.codec.memories import (
     rows_to_events,
 )
 from memory_pipeline.lake.index.filters import quoted
-from memory_pipeline.lake.layout import owner_of
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS
 from memory_pipeline.lake.tables.ledger import LedgerEntry
 from memory_pipeline.steps.consolidation.cosines import CosineMatrix
@@ -194,7 +193,7 @@ class _Run:
             yield batch
 
     def _is_current(self, scope: Scope) -> bool:
-        checkpoint = self.checkpoints.get(owner_of(scope))
+        checkpoint = self.checkpoints.get(scope.key)
         key = _agent_key(self.states[scope].events if scope in self.states else "", checkpoint)
         later = self.unchanged_before.get(key)
         if later is None or (later and later <= self.until.key):
@@ -347,7 +346,7 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
             calendar,
             happened.get(scope, {}),
             old.get(scope, {}),
-            run.checkpoints.get(owner_of(scope)),
+            run.checkpoints.get(scope.key),
             run.requested,
             run.until,
         )

@@ -7,7 +7,7 @@ consolidated, got late events, or had a failed pass. The ledger has an entry for
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import NOTHING, digest_of_all
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.lake.layout import owner_of
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
+from memory_pipeline.lake.codec.codec import SCOPE_ATTRIBUTES, scope_of
 from memory_pipeline.lake.schemas import CONSOLIDATION
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.tables.tables import Tables
 
@@ -134,8 +135,8 @@ class ConsolidationCheckpoint:
     def to_row(self) -> dict[str, Any]:
         """Return a row of ``consolidation``."""
         return {
-            **asdict(self.scope),
-            "id": owner_of(self.scope),
+            "id": self.scope.key,
+            **{name: getattr(self.scope, attribute) for name, attribute in SCOPE_ATTRIBUTES.items()},
             "through": self.through.key,
             "due": self.due.key if self.due else None,
             "days": list(self.days),
@@ -148,7 +149,7 @@ class ConsolidationCheckpoint:
         """Parse a row of ``consolidation``."""
         due = row["due"]
         return cls(
-            Scope(row["workspace_id"], row["agent_id"]),
+            scope_of(*map(row.get, SCOPE_COLUMNS)),
             parse_day(row["through"]),
             None if due is None else parse_day(due),
             tuple(row["days"]),
@@ -190,20 +191,22 @@ def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[
 
 
 def read_checkpoints(tables: Tables) -> dict[str, ConsolidationCheckpoint]:
-    """Return the checkpoints by owner. Agents with a damaged one count as never consolidated."""
+    """Return the checkpoints by key of the scope. Agents with a damaged one count as never consolidated."""
     rows = map(ConsolidationCheckpoint.of_row, tables.read_sound(CONSOLIDATION).to_pylist())
-    return {owner_of(each.scope): each for each in rows}
+    return {each.scope.key: each for each in rows}
 
 
-def write_checkpoints(tables: Tables, scopes: Iterable[Scope], checkpoints: Iterable[ConsolidationCheckpoint]) -> bool:
+def write_checkpoints(
+    tables: Tables, scopes: Collection[Scope], checkpoints: Iterable[ConsolidationCheckpoint]
+) -> bool:
     """Replace the checkpoints of `scopes` in one commit. Return whether anything changed."""
-    owners = pa.array([owner_of(scope) for scope in scopes], pa.string())
+    keys = pa.array([scope.key for scope in scopes], pa.string())
     new = pa.Table.from_pylist([each.to_row() for each in checkpoints], schema=CONSOLIDATION.schema)
 
     def merged(old: pa.Table) -> pa.Table:
-        return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], owners))), new])
+        return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], keys))), new])
 
-    workspaces = {owner.partition("~")[0] for owner in owners.to_pylist()}
+    workspaces = {scope.workspace_id for scope in scopes}
     return bool(tables.transform(CONSOLIDATION, workspaces, merged, remade=workspaces)) if workspaces else False
 
 
