@@ -124,4 +124,4 @@ def _to_rows(lake: Lake, scopes: pl.DataFrame) -> pa.Table:
     instants = pl.concat_str(pl.col("first_at", "last_at").cast(pl.Int64), separator=" ")
     marks = pl.concat_str(instants, pl.lit(" "), pl.lit(users).list.join("\n"))
     rows = scopes.with_columns(id="scope", users=users, digest=marks).select(SCOPES.schema.names)
-    return rows.to_arrow()
+    return rows.to_arrow().cast(SCOPES.schema)
