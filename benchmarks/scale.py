@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.fault_proxy import FaultProxy
 
 #: The measured hour and day are after the year of the history.
-_HOUR = START + timedelta(days=380, hours=9)
+_HOUR = NOW + timedelta(hours=9)
 _PARTS = ("hour", "history", "log", "scope", "s3")
 _THREE_YEARS = 26_280
 #: Hours per commit of the long log.

@@ -163,10 +163,16 @@ class Message:
 
     @property
     def speaker(self) -> str:
-        """The person's name, or a label of the role. Where several users speak, the label names the user."""
-        if self.name is None and self.role is Role.USER and self.user_id is not None and self.scope.user_id is None:
-            return user_identity(self.user_id)
-        return self.name or {"user": "User", "assistant": "Agent"}.get(self.role, self.role.title())
+        """The person's name, or a label of the role."""
+        if self.role is Role.USER:
+            return self.user
+        return self.name or ("Agent" if self.role is Role.ASSISTANT else self.role.title())
+
+    @property
+    def user(self) -> str:
+        """The name of the user who speaks, or a label; where several users speak, it has the user's id."""
+        is_shared = self.user_id is not None and self.scope.user_id is None
+        return self.name or (user_identity(self.user_id) if is_shared and self.user_id else "User")
 
     def says_the_same_as(self, other: Message) -> bool:
         """Return whether two messages have the same role, name, content and time."""

@@ -50,7 +50,7 @@ from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of
 from memory_pipeline.steps.sync_records import sync_records
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -89,6 +89,8 @@ EVENT_ORDER = [
 ]
 #: Maximum number of scopes that are folded at a time.
 _SCOPES_AT_ONCE = 2_000
+#: Maximum number of events that are in memory at a time, unless one scope has more.
+_EVENTS_AT_ONCE = 50_000
 #: Maximum number of attempts if other runs keep writing events of the same scopes.
 _ATTEMPTS = 10
 
@@ -230,14 +232,30 @@ def _refold(lake: Lake, embedder: Embedder, scopes: list[Scope], known: pa.Table
             rows = apply_events(lake, embedder, orders, later, known, vectors)
             ids = listed(rows["id"].to_pylist())
             written |= lake.memory_rows.replace(rows, list(later), f"id IN ({ids})")
-        if whole:
-            events = {scope: orders[scope] for scope in whole if scope in orders}
-            stored = lake.memory_rows.read(whole, VECTOR_COLUMNS, _NEWEST)
-            written |= lake.memory_rows.replace(folded_rows(lake, embedder, events, [stored, known], vectors), whole)
+        for part in _parts(whole, orders):
+            events = {scope: orders[scope] for scope in part if scope in orders}
+            stored = lake.memory_rows.read(part, VECTOR_COLUMNS, _NEWEST)
+            written |= lake.memory_rows.replace(folded_rows(lake, embedder, events, [stored, known], vectors), part)
+            vectors.clear()
         changed |= {scope for scope in ordered if scope.key in written}
         # Another run may have written events, or older memories, since the events were read: look again.
         without_vector = set()
     raise CommitConflictError(f"the memories of {scopes[0]} and others keep changing; run it again later")
+
+
+def _parts(scopes: Sequence[Scope], orders: Mapping[Scope, pa.Table]) -> Iterator[list[Scope]]:
+    """Cut scopes into parts with a limited number of events."""
+    part: list[Scope] = []
+    events = 0
+    for scope in scopes:
+        own = orders[scope].num_rows if scope in orders else 0
+        if part and events + own > _EVENTS_AT_ONCE:
+            yield part
+            part, events = [], 0
+        part.append(scope)
+        events += own
+    if part:
+        yield part
 
 
 def stale_scopes(lake: Lake, scopes: Collection[Scope]) -> set[Scope]:

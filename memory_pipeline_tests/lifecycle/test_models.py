@@ -152,7 +152,7 @@ def test_model_results_are_stored_with_their_provenance(made: Lake) -> None:
     facts = [row for row in made.tables.read(FACTS).to_pylist() if row["kind"] == "statement"]
     assert {row["content"] for row in facts} >= {"Anna said on 2024-01-15: My dog is called Bruno."}
     assert {(row["model"], row["prompt_version"], row["extraction_method"]) for row in facts} == {
-        ("openai/oracle", "extraction-2", "extraction-2")
+        ("openai/oracle", "extraction-3", "extraction-3")
     }
     [day] = made.tables.read(SUMMARIES, ["2024-01-15"], grain="daily").to_pylist()
     assert (day["model"], day["prompt_version"], day["fallback"]) == ("openai/oracle", "daily-1", None)

@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 LARGE_FROM = 50_000
 #: Number of tables that are written concurrently.
 _CONCURRENCY = 16
+#: Tables whose files are merged or rewritten at the same time: all of their rows may be in memory.
+_REWRITTEN_AT_ONCE = 2
 #: Rows of one upsert, which takes several times their memory.
 _UPSERTED = 20_000
 #: Up to this many scopes or ids are listed in a condition.
@@ -72,6 +74,7 @@ class ShardTables:
         self._databases = databases
         self._projection = projection
         self.roster = TableRoster(storage, projection.name, shards)
+        self._rewriting = asyncio.Semaphore(_REWRITTEN_AT_ONCE)
         # The version of each shard at which the large scopes were read.
         self._listed_at: dict[str, int | None] = {}
 
@@ -273,7 +276,8 @@ class ShardTables:
                 version = (await merge.execute(part, on_bad_vectors="null")).version
         for start in range(0, len(gone), _LISTED):
             version = (await table.delete(f"id IN ({listed(gone[start : start + _LISTED])})")).version
-        await retry_lance_commit(lambda: self._projection.maintain(self._storage, name, table, version))
+        async with self._rewriting:
+            await retry_lance_commit(lambda: self._projection.maintain(self._storage, name, table, version))
         if not await self._databases.version_exists(PROJECTIONS, name, version):
             raise VanishedError
         return differing
@@ -416,7 +420,8 @@ class ShardTables:
             return written
 
         try:
-            written = await self._databases.edit(PROJECTIONS, name, merge, 0)
+            async with self._rewriting:
+                written = await self._databases.edit(PROJECTIONS, name, merge, 0)
             if scope_in(name) is None:  # a scope that grows by a few rows a run is moved here
                 rows = await self._select(name, None, ["scope"], pa.table({"scope": []}))
                 for one in pc.value_counts(rows["scope"]):
@@ -433,7 +438,8 @@ class ShardTables:
 
         async def purge(name: str) -> None:
             renew = partial(self._projection.rewrite, self._storage, name)
-            await self._databases.edit(PROJECTIONS, name, renew, None)
+            async with self._rewriting:
+                await self._databases.edit(PROJECTIONS, name, renew, None)
             if not await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), 1):
                 await self._drop(name, only_if_empty=True)  # its newest commit may name deleted ids
 

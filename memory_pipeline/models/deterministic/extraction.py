@@ -117,9 +117,7 @@ class DeterministicExtractor:
             meaning = _meaning(sentence)
             durable = None
             if id(sentence) in unquoted and not _asks(sentence):
-                durable = durable_in(
-                    sentence, message.name or "User", assertions.operations_of, has_date=bool(mentions)
-                )
+                durable = durable_in(sentence, message.user, assertions.operations_of, has_date=bool(mentions))
             # A durable sentence becomes a fact even if it asserts nothing: "Always be brief."
             if durable is None and not _asserts(sentence, meaning, bool(mentions)):
                 continue

@@ -37,7 +37,8 @@ You keep the memory of an AI agent called {agent}. You read what was said to it 
 - `messages` holds the numbers of the messages that a fact rests on. A fact that rests on none is worthless.
 - `operations` keep a table of (subject, predicate, object). INSERT adds what is new; UPDATE replaces the present \
 value, where a subject can have only one (lives_in, works_at); DELETE withdraws what no longer holds. Subjects are \
-people and things by their names, "User" for a user without a name, "Agent" for {agent}; predicates are snake_case.
+people and things by their names, "Agent" for {agent}, and for a user without a name the "User" or "user:…" before \
+the message; predicates are snake_case.
 - `durable` says as what a fact is kept for good, until somebody revokes it. "instruction": what users ask {agent} to \
 do always, or never. "rule": what everybody is to do. "preference": what users like, or want. "decision": what was \
 decided. "procedure": how something is done. "fact": what is so for long, such as where one lives or what one is \
@@ -142,7 +143,7 @@ Age alone is no reason; if in doubt, leave it out.
 - Where nothing is stale, `stale` is empty."""
 
 #: Raise a version with every change of its text above, and all with a change of the frame below.
-EXTRACTION_VERSION = "extraction-2"
+EXTRACTION_VERSION = "extraction-3"
 SUMMARY_VERSION = "1"
 ENTITIES_VERSION = "entities-1"
 RERANK_VERSION = "rerank-1"

@@ -172,7 +172,7 @@ def test_turns_facts_gist_and_operations_are_extracted(lake: Lake, server: OpenA
     assert set(gist.message_ids) == {message.id for message in said.messages[:2]}
     others = [*found(extraction), gist]
     assert {(one.extraction_method, one.prompt_version, one.model) for one in others} == {
-        ("extraction-2", "extraction-2", "openai/m")
+        ("extraction-3", "extraction-3", "openai/m")
     }
     assert {one.fallback for one in extraction.facts} == {None}
     assert (extraction.refused, extraction.is_waiting, len(server.requests)) == (0, False, 1)
@@ -511,7 +511,7 @@ def test_custom_instructions_replace_the_built_in_ones() -> None:
     made, [question] = scripted(answer(fact()), passage("user Anna: I {moved}."), rest=rest)
     assert question.system.startswith("For support, 2024-01-15 to 2024-01-15: {be} brief.\n")
     [one] = found(made[0])
-    assert one.prompt_version == question.prompt_version != "extraction-2"
+    assert one.prompt_version == question.prompt_version != "extraction-3"
     extractor = HostedExtractor(Scripted(lambda _: "", configuration(rest=rest)), "UTC")
     assert extractor.method(ACME) != extractor.method(GLOBEX)
     assert str(one.prompt_version) in extractor.method(ACME)
@@ -779,7 +779,7 @@ def test_one_call_serves_agents_with_and_without_a_model(lake: Lake, server: Ope
     assert extractions[0].facts == tuple(DeterministicExtractor().facts_of(said[0].messages))
     assert len(server.requests) == 2
     assert made.method(GLOBEX) == DeterministicExtractor().method(GLOBEX)
-    assert made.method(ACME).startswith("extraction-2 openai/m")
+    assert made.method(ACME).startswith("extraction-3 openai/m")
     assert extract(made) == []
 
 

@@ -102,7 +102,7 @@ class Assertions:
             return ()
         found = self._read.get(sentence.text)
         if found is None:
-            speaker = self._message.name or "User"
+            speaker = self._message.user
             found = tuple(_SentenceReader(sentence, speaker, self._names, self._said_on).triples())
             self._read[sentence.text] = found
         return found
