@@ -132,7 +132,7 @@ def audience_of(
         raise InputError(
             f"user_id {shown(outside[0])} of a message does not take part in the conversation; add the user to users"
         )
-    members = tuple(sorted(speakers if named is None else named))
+    members = tuple(sorted(set(speakers) if named is None else named))
     if group_id is not None:
         if not members:
             raise InputError(f"group_id {shown(group_id)} is given without a user; set users")

@@ -1,0 +1,200 @@
+"""Each write goes to the memory of those who take part."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.errors import ConfigurationError, InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.factory import default_models
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline.writer.files import ingest_file
+from memory_pipeline_tests.building import NOW, run
+
+IDS = {"workspace_id": "acme", "agent_id": "support"}
+HOMES = {"anna": "Porto", "ben": "Oslo", "cleo": "Rome"}
+PINS = {"anna": "1111", "ben": "2222", "cleo": "3333"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return with_users(tmp_path, "lake")
+
+
+def with_users(folder: Path, name: str, per_user: str = "true") -> str:
+    root, file = str(folder / name), folder / f"{name}.yaml"
+    file.write_text(f"defaults: {{per_user: {per_user}}}\n")
+    Lake(root).put_configuration(file)
+    return root
+
+
+def read(root: str, user_id: str | None) -> MemoryReader:
+    return MemoryReader.open(root, workspace_id="acme", agent_id="support", user_id=user_id)
+
+
+def talk(
+    text: str,
+    at: str = "2024-01-15T08:03",
+    speaker: str | None = None,
+    id_: str = "m1",
+    **fields: Any,
+) -> dict[str, Any]:
+    message = {"id": id_, "role": "user", "content": text, "timestamp": f"{at}:00+00:00"}
+    own = {} if speaker is None else {"user_id": speaker}
+    return {"conversation_id": "default", "messages": [{**message, **own}], **fields}
+
+
+def write_all(root: str) -> None:
+    """Three users with contradicting homes and PINs, two of them in two groups, and the agent's own memory."""
+    writer = MemoryWriter.open(root, **IDS)
+    for user, home in HOMES.items():
+        writer.write(talk(f"I live in {home}. My PIN is {PINS[user]}.", user_id=user))
+    writer.write(talk("Let us meet at the harbour.", "2024-01-15T09:00", "anna", users=["anna", "ben"]))
+    writer.write(talk("I moved to Lisbon.", "2024-01-16T09:00", "ben", users=["anna", "ben"], group_id="team"))
+    writer.write(talk("The office opens at nine.", "2024-01-15T07:00"))
+
+
+def seen(root: str, user_id: str | None) -> str:
+    """Return all that a reader of a user gets, in every way."""
+    reader = read(root, user_id)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    question = "What is the PIN, where do you live, where do we meet? harbour office Porto Oslo Rome Lisbon"
+    grains = ["working", "daily", "weekly", "monthly", "quarterly", "yearly"]
+    found: list[object] = [
+        [hit.content for hit in reader.search_memory(grain, 0, 36_500, 100, query, now=now)]
+        for grain in grains
+        for query in (question, None)
+    ]
+    found += [str(reader.recall(question, now=now)), str(reader.inject_knowledge(question, now=now))]
+    found += [str(reader.graph.facts()), str(reader.graph.query("SELECT * FROM history").rows)]
+    found += [str(reader.hot_index(now=now)), str(reader.memories.list())]
+    return str(found)
+
+
+@pytest.mark.parametrize("is_processed", [False, True])
+def test_users_see_their_own_memory_their_groups_and_the_agents(root: str, is_processed: bool) -> None:
+    write_all(root)
+    if is_processed:
+        run(Lake(root), default_models())
+        assert Lake(root).journal.pending() == []
+    for user in (None, *HOMES, "dora"):
+        found = seen(root, user)
+        assert "office opens" in found
+        for other in HOMES:
+            assert (PINS[other] in found) is (user == other), (user, other)
+        is_member = user in ("anna", "ben")
+        assert ("harbour" in found.replace("harbour office", "")) is is_member, user
+        assert ("moved to Lisbon" in found) is is_member, user
+
+
+def test_folds_do_not_cross_scopes(root: str) -> None:
+    write_all(root)
+    for _ in range(2):
+        graph = read(root, "anna").graph
+        homes = [(fact.source, fact.target, fact.identity) for fact in graph.facts() if fact.label == "lives_in"]
+        assert homes == [("user:ben", "Lisbon", "group:team"), ("User", "Porto", "user:anna")]
+        graph = read(root, "ben").graph
+        homes = [(fact.source, fact.target, fact.identity) for fact in graph.facts() if fact.label == "lives_in"]
+        assert homes == [("User", "Lisbon", "group:team"), ("User", "Oslo", "user:ben")], "the newer home comes first"
+        run(Lake(root), default_models())
+
+
+def test_a_member_who_is_removed_sees_the_group_no_more_until_named_again(root: str) -> None:
+    write_all(root)
+    lake = Lake(root)
+    reader = read(root, "anna")
+    team = lake.scope("acme", "support", "group:team")
+    assert "Lisbon" in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
+    assert lake.members.remove(team, "anna")
+    assert not lake.members.remove(team, "anna")
+    assert "Lisbon" not in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
+    assert lake.members.users_of(team) == ("ben",)
+    writer = MemoryWriter.open(root, **IDS, users=["anna"], group_id="team")
+    writer.write(talk("Back again.", "2024-01-17T09:00", id_="m2"))
+    assert "Lisbon" in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
+
+
+def test_a_writer_of_a_user_writes_memories_and_graph_of_that_user(root: str) -> None:
+    writer = MemoryWriter.open(root, **IDS, user_id="anna")
+    writer.remember("Anna's locker is number 17.")
+    writer.graph.insert("Anna", "rides", "a red bicycle")
+    group = MemoryWriter.open(root, **IDS, users=["anna", "ben"])
+    group.remember("The group eats at noon.")
+    for _ in range(2):
+        for user, words in {"anna": ["17", "bicycle", "noon"], "ben": ["noon"], "cleo": []}.items():
+            found = seen(root, user)
+            assert [word for word in ("17", "bicycle", "noon") if word in found] == words, user
+        run(Lake(root), default_models(), datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"users": ["anna"], "speaker": "ben"}, "user_id 'ben' of a message does not take part"),
+        ({"user_id": "anna", "users": ["ben"]}, "both given"),
+        ({"group_id": "team"}, "without a user"),
+        ({"users": "anna"}, "users must be a list of texts"),
+        ({"users": ["anna"] * 1_001}, "users has 1,001 entries; at most 1,000"),
+        ({"users": [7]}, "users 7 is not valid"),
+        ({"group_id": 7, "user_id": "anna"}, "group_id 7 is not valid"),
+    ],
+)
+def test_a_wrong_audience_is_refused_and_nothing_is_written(root: str, fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        MemoryWriter.open(root, **IDS).write(talk("Hello there.", **fields))
+    assert Lake(root).journal.pending() == []
+
+
+def test_a_message_that_was_first_written_without_a_user_is_refused(root: str, tmp_path: Path) -> None:
+    writer = MemoryWriter.open(root, **IDS)
+    writer.write(talk("I live in Porto."))
+    with pytest.raises(InputError, match=r"'m1' .* was first written without a user; forget the conversation"):
+        writer.write(talk("I live in Porto.", user_id="anna"))
+    writer.write(talk("I live in Oslo.", user_id="ben"))  # another message of another conversation
+    run(Lake(root), default_models())
+    file = tmp_path / "talks.json"
+    file.write_text(str({**IDS, **talk("I live in Porto.", user_id="anna")}).replace("'", '"'))
+    done = ingest_file(Lake(root), file, MemoryWriter.open(root, **IDS)._admission(NOW))
+    assert (done.messages, done.rejections) == (0, 1)
+    assert "first written without a user" in done.rejected[0].reason
+
+
+def test_whether_users_share_memory_is_fixed_at_the_first_write_for_a_user(tmp_path: Path) -> None:
+    root = with_users(tmp_path, "lake", "false")
+    writer = MemoryWriter.open(root, **IDS)
+    writer.write(talk("The office opens at nine."))
+    writer.write(talk("I live in Porto.", "2024-01-15T09:00", id_="m2", user_id="anna"))
+    assert Lake(root).journal.pending_scopes() == {Scope("acme", "support")}
+    assert "user:anna: I live in Porto" in seen(root, None), "the user is the speaker"
+    with_users(tmp_path, "lake", "true")
+    with pytest.raises(ConfigurationError, match="per_user of agent acme/support is True, but was False"):
+        MemoryWriter.open(root, **IDS).write(talk("I live in Oslo.", user_id="ben"))
+    MemoryWriter.open(root, workspace_id="acme", agent_id="other").write(talk("I live in Oslo.", user_id="ben"))
+    assert {scope.identity for scope in Lake(root).journal.pending_scopes()} == {"", "user:ben"}
+
+
+def test_agents_whose_names_differ_in_case_have_folders_of_their_own(root: str) -> None:
+    for agent in ("anna", "Anna"):
+        MemoryWriter.open(root, workspace_id="acme", agent_id=agent).write(talk(f"I am {agent}."))
+    names = [file.path.split("/")[2].lower() for file in Lake(root).journal.pending()]
+    assert len(set(names)) == 2
+
+
+def test_a_record_in_the_folder_of_another_user_is_set_aside(root: str) -> None:
+    write_all(root)
+    lake = Lake(root)
+    [ben] = [file for file in lake.journal.pending() if getattr(lake.journal.scope_of(file), "user_id", 0) == "ben"]
+    anna = lake.scope("acme", "support", "user:anna")
+    data = lake.storage.read(ben.path)
+    assert data is not None
+    lake.storage.write(ben.path.replace(ben.key, anna.key), data)
+    assert PINS["ben"] not in seen(root, "anna")
+    run(lake, default_models())
+    assert PINS["ben"] not in seen(root, "anna")
+    assert any("expected the scope and hours" in one.reason for one in lake.journal.quarantined())
