@@ -74,7 +74,7 @@ def test_a_killed_write_leaves_the_whole_conversation_or_nothing(tmp_path: Path,
         writer = PROCESSES.Process(target=work, args=(str(root),))
         writer.start()
         # Each kill comes a little later after the start, within the duration of one write.
-        while not any(root.glob("journal/pending/*/*/*.jsonl")):
+        while not any(root.glob("journal/pending/*/*.jsonl")):
             assert writer.is_alive() or writer.exitcode == 0
             time.sleep(0.01)
         time.sleep(0.0007 * (kill % 11))
