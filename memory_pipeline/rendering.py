@@ -43,7 +43,7 @@ def _plain(value: object) -> Any:
     if type(value).__name__ == "Period":
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.repr}
     return str(value)
 
 

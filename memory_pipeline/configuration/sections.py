@@ -215,13 +215,13 @@ class Level(Record):
             first writes for a user, and fixed from then on.
     """
 
-    per_user: bool = False
     completion: TextModelSettings = TextModelSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     summaries: Summaries = Summaries()
     graph: GraphSettings = GraphSettings()
     injection: Injection = Injection()
     memories: MemoriesSettings = MemoriesSettings()
+    per_user: bool = False
 
 
 class AgentSection(Level):

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.index_rows import index_schema
 from memory_pipeline.lake.schema_types import TableSpec
@@ -37,7 +37,7 @@ MOST_CHARACTERS = 1_500
 #: Agents per preview, facts or points per agent, rows per fact or point, and characters per row, since code blocks are
 #: not wrapped. Together they stay below MOST_CHARACTERS.
 _AGENTS, _POINTS, _ROWS, _WIDTH = 3, 3, 2, 62
-_COLUMNS = ("workspace_id", "agent_id", "period", "content")
+_COLUMNS = (*SCOPE_COLUMNS, "period", "content")
 #: These invisible characters join letters and emoji. All others are removed.
 _JOINERS = "\u200c\u200d"
 
@@ -86,7 +86,7 @@ def previews_of(lake: Lake, periods: Sequence[Period]) -> Mapping[Period, str]:
     previews = {}
     for period, part in by_period(rows, list(periods)).items():
         agents = by_scope(part)
-        shown = sorted(agents, key=lambda scope: (scope.workspace_id, scope.agent_id))[:_AGENTS]
+        shown = sorted(agents, key=lambda scope: scope.ids)[:_AGENTS]
         if shown:
             previews[period] = markdown(grain, {scope: _texts(grain, agents[scope]) for scope in shown}, len(agents))
     return previews
@@ -107,7 +107,7 @@ def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) ->
     count = f"{len(agents)} of {total} agents" if total > len(agents) else f"{total} agent{'s' * (total != 1)}"
     parts = [f"{title} of {count}:"]
     for scope, texts in agents.items():
-        name = f"{scope.workspace_id} / {scope.agent_id}"
+        name = " / ".join(scope.ids)
         rows = [
             name if len(name) <= _WIDTH else f"{name[: _WIDTH - 1]}…",
             *(row for text in texts for row in _rows(text)),

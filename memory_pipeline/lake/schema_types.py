@@ -139,7 +139,10 @@ SCOPE = (
     field("scope", ID, "Key of the scope: a digest of workspace, agent and identity."),
 )
 USERS = field(
-    "users", Texts(TEXTS, Holds.MEMBERS), "Users of the group at that time, sorted; empty if the scope is no group's."
+    "users",
+    Texts(TEXTS, Holds.MEMBERS),
+    "Users of the group at that time, sorted; null or empty in other scopes.",
+    nullable=True,
 )
 #: Keeps the rows of a scope together, and those of a shard, so that some of a large partition can be read alone.
 BY_SCOPE = ("scope", "id")

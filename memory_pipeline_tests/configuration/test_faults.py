@@ -55,7 +55,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.budget: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user; "
                 "set budget in a workspace, or in defaults for all of them"
             ),
         ),
@@ -63,7 +63,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {max_concurrency: 1}}",
             (
                 "line 1: workspaces.acme.max_concurrency: unknown key; accepted: completion, extraction, "
-                "summaries, graph, injection, memories, embedding, budget, retention, previews, agents; "
+                "summaries, graph, injection, memories, per_user, embedding, budget, retention, previews, agents; "
                 "set max_concurrency once for the lake, in defaults"
             ),
         ),
@@ -182,7 +182,7 @@ def refused(text: str) -> list[str]:
             "defaults: {single_valued: [x]}",
             (
                 "line 1: defaults.single_valued: unknown key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, max_concurrency, embedding, budget, retention, previews; "
+                "graph, injection, memories, per_user, max_concurrency, embedding, budget, retention, previews; "
                 "set single_valued in graph"
             ),
         ),
@@ -249,15 +249,15 @@ def refused(text: str) -> list[str]:
         (
             "workspaces: {acme: {plan: free}}",
             (
-                "line 1: workspaces.acme.plan: unknown key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, embedding, budget, retention, previews, agents; set plan in retention"
+                "line 1: workspaces.acme.plan: unknown key; accepted: completion, extraction, summaries, graph, "
+                "injection, memories, per_user, embedding, budget, retention, previews, agents; set plan in retention"
             ),
         ),
         (
             "workspaces: {acme: {agents: {support: {retention: {plan: free}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.retention: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user; "
                 "set retention in a workspace, or in defaults for all of them"
             ),
         ),
@@ -265,7 +265,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {previews: false}}}}",
             (
                 "line 1: workspaces.acme.agents.support.previews: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user; "
                 "set previews in a workspace, or in defaults for all of them"
             ),
         ),
@@ -284,8 +284,8 @@ def refused(text: str) -> list[str]:
         (
             "workspaces: {a.b: {budgets: {}}}",
             (
-                "line 1: workspaces.'a.b'.budgets: unknown key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, embedding, budget, retention, previews, agents; did you mean budget?"
+                "line 1: workspaces.'a.b'.budgets: unknown key; accepted: completion, extraction, summaries, graph, "
+                "injection, memories, per_user, embedding, budget, retention, previews, agents; did you mean budget?"
             ),
         ),
         (

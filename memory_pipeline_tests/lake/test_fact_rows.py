@@ -44,7 +44,10 @@ def test_older_rows_have_no_durable_columns_until_they_are_rebuilt(root: str) ->
     facts = DeterministicExtractor().facts_of([said(TEXT)])
     rows = facts_to_rows(facts)
     older = TableSpec(
-        FACTS.name, pa.schema([field for field in FACTS.schema if field.name not in NEWER]), FACTS.partition_by
+        FACTS.name,
+        pa.schema([field for field in FACTS.schema if field.name not in NEWER]),
+        FACTS.partition_by,
+        FACTS.order_by,
     )
     hour = rows["period"][0].as_py()
     tables.replace(older, [hour], rows.drop_columns(list(NEWER)))
