@@ -15,6 +15,7 @@ from ulid import ULID
 
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
+from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
@@ -134,7 +135,7 @@ class Writer:
             case "garbage":
                 # Like another program that writes a file with a valid name and invalid content.
                 at = datetime.fromisoformat(action.body["at"])
-                owner = f"journal/pending/{action.scope.workspace_id}/{action.scope.agent_id}"
+                owner = folder_of(action.scope)
                 line = (action.body["line"] + "\n").encode()
                 self._lake.ensure()
                 self._lake.storage.write(f"{owner}/{at:%Y-%m-%dT%H}__{ULID()}.jsonl", line)
