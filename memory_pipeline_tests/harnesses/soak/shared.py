@@ -152,7 +152,7 @@ class TappedJournal(Journal):
     """A journal that logs each write to the writer's log, before and after it."""
 
     def __init__(self, lake: Lake, log: Log) -> None:
-        super().__init__(lake.storage)
+        super().__init__(lake.storage, lake.scope)
         self._log = log
         self.action = ""
 
