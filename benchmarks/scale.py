@@ -45,9 +45,9 @@ import pyarrow as pa
 from benchmarks.generator import START, WORKSPACE, agent_name, query
 from benchmarks.history import EACH, NOW, findings, grow, said
 from benchmarks.measure import Table, memory, milliseconds, p50, progress, versions
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES

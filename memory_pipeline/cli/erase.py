@@ -21,8 +21,8 @@ from memory_pipeline.cli.common import (
     root_option,
     settings_of,
 )
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.rendering import expiration_lines, housekeeping_lines, to_json
 
@@ -51,6 +51,11 @@ _FINDINGS = 50
     help="Erase a person by name or user id. Repeat it for each name of the person.",
 )
 @click.option(
+    "--user",
+    "user_id",
+    help="Erase a user by id: the user's memory, and the user's part of groups. With --conversation: only that one.",
+)
+@click.option(
     "--receipt",
     type=click.Path(dir_okay=False, path_type=Path),
     help="New file for the receipt, outside of the lake. [default: ./erasure-TIME.json]",
@@ -64,6 +69,7 @@ def forget(
     agent_id: str | None,
     conversation_id: str | None,
     names: tuple[str, ...],
+    user_id: str | None,
     receipt: Path | None,
     dry_run: bool,
     yes: bool,
@@ -71,15 +77,21 @@ def forget(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Erase an agent, a conversation or a person. Writes a receipt.
+    """Erase an agent, a conversation, a user or a person. Writes a receipt.
 
     \b
         memory-pipeline forget --workspace acme --agent support                        a whole agent
         memory-pipeline forget --workspace acme --agent support --conversation c-17    one conversation
+        memory-pipeline forget --workspace acme --user u-17                            a user, for all agents
         memory-pipeline forget --workspace acme --person "Anna Schmidt" --person u-17  a person, for all agents
         memory-pipeline forget --workspace acme --agent support --person "Anna Schmidt"   … for one agent
 
-    --person deletes all conversations of a user with that id, and every other message, fact and summary point that
+    --agent and --conversation delete from the agent's own memory and from those of its users and groups.
+
+    --user deletes the user's own memory. In groups, it deletes the user's messages and what rests on them, and the user
+    from the members. Give --person with each name to delete text with the name, too.
+
+    --person deletes all data of a user with that id, and every other message, fact and summary point that
     contains the name as whole words, ignoring case and accents. A name that is also a word (Will, May) matches every
     use of that word: check with --dry-run first.
 
@@ -93,7 +105,7 @@ def forget(
     from memory_pipeline.erasure import forget as forget_subject
     from memory_pipeline.erasure import preview
 
-    subject = _subject(workspace_id, agent_id, conversation_id, names)
+    subject = _subject(workspace_id, agent_id, conversation_id, names, user_id)
     lake = lake_of(settings_of(root))
     moment = now or datetime.now(UTC)
     if not yes:
@@ -197,15 +209,23 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _subject(workspace_id: str, agent_id: str | None, conversation_id: str | None, names: tuple[str, ...]) -> Subject:
+def _subject(
+    workspace_id: str,
+    agent_id: str | None,
+    conversation_id: str | None,
+    names: tuple[str, ...],
+    user_id: str | None,
+) -> Subject:
     if names and conversation_id is not None:
         raise InputError("--person and --conversation do not go together; give one of them")
+    if user_id is not None and conversation_id is None:
+        return Subject.user(workspace_id, user_id, names, agent_id)
     if names:
         return Subject.person(workspace_id, names, agent_id)
     if agent_id is None:
-        raise InputError("no subject to erase is given; give --agent, --agent with --conversation, or --person")
+        raise InputError("no subject to erase is given; give --agent, --agent with --conversation, --user, or --person")
     scope = Scope(workspace_id, agent_id)
-    return Subject.agent(scope) if conversation_id is None else Subject.conversation(scope, conversation_id)
+    return Subject.agent(scope) if conversation_id is None else Subject.conversation(scope, conversation_id, user_id)
 
 
 def _receipt_path(lake: Lake, given: Path | None, now: datetime) -> Path:
@@ -223,10 +243,10 @@ def _preview_text(subject: Subject, found: ErasurePreview) -> str:
     if not found.counts:
         return f"{subject}: nothing to erase"
     lines += [f"  {place:<18} {count:>10,}" for place, count in found.counts.items()]
-    agents = ", ".join(scope.agent_id for scope in found.scopes[:_SHOWN])
-    more = f" and {len(found.scopes) - _SHOWN:,} more" if len(found.scopes) > _SHOWN else ""
+    agents = sorted({scope.agent_id for scope in found.scopes})
+    more = f" and {len(agents) - _SHOWN:,} more" if len(agents) > _SHOWN else ""
     if agents:
-        lines.append(f"  of agents {agents}{more}")
+        lines.append(f"  of agents {', '.join(agents[:_SHOWN])}{more}")
     if found.hours:
         lines.append(
             f"  in {counted(len(found.hours), 'hour')}, {found.hours[0]} to {found.hours[-1]}; "

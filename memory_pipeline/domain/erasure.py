@@ -1,36 +1,31 @@
-"""Erasure: subjects, and the tombstones that keep erased subjects out of memory without naming them.
+"""Tombstones: they keep erased subjects out of memory without naming them.
 
 A tombstone contains salted hashes, never an id or a name. New records are matched by hashes of their agent,
-conversation and user, and of every run of as many words as an erased name has
+conversation and users, and of every run of as many words as an erased name has
 (:mod:`memory_pipeline.domain.text.words`). Records after the time of the erasure are accepted.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from memory_pipeline.domain.conversations import MAX_ID, Message, Role
+from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import CONSOLIDATION, CONVERSATION, Changes, MemoryEvent, MemoryVerb
-from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.domain.text.words import is_unicode, phrases_of, words_of, words_of_name
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.domain.scopes import users_named_in
+from memory_pipeline.domain.subjects import SubjectKind
+from memory_pipeline.domain.text.words import phrases_of, words_of, words_of_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from datetime import datetime
 
-#: Maximum number of names of one person, including ids.
-MAX_NAMES = 50
-#: Labels of speakers without a name. As names they would match everyone.
-_ROLES = frozenset([*Role, "agent", "the user", "the agent", "the assistant"])
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.domain.subjects import Subject
+
 #: Maximum number of cached hashes of phrases.
 _CACHED_PHRASES = 200_000
 
@@ -38,107 +33,6 @@ _CACHED_PHRASES = 200_000
 SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE])
 
 _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
-
-
-class SubjectKind(StrEnum):
-    """The kind of subject to erase."""
-
-    AGENT = "agent"
-    CONVERSATION = "conversation"
-    PERSON = "person"
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """The subject of an erasure in clear text. :meth:`agent`, :meth:`conversation` and :meth:`person` validate it.
-
-    Without `agent_id`, a person is erased from the whole workspace.
-    """
-
-    kind: SubjectKind
-    workspace_id: str
-    agent_id: str | None = None
-    conversation_id: str | None = None
-    names: tuple[str, ...] = ()
-
-    @classmethod
-    def agent(cls, scope: Scope) -> Subject:
-        """Return the subject for all memory of an agent."""
-        return cls(SubjectKind.AGENT, scope.workspace_id, scope.agent_id)
-
-    @classmethod
-    def conversation(cls, scope: Scope, conversation_id: str) -> Subject:
-        """Return the subject for one conversation.
-
-        Raises:
-            InputError: the id is invalid.
-        """
-        label = _text("conversation_id", conversation_id, 1)
-        return cls(SubjectKind.CONVERSATION, scope.workspace_id, scope.agent_id, label)
-
-    @classmethod
-    def person(cls, workspace_id: str, names: Iterable[str], agent_id: str | None = None) -> Subject:
-        """Return the subject for a person: conversations with one of `names` as user id, and all text with one.
-
-        `names` are all names, spellings and user ids. Without `agent_id`, the subject covers all agents of the
-        workspace.
-
-        Raises:
-            InputError: an id or a name is invalid.
-        """
-        scope = Scope(workspace_id, "any" if agent_id is None else agent_id)
-        if isinstance(names, str | bytes):
-            raise InputError(f"names must be a list of texts, not {shown(names)}")
-        unique = tuple(sorted({_name(name) for name in names}))
-        if not 0 < len(unique) <= MAX_NAMES:
-            raise InputError(f"{len(unique)} names of a person are not accepted; expected 1 to {MAX_NAMES}")
-        return cls(SubjectKind.PERSON, scope.workspace_id, agent_id, names=unique)
-
-    @classmethod
-    def from_record(cls, record: object) -> Subject:
-        """Parse and validate the result of :meth:`to_record`.
-
-        Raises:
-            InputError: a field is invalid; the message names it.
-        """
-        if not isinstance(record, Mapping):
-            raise InputError(f"subject must be an object, not {shown(record)}")
-        kind, *ids = (_any(record.get(name)) for name in ("kind", "workspace_id", "agent_id", "conversation_id"))
-        workspace_id, agent_id, conversation_id = ids
-        if kind == SubjectKind.AGENT:
-            return cls.agent(Scope(workspace_id, agent_id))
-        if kind == SubjectKind.CONVERSATION:
-            return cls.conversation(Scope(workspace_id, agent_id), conversation_id)
-        if kind == SubjectKind.PERSON:
-            names = record.get("names")
-            if not isinstance(names, list | tuple):
-                raise InputError(f"names must be a list of texts, not {shown(names)}")
-            return cls.person(workspace_id, names, agent_id)
-        raise InputError(f"kind {shown(kind)} of a subject is unknown; accepted: {', '.join(SubjectKind)}")
-
-    def to_record(self) -> dict[str, object]:
-        """Return a JSON object with the fields of this kind."""
-        record: dict[str, object] = {"kind": self.kind.value, "workspace_id": self.workspace_id}
-        if self.agent_id is not None:
-            record["agent_id"] = self.agent_id
-        if self.conversation_id is not None:
-            record["conversation_id"] = self.conversation_id
-        if self.names:
-            record["names"] = list(self.names)
-        return record
-
-    @property
-    def scope(self) -> Scope | None:
-        """The agent; None for a whole workspace."""
-        return None if self.agent_id is None else Scope(self.workspace_id, self.agent_id)
-
-    def __str__(self) -> str:
-        where = f"workspace {self.workspace_id}" + (f", agent {self.agent_id}" if self.agent_id else "")
-        if self.kind is SubjectKind.AGENT:
-            return f"agent {self.agent_id} of workspace {self.workspace_id}"
-        if self.kind is SubjectKind.CONVERSATION:
-            return f"conversation {self.conversation_id} ({where})"
-        return f"{' alias '.join(self.names)} ({where})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +61,7 @@ class Tombstone:
 
     @classmethod
     def of(cls, subject: Subject, now: datetime, salt: str) -> list[Tombstone]:
-        """Return the tombstones of a subject; for a person two per name, one as a user id and one as words in texts.
+        """Return the tombstones of a subject; for a person one per user id, and one per name as words in texts.
 
         `salt` is 32 random hex digits. One salt per workspace makes matching faster, and the ids reproducible.
         """
@@ -176,10 +70,11 @@ class Tombstone:
         if subject.kind is SubjectKind.AGENT:
             marks = {hashed.of(SubjectKind.AGENT, workspace_id, agent_id): 0}
         elif subject.kind is SubjectKind.CONVERSATION:
-            marks = {hashed.of(SubjectKind.CONVERSATION, workspace_id, agent_id, subject.conversation_id or ""): 0}
+            ids = (workspace_id, agent_id, subject.conversation_id or "", *filter(None, [subject.identity]))
+            marks = {hashed.of(SubjectKind.CONVERSATION, *ids): 0}
         else:
             limit = hashed.of(_LIMIT, workspace_id, agent_id) if agent_id else ""
-            marks = {hashed.of(_USER, workspace_id, name) + limit: 0 for name in subject.names}
+            marks = {hashed.of(_USER, workspace_id, user_id) + limit: 0 for user_id in subject.user_ids}
             for name in subject.names:
                 words = words_of_name(name)
                 marks[hashed.of(SubjectKind.PERSON, workspace_id, " ".join(words)) + limit] = len(words)
@@ -219,7 +114,7 @@ class Forgotten:
             return False
         if isinstance(record, Edit):
             terms = [term for one in record.operations for term in (one.subject, one.predicate, one.object)]
-            return self.reaches(record.scope, record.event_at, texts=terms)
+            return self.reaches(record.scope, record.event_at, texts=terms, users=record.users)
         if isinstance(record, MemoryEvent):
             return self.reaches(
                 record.scope,
@@ -227,6 +122,7 @@ class Forgotten:
                 conversation_id=record.conversation_id,
                 user_id=record.changes.user_id if record.verb in SAYING else None,
                 texts=_texts_of(record.changes) if record.verb in SAYING else (),
+                users=record.users,
             )
         return self.reaches(
             record.scope,
@@ -234,19 +130,28 @@ class Forgotten:
             conversation_id=record.conversation_id,
             user_id=record.user_id,
             texts=_texts_in(record, _MESSAGE_TEXTS),
+            users=record.users,
         )
 
     def taken(self, record: _Record) -> _Record | None:
         """Return a record, or None if it is erased.
 
-        If only the note of an event names an erased person, the event is returned without the note, so that a
-        revocation stays in effect.
+        Erased users leave the members of the group. If only the note of an event names an erased person, the event is
+        returned without the note, so that a revocation stays in effect.
         """
         if self.covers(record):
             return None
+        at = record.sent_at if isinstance(record, Message) else record.event_at
+        if record.users and (gone := self._erased(record.scope, at, record.users)):
+            record = replace(record, users=tuple(user for user in record.users if user not in gone))
         if isinstance(record, MemoryEvent) and self._names_in_note(record):
             return cast("_Record", without_note(record))
         return record
+
+    def _erased(self, scope: Scope, at: datetime, users: Iterable[str]) -> set[str]:
+        """Return those of the users who are erased."""
+        marks = self._marks.get(scope.workspace_id, {}).values()
+        return {user for user in users if any(each.reach_user(scope, at, user) for each in marks)}
 
     def _names_in_note(self, event: MemoryEvent) -> bool:
         notes = _texts_of(event.changes) if event.verb not in SAYING else []
@@ -272,16 +177,20 @@ class Forgotten:
         conversation_id: str | None = None,
         user_id: str | None = None,
         texts: Iterable[str] = (),
+        users: Collection[str] = (),
     ) -> bool:
         """Return whether a tombstone covers a record with these properties.
 
-        `conversation_id` and `user_id` are None if unknown; `texts` are all texts that may mention a person.
+        `conversation_id` and `user_id` are None if unknown; `texts` are all texts that may mention a person. `users`
+        are the members of the group: a record is covered if all are erased, because nobody is left to read it.
         """
         marks = self._marks.get(scope.workspace_id)
         if marks is None:
             return False
         listed = list(texts)
-        return any(each.reach(scope, at, conversation_id, user_id, listed) for each in marks.values())
+        if any(each.reach(scope, at, conversation_id, user_id, listed) for each in marks.values()):
+            return True
+        return bool(users) and len(self._erased(scope, at, users)) == len(users)
 
 
 @dataclass(slots=True)
@@ -313,6 +222,7 @@ class _Marks:
         self._kinds: set[str] = set()
         self._sizes: set[int] = set()
         self._known: dict[str, dict[str, datetime]] = {}  # cache by phrase
+        self._users: dict[str, dict[str, datetime]] = {}  # cache by user id
 
     def add(self, tombstone: Tombstone) -> None:
         until = self._until.setdefault(tombstone.mark[:_DIGITS], {})
@@ -332,11 +242,26 @@ class _Marks:
             until = self._of(SubjectKind.CONVERSATION, *ids, conversation_id)
             if self._forgets(scope, at, until):
                 return True
+            if scope.identity:
+                until = self._of(SubjectKind.CONVERSATION, *ids, conversation_id, scope.identity)
+                if self._forgets(scope, at, until):
+                    return True
         if SubjectKind.PERSON not in self._kinds:
             return False
-        if user_id is not None and self._forgets(scope, at, self._of(_USER, scope.workspace_id, user_id)):
+        if any(one is not None and self.reach_user(scope, at, one) for one in (user_id, scope.user_id)):
             return True
         return any(self._mentions(scope, at, text) for text in texts)
+
+    def reach_user(self, scope: Scope, at: datetime, user_id: str) -> bool:
+        """Return whether a user is erased."""
+        if SubjectKind.PERSON not in self._kinds:
+            return False
+        until = self._users.get(user_id)
+        if until is None:
+            if len(self._users) > _CACHED_PHRASES:
+                self._users = {}
+            until = self._users[user_id] = self._of(_USER, scope.workspace_id, user_id)
+        return self._forgets(scope, at, until)
 
     def _of(self, *parts: str) -> dict[str, datetime]:
         return self._until.get(self._hash.of(*parts), _NEVER)
@@ -357,7 +282,7 @@ class _Marks:
                 until = known[phrase] = self._of(SubjectKind.PERSON, scope.workspace_id, phrase)
             if until and self._forgets(scope, at, until):
                 return True
-        return False
+        return any(self.reach_user(scope, at, user_id) for user_id in users_named_in(text))
 
 
 def without_note(event: MemoryEvent) -> MemoryEvent:
@@ -366,12 +291,12 @@ def without_note(event: MemoryEvent) -> MemoryEvent:
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, changes, memory_id=event.memory_id, turn=event.turn,
         place=event.place, other_id=event.other_id, evidence=event.evidence, conversation_id=event.conversation_id,
-        received_at=event.received_at,
+        received_at=event.received_at, users=event.users,
     )  # fmt: skip
 
 
 #: Fields that may name a person: all except these, so that a new field is included.
-_MESSAGE_TEXTS = tuple(Message.__dataclass_fields__.keys() - {"id", "scope", "user_id", "role"})
+_MESSAGE_TEXTS = tuple(Message.__dataclass_fields__.keys() - {"id", "scope", "user_id", "users", "role"})
 _CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind"})
 
 
@@ -394,32 +319,3 @@ def merged(known: Iterable[Tombstone], new: Iterable[Tombstone]) -> list[Tombsto
         else replace(tombstone, hours=old.hours, forgotten_at=max(old.forgotten_at, tombstone.forgotten_at))
         for tombstone in new
     ]
-
-
-def _any(value: Any) -> Any:
-    """Return a value as `Any`: its type is checked later."""
-    return value
-
-
-def _text(name: str, value: object, least: int) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
-        raise InputError(f"{name} {shown(value)} is not valid; expected a text of {least} to {MAX_ID} characters")
-    if _CONTROL.search(value) or not is_unicode(value):
-        raise InputError(f"{name} {shown(value)} is not valid; control characters and broken Unicode are not accepted")
-    return value
-
-
-def _name(value: object) -> str:
-    name = _text("name of a person", value, 2).strip()
-    words = words_of_name(name)
-    if sum(map(len, words)) < 2:
-        raise InputError(
-            f"name of a person {shown(value)} is not valid; expected at least two letters or digits, "
-            "since a shorter name would match everybody"
-        )
-    if " ".join(words) in _ROLES:
-        raise InputError(
-            f"name of a person {shown(value)} is not valid: it is the label of speakers without a name; pass the user "
-            "id, or erase the conversations"
-        )
-    return name

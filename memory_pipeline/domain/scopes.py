@@ -16,12 +16,16 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _KEY = re.compile(r"[0-9a-f]{32}")
 #: Prefixes of identities: of a user, of a group with an id, and of a group that is the set of its members.
 _USER, _GROUP, _SET = "user:", "group:", "users:"
+#: The beginning of a user's entity in a text, and the ends of an id after it.
+_ENTITY = re.compile(rf"(?<!\w){_USER}")
+_END_OF_ID = re.compile(r"(?<!^)(?!\w|[^\w\s,;/'’]\w)")
+_LONGEST_ID = 256
 #: The columns of a scope in rows, in the order of :class:`Scope`'s arguments.
 SCOPE_COLUMNS: Final = ("workspace_id", "agent_id", "identity", "scope")
 
@@ -108,6 +112,17 @@ class Audience(NamedTuple):
 def user_identity(user_id: str) -> str:
     """Return the identity of a user's own memory."""
     return f"{_USER}{user_id}"
+
+
+def users_named_in(text: str) -> Iterator[str]:
+    """Yield the possible ids of the users that a text names by their entity: of ``user:u-17.2``, also ``u-17``.
+
+    An id may contain blanks and punctuation, so a text does not tell where it ends. But ``user:anna`` is no entity in
+    ``user:annabel`` or ``user:anna-2``.
+    """
+    for entity in _ENTITY.finditer(text):
+        rest = text[entity.end() : entity.end() + _LONGEST_ID]
+        yield from (rest[: end.start()] for end in _END_OF_ID.finditer(rest))
 
 
 def audience_of(

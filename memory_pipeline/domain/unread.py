@@ -40,6 +40,7 @@ def is_forgotten(
         texts, at = list(_texts(record)), _time_of(record, default_at)
         scope_ids = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
         ids = [value for name in ("conversation_id", "user_id") if isinstance(value := record.get(name), str)]
+        ids += [value for value in _texts(record.get("users")) if value]
     else:
         text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
         texts, at = [text], default_at

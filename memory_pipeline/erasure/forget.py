@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.analytics import Warehouse, models_of
-from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone, merged
+from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged
 from memory_pipeline.domain.periods import Calendar, Grain
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, user_identity
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.erasure_log import ErasureLog
 from memory_pipeline.erasure.memories import (
@@ -39,7 +40,15 @@ from memory_pipeline.erasure.recompute import (
     scrub_summaries,
     sync_index,
 )
-from memory_pipeline.erasure.removal import forget_items, remove_agent, remove_answers, remove_rows, remove_unread
+from memory_pipeline.erasure.removal import (
+    anonymize_calls,
+    forget_items,
+    remove_agent,
+    remove_answers,
+    remove_members,
+    remove_rows,
+    remove_unread,
+)
 from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
 from memory_pipeline.erasure.verification import old_versions
@@ -50,12 +59,12 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, agent_of, collections_of
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
-from memory_pipeline.steps.scopes import known_scopes, recompute_scopes
+from memory_pipeline.steps.scopes import groups_with, known_scopes, recompute_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from memory_pipeline.domain.erasure import Subject
+    from memory_pipeline.domain.subjects import Subject
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
 
@@ -93,7 +102,7 @@ def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) ->
     ids = sorted(identifier for name in ("messages", "facts", "memory_events") for identifier in _ids(found, name))
     return ErasurePreview(
         dict(counted(found)),
-        tuple(sorted(found.scopes, key=lambda scope: scope.agent_id)),
+        tuple(sorted(found.scopes | {group for group, _ in found.memberships}, key=str)),
         tuple(sorted(found.hours)),
         tuple(ids[:sample]),
     )
@@ -139,7 +148,7 @@ def forget(
         hours |= found.hours
         tombstones = [replace(one, hours=tuple(sorted(hours))) for one in tombstones]
         lake.tombstones.put(tombstones)
-        resumed = _agents(lake, subject) if is_resumed else set[Scope]()
+        resumed = _scopes(lake, subject) if is_resumed else set[Scope]()
         log.scopes |= found.scopes | resumed
         _remove(lake, models, scanner, found, forgotten, resumed, hours, at, now, log, progress)
         hours, is_resumed = set(), False
@@ -151,13 +160,14 @@ def forget(
         remark_expired(lake, scanner, log)
     if not earlier.keys().isdisjoint(one.id for one in tombstones) and subject.kind is not SubjectKind.AGENT:
         # A concurrent run may have indexed rows that it had read earlier, and removed them at its end. Purge again.
-        log.scopes |= _agents(lake, subject)
+        log.scopes |= _scopes(lake, subject)
         was_resumed = True
     progress("deleting files")
     _finish(lake, scanner, log, models.embedder.dimension, everywhere=was_resumed)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])
     purged = lake.tables.purge(TABLES["tombstones"], orphans=_ORPHANS)
     log.purge("tombstones", purged)
+    log.note(_erased_keys(lake, subject, log.scopes), ())
     mark_salt = secrets.token_hex(16)
     ids, contents = log.gone(lake, scanner, mark_salt)
     return ErasureReport(
@@ -201,18 +211,23 @@ def _remove(
     """
     subject = scanner.subject
     progress(f"removing {sum(counted(found).values()):,} rows and records")
-    if subject.kind is SubjectKind.AGENT and subject.scope is not None:
+    if subject.kind is SubjectKind.AGENT:
+        remove_members(lake, scanner, found, log)
+        log.scopes |= _scopes(lake, subject)
         remove_unread(lake, found, log)
-        remove_answers(lake, scanner, [subject.scope], {}, log)
+        remove_answers(lake, scanner, log.scopes, {}, log)
         periods = ancestors(lake.calendar, hours, {})
-        remove_memories(lake, subject.scope, found, log)
-        for grain, keys in remove_agent(lake, scanner, subject.scope, found, log).items():
+        remove_memories(lake, log.scopes, found, log)
+        for grain, keys in remove_agent(lake, scanner, log.scopes, found, log).items():
             periods[grain] |= keys
-        recompute_scopes(lake, [subject.scope], since=Calendar().hour(at).key)
-        lake.index.remove_scope(subject.scope)
+        anonymize_calls(lake, scanner, log)
+        recompute_scopes(lake, log.scopes, since=Calendar().hour(at).key)
+        for scope in log.scopes:
+            lake.index.remove_scope(scope)
         enter_removal(lake, periods)
-        consolidate_again(lake, models, [subject.scope], (), now, log)  # messages after the cutoff
+        consolidate_again(lake, models, log.scopes, (), now, log)  # messages after the cutoff
         return
+    remove_members(lake, scanner, found, log)
     scopes = {*found.scopes, *resumed, *log.scopes}
     memories = note_memories(lake, scopes, log)
     durable = concerned(found) | set(resumed) | settle_events(lake, scopes, found, forgotten, log)
@@ -224,13 +239,15 @@ def _remove(
     note_summaries(scanner, touched, log)
     remove_answers(lake, scanner, scopes, touched, log, durable)
     remove_nights(lake, durable, log)
+    if subject.kind is SubjectKind.PERSON:
+        anonymize_calls(lake, scanner, log)
     remove_rows(lake, found, log)
     progress(f"recomputing {len(touched[Grain.WORKING]):,} hours and their summaries")
     recompute(lake, models, touched, now, log)
     sync_index(lake, scopes, touched, models.embedder.dimension, log)
     consolidate_again(lake, models, scopes, touched[Grain.WORKING], now, log)
     enter_memories(lake, scopes, memories, log)
-    recompute_scopes(lake, scopes)
+    recompute_scopes(lake, scopes | groups_with(lake, subject.user_ids))
     log.touch(touched)
 
 
@@ -258,20 +275,24 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
         for projection in lake.projections.values():
             projection.purge(scopes)
         _note_deleted(lake, before, log)
-    elif subject.scope is not None:
-        scope = subject.scope
-        _remove_index(lake, scope, log)
+    else:
+        log.scopes |= _scopes(lake, subject)
+        _remove_index(lake, subject, log)
         hour = Calendar().hour(scanner.at)
         since = {
             grain: {key for key in lake.tables.keys(spec, **fixed) if key >= lake.calendar.ancestor(hour, grain).key}
             for grain in Grain
             for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
         }
-        sync_index(lake, [scope], since, dimension, ErasureLog())
+        sync_index(lake, log.scopes, since, dimension, ErasureLog())
+        for folder in ("vectordb", PROJECTIONS, "tables"):
+            lake.storage.prune(folder)
+        if not any(scope.identity for scope in _scopes(lake, subject)):
+            lake.forget_per_user(Scope(subject.workspace_id, subject.agent_id or ""))
+    for scope in filter(subject.owns, log.scopes):
         lake.journal.delete_stale_marks(scope)
         _remove_unfinished(lake, folder_of(scope))
-        for folder in ("journal/pending", "vectordb", PROJECTIONS, "tables"):
-            lake.storage.prune(folder)
+    lake.storage.prune("journal/pending")
 
 
 def _remove_unfinished(lake: Lake, folder: str) -> None:
@@ -285,13 +306,15 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
                 path.unlink()
 
 
-def _remove_index(lake: Lake, scope: Scope, log: ErasureLog) -> None:
-    before = _index_files(lake, scope.workspace_id, [scope])
-    lake.index.remove_scope(scope)
-    lake.index.purge([scope])
+def _remove_index(lake: Lake, subject: Subject, log: ErasureLog) -> None:
+    before = _index_files(lake, subject.workspace_id, log.scopes)
+    for scope in log.scopes:
+        lake.index.remove_scope(scope)
+    lake.index.purge(log.scopes)
     for projection in lake.projections.values():
-        projection.purge([scope])
-    drop_collections(lake.storage, scope)
+        projection.purge(log.scopes)
+    for agent in {scope.own for scope in log.scopes}:
+        drop_collections(lake.storage, agent)
     _note_deleted(lake, before, log)
 
 
@@ -313,17 +336,34 @@ def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> Non
     log.bytes += sum(before[path] for path in deleted)
 
 
-def _agents(lake: Lake, subject: Subject) -> set[Scope]:
-    """Return the subject's possible agents."""
-    known = known_scopes(lake, subject.workspace_id)
+def _scopes(lake: Lake, subject: Subject) -> set[Scope]:
+    """Return the scopes that may hold the subject: those of its agent, or of all agents of the workspace."""
+    known = known_scopes(lake, subject.workspace_id) | lake.journal.pending_scopes()
     known |= {scope for scope, _ in collections_of(lake.storage, subject.workspace_id)}
-    return {scope for scope in known if subject.agent_id in (None, scope.agent_id)}
+    known |= set() if subject.agent_id is None else {Scope(subject.workspace_id, subject.agent_id)}
+    found = {scope for scope in known if scope.workspace_id == subject.workspace_id}
+    found = {scope for scope in found if subject.agent_id in (None, scope.agent_id)}
+    agents = {scope.own for scope in found} if subject.user_ids and lake.exists else ()
+    users = {
+        lake.scope(agent.workspace_id, agent.agent_id, user_identity(user_id))
+        for agent in agents
+        for user_id in subject.user_ids
+    }
+    return found | users
+
+
+def _erased_keys(lake: Lake, subject: Subject, scopes: Collection[Scope]) -> set[str]:
+    """Return the keys of the scopes of users and groups that are gone. Files and folders are named after them."""
+    left = known_scopes(lake, subject.workspace_id) | lake.journal.pending_scopes()
+    for group, user_id, _ in lake.members.all():
+        left |= {group, lake.scope(group.workspace_id, group.agent_id, user_identity(user_id))}
+    return {scope.key for scope in scopes if scope.identity and subject.owns(scope) and scope not in left}
 
 
 def _configured(lake: Lake, subject: Subject) -> list[str]:
     """Return a remark if the configuration names the subject. Only a person can decide how to edit it."""
     text = (lake.storage.read(CONFIGURATION) or b"").decode(errors="replace")
-    names = subject.names or tuple(name for name in (subject.conversation_id or subject.agent_id,) if name)
+    names = subject.user_ids or tuple(name for name in (subject.conversation_id or subject.agent_id,) if name)
     return [f"{CONFIGURATION}, which names it: edit it"] if Mentions(names).mentioned_in(text) else []
 
 

@@ -7,6 +7,7 @@ them are removed, and consolidation decides again.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,7 @@ def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, event.changes, memory_id=memory_id, turn=event.turn,
         place=event.place, editor=event.editor, reason=event.reason, other_id=event.other_id, evidence=event.evidence,
-        conversation_id=event.conversation_id, received_at=event.received_at,
+        conversation_id=event.conversation_id, received_at=event.received_at, users=event.users,
     )  # fmt: skip
 
 
@@ -157,19 +158,21 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
     lake.events.replace(lake.events.schema.empty_table(), scopes, "is_consolidation")
 
 
-def remove_memories(lake: Lake, scope: Scope, found: ScanResult, log: ErasureLog) -> None:
-    """Remove an agent's durable memories and all of their events."""
-    before = note_memories(lake, [scope], log)
-    log.note(lake.tables.read(CONSOLIDATION_EVENTS, columns=["id"], scopes=[scope.key])["id"].to_pylist(), ())
-    remove_nights(lake, [scope], log)
+def remove_memories(lake: Lake, scopes: Collection[Scope], found: ScanResult, log: ErasureLog) -> None:
+    """Remove all durable memories of an agent's scopes, and all of their events."""
+    before = note_memories(lake, scopes, log)
+    keys = [scope.key for scope in scopes]
+    log.note(lake.tables.read(CONSOLIDATION_EVENTS, columns=["id"], scopes=keys)["id"].to_pylist(), ())
+    remove_nights(lake, scopes, log)
     log.take(MEMORIES.name, "rows", {owner: len(ids) for owner, ids in before.items()})
     log.note(found.ids(MEMORY_EVENTS), ())
     hours = list(found.rows.get(MEMORY_EVENTS.name, {}))
     if hours:
         log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, hours, "id", found.ids(MEMORY_EVENTS)))
-    sync_events(lake, [scope], hours)
+    sync_events(lake, scopes, hours)
     # Memories are folded again from the events since the cutoff.
-    lake.memory_rows.remove_scope(scope)
+    for scope in scopes:
+        lake.memory_rows.remove_scope(scope)
 
 
 def settle_events(
@@ -230,13 +233,15 @@ def _replace_landed(
     replaced: Mapping[str, tuple[MemoryEvent, ...]],
     log: ErasureLog,
 ) -> None:
-    new = events_to_rows((one for event in events for one in replaced[event.id]), are_edits=True)
     old_ids = pa.array([event.id for event in events], pa.string())
 
     def updated(old: pa.Table) -> pa.Table:
         unchanged = old.filter(pc.invert(pc.is_in(old["id"], old_ids)))
         if unchanged.num_rows == old.num_rows:
             return old
+        members = {event.id: event.users for event in rows_to_events(old)}  # their projection has none
+        copies = [replace(one, users=members.get(event.id, ())) for event in events for one in replaced[event.id]]
+        new = events_to_rows(copies, are_edits=True)
         return pa.concat_tables(
             [unchanged, new.filter(pc.invert(pc.is_in(new["id"], unchanged["id"].combine_chunks())))]
         )

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.erasure_log import sentences_of
 from memory_pipeline.lake.codec.facts import rows_to_summaries, summaries_to_rows
 from memory_pipeline.lake.index.index_rows import rows_to_index
@@ -56,9 +57,10 @@ def scrub_summaries(
     """
     scrubbed: dict[Grain, set[str]] = {}
     fact_ids = pa.array(sorted(facts), pa.string())
-    for grain in SUMMARY_GRAINS if scanner.subject.names else [Grain.DAILY]:
+    is_person = scanner.subject.kind is SubjectKind.PERSON
+    for grain in SUMMARY_GRAINS if is_person else [Grain.DAILY]:
         changed: dict[str, Summary | None] = {}
-        keys = None if scanner.subject.names else set(days)
+        keys = None if is_person else set(days)
         for rows in scanner.parts(SUMMARIES, _WITHOUT_VECTORS, keys=keys, grain=grain.value):
             matches = scanner.said(rows, SUMMARIES)
             if grain is Grain.DAILY and facts:
@@ -88,11 +90,12 @@ def _scrubbed(
     calendar: Calendar, scanner: SubjectScanner, summary: Summary, facts: Collection[str], at: datetime
 ) -> Summary | None:
     """Return a summary without the forgotten points; None if no point is left, or another column names the person."""
+    is_own = scanner.subject.owns(summary.scope)
 
     def remains(point: KeyPoint) -> bool:
         if any(source in facts for source in point.source_ids):
             return False
-        return point.event_at > at or not scanner.mentions([point.sentence, *point.entities])
+        return point.event_at > at or not (is_own or scanner.mentions([point.sentence, *point.entities]))
 
     points = tuple(point for point in summary.key_points if remains(point))
     if not points:
@@ -120,18 +123,19 @@ def _is_named_elsewhere(scanner: SubjectScanner, summary: Summary) -> bool:
 def remark_expired(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
     """Add remarks on data that cannot be attributed, because its sources have expired."""
     subject = scanner.subject
+    is_person = subject.kind is SubjectKind.PERSON
     latest: dict[RetentionClass, str] = {}
     for scope, retention_class, through in ExpirationMarks.of(lake.tables):
         if scanner.matcher.is_within_reach((scope.workspace_id, scope.agent_id)):
             latest[RetentionClass(retention_class)] = max(through, latest.get(RetentionClass(retention_class), through))
     for retention_class, through in latest.items():
         if retention_class is RetentionClass.CONVERSATIONS:
-            clue = "the names in them" if subject.names else "the id of the conversation"
+            clue = "the names in them" if is_person else "the id of the conversation"
             log.remark(
                 f"messages up to {through} have expired: facts and durable memories of that time could only be found "
                 f"by {clue}"
             )
-        elif retention_class.grain is Grain.WORKING and not subject.names:
+        elif retention_class.grain is Grain.WORKING and not is_person:
             log.remark(
                 f"{retention_class} up to {through} have expired: in summaries of that time, this conversation cannot "
                 "be told apart from others"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from operator import itemgetter, methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.recompute import note_summaries
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
+from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.layout import collections_of
@@ -29,11 +32,11 @@ from memory_pipeline.lake.schemas import (
     MODEL_CALLS,
     SUMMARIES,
 )
+from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping
 
-    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner
     from memory_pipeline.lake import Lake
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.tables import Gone
 
 
-#: The agent name in the calls of a forgotten agent. The rows remain, so that spending is still known.
+#: The name of the agent or user in the calls of a forgotten one.
 ERASED = "erased"
 
 
@@ -71,9 +74,12 @@ def remove_rows(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
 
 
 def remove_agent(
-    lake: Lake, scanner: SubjectScanner, scope: Scope, found: ScanResult, log: ErasureLog
+    lake: Lake, scanner: SubjectScanner, scopes: Collection[Scope], found: ScanResult, log: ErasureLog
 ) -> dict[Grain, set[str]]:
-    """Remove all rows of an agent. Return the keys of their periods by grain. `found` has its messages and facts."""
+    """Remove all rows of an agent's scopes. Return the keys of their periods by grain.
+
+    `found` has the messages and facts of the agent.
+    """
     periods = note_summaries(scanner, None, log)
     periods[Grain.WORKING] = set()
     for spec in (MESSAGES, FACTS):
@@ -81,10 +87,13 @@ def remove_agent(
         log.note(found.ids(spec), ())
     log.note((), found.texts)
 
-    def is_own(rows: pa.Table) -> pa.ChunkedArray:
-        return pc.and_(pc.equal(rows["workspace_id"], scope.workspace_id), pc.equal(rows["agent_id"], scope.agent_id))
+    subject = scanner.subject
 
-    _remove_graph(lake, scope, found, is_own, log)
+    def is_own(rows: pa.Table) -> pa.ChunkedArray:
+        is_in_workspace = pc.equal(rows["workspace_id"], subject.workspace_id)
+        return pc.and_(is_in_workspace, pc.equal(rows["agent_id"], subject.agent_id))
+
+    _remove_graph(lake, scopes, found, is_own, log)
 
     for spec in (FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
@@ -95,22 +104,22 @@ def remove_agent(
         counts = lake.tables.drop_rows(SUMMARIES, periods[grain], is_own, owner, grain=grain.value)
         log.take(SUMMARIES.name, "rows", counts)
     log.take(EXPIRATIONS.name, "rows", lake.tables.drop_rows(EXPIRATIONS, None, is_own, owner))
-    _anonymize_calls(lake, scanner, scope, log)
     return periods
 
 
-def _remove_graph(lake: Lake, scope: Scope, found: ScanResult, is_own: Gone, log: ErasureLog) -> None:
+def _remove_graph(lake: Lake, scopes: Collection[Scope], found: ScanResult, is_own: Gone, log: ErasureLog) -> None:
     """Remove the operations and the graph of an agent, those since the cutoff, too: a run derives them again."""
-    operations = lake.operations.read([scope], ["id", "period"])
+    operations = lake.operations.read(scopes, ["id", "period"])
     hours = {*found.rows.get(GRAPH_OPERATIONS.name, {}), *operations["period"].to_pylist()}
-    facts = lake.graph_rows.read([scope], ["id"], where=IS_FACT)["id"].to_pylist()
+    facts = lake.graph_rows.read(scopes, ["id"], where=IS_FACT)["id"].to_pylist()
     log.note([*found.ids(GRAPH_OPERATIONS), *operations["id"].to_pylist(), *facts], ())
     if hours:
         dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(hours), is_own, ["workspace_id", "agent_id"])
         log.take(GRAPH_OPERATIONS.name, "rows", dropped)
     log.take(GRAPH_FACTS.name, "rows", len(facts))
-    for projection in (lake.operations, lake.graph_rows):
-        projection.remove_scope(scope)
+    for scope in scopes:
+        for projection in (lake.operations, lake.graph_rows):
+            projection.remove_scope(scope)
 
 
 def remove_answers(
@@ -132,7 +141,7 @@ def remove_answers(
     for grain in Grain:
         keys_of_grain = set(periods.get(grain, ()))
         removed: dict[str, list[str]] = {}
-        columns = ["period", "key", "scope", "purpose", "answer"]
+        columns = ["period", "key", "identity", "scope", "purpose", "answer"]
         for rows in scanner.parts(ANSWERS, columns, grain=grain.value):
             mask = pc.is_in(rows["scope"], own)
             if not is_agent:
@@ -176,20 +185,64 @@ def _remove_vectors(
     log.take("calls", "pending answers", len(paths))
 
 
-def _anonymize_calls(lake: Lake, scanner: SubjectScanner, scope: Scope, log: ErasureLog) -> None:
-    hours: dict[str, int] = {}
-    for rows in scanner.parts(MODEL_CALLS, ["hour", "workspace_id", "agent_id"]):
-        for hour in rows["hour"].to_pylist():
-            hours[hour] = hours.get(hour, 0) + 1
+def anonymize_calls(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
+    """Replace the ids in the calls of an agent or a user. The rows remain, so that spending is still known."""
+    subject = scanner.subject
+    is_agent = subject.kind is SubjectKind.AGENT
+    users = pa.array(map(user_identity, subject.user_ids), pa.string())
+
+    def is_own(rows: pa.Table) -> pa.ChunkedArray:
+        mask = pc.equal(rows["workspace_id"], subject.workspace_id)
+        if subject.agent_id is not None:
+            mask = pc.and_(mask, pc.equal(rows["agent_id"], subject.agent_id))
+        return mask if is_agent else pc.and_(mask, pc.is_in(rows["identity"], users))
+
+    def anonymous(scope: Scope) -> Scope:
+        if is_agent:
+            return Scope(scope.workspace_id, ERASED)
+        return lake.scope(scope.workspace_id, scope.agent_id, user_identity(ERASED))
 
     def anonymized(old: pa.Table) -> pa.Table:
-        is_own = pc.and_(pc.equal(old["workspace_id"], scope.workspace_id), pc.equal(old["agent_id"], scope.agent_id))
-        place = old.schema.get_field_index("agent_id")
-        return old.set_column(place, old.schema.field(place), pc.if_else(is_own, ERASED, old["agent_id"]))
+        replaced = {scope: anonymous(scope) for scope in scopes_in(old.filter(is_own(old)))}
+        scopes = [replaced.get(scope, scope) for scope in scopes_of(old)]
+        for name, values in scope_columns(scopes).items():
+            place = old.schema.get_field_index(name)
+            old = old.set_column(place, old.schema.field(place), pa.array(values, pa.string()))
+        return old
 
+    hours: Counter[str] = Counter()
+    for rows in scanner.parts(MODEL_CALLS, ["hour", *SCOPE_COLUMNS]):
+        hours.update(rows.filter(is_own(rows))["hour"].to_pylist())
     if hours:
         lake.tables.transform(MODEL_CALLS, hours, anonymized)
-    log.take(MODEL_CALLS.name, "rows that lost the agent's name", hours)
+    log.take(MODEL_CALLS.name, f"rows that lost the {'agent' if is_agent else 'user'}'s name", hours)
+
+
+def remove_members(lake: Lake, scanner: SubjectScanner, found: ScanResult, log: ErasureLog) -> None:
+    """Remove erased users from the members of groups: in the index of members, and in rows that remain."""
+    users = frozenset(scanner.subject.user_ids)
+    for spec in (MESSAGES, GRAPH_OPERATIONS, MEMORY_EVENTS):
+        if not (keys := found.members.get(spec.name)):
+            continue
+        ids = pa.array(sorted(identifier for listed in keys.values() for identifier in listed), pa.string())
+
+        def without(old: pa.Table, ids: pa.Array = ids) -> pa.Table:
+            is_concerned = pc.is_in(old["id"], ids).to_pylist()
+            members = [
+                [user for user in listed if user not in users] if is_found else listed
+                for listed, is_found in zip(old["users"].to_pylist(), is_concerned, strict=True)
+            ]
+            place = old.schema.get_field_index("users")
+            return old.set_column(place, old.schema.field(place), pa.array(members, old.schema.field(place).type))
+
+        lake.tables.transform(spec, list(keys), without)
+        log.take(spec.name, "rows that lost a member of the group", {key: len(ids) for key, ids in keys.items()})
+    for group, user_id in found.memberships:
+        lake.members.remove(group, user_id)
+        log.scopes.add(group)
+    log.take("journal", "members of groups", len(found.memberships))
+    lake.members.add_since({key: at for key, at in found.since.items() if key in found.memberships})
+    lake.storage.prune("journal/members")
 
 
 _COLUMNS = ("id", "content", "metadata")

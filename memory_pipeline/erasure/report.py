@@ -13,9 +13,9 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import read_json
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError, shown
 
 KIND, FORMAT = "memory-pipeline receipt of erasure", 1

@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.erasure import SAYING, SubjectKind
-from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
-from memory_pipeline.domain.text.words import Mentions, words_of
-from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, texts_in
+from memory_pipeline.domain.conversations import Message
+from memory_pipeline.domain.erasure import SAYING
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
+from memory_pipeline.domain.subjects import SubjectKind
+from memory_pipeline.domain.text.words import words_of
+from memory_pipeline.erasure.subject_matcher import PersonMentions, SubjectMatcher, content_in, texts_in, user_in
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.schema_types import Holds, has_texts
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Message
-    from memory_pipeline.domain.erasure import Forgotten, Subject
+    from memory_pipeline.domain.erasure import Forgotten
     from memory_pipeline.domain.graph.operations import Edit
     from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.subjects import Subject
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
     from memory_pipeline.lake.schema_types import TableSpec
@@ -45,8 +47,12 @@ class ScanResult:
 
     Attributes:
         rows: ids of matching rows, by table and partition.
-        notes: ids, by agent, of memory events that match only in their note. They lose the note and remain.
-        durable: agents with matching memory events or consolidation events.
+        notes: ids, by scope, of memory events that match only in their note. They lose the note and remain.
+        members: ids of the rows with an erased user among the members of the group, by table and partition. They lose
+            the user and remain.
+        since: the first time after the cutoff, by group and user, at which an erased user is a member again.
+        memberships: groups and users in the index of members.
+        durable: scopes with matching memory events or consolidation events.
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
         pending: the number of matching records in these files.
@@ -55,6 +61,9 @@ class ScanResult:
 
     rows: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     notes: dict[Scope, set[str]] = field(default_factory=lambda: defaultdict(set))
+    members: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    since: dict[tuple[Scope, str], datetime] = field(default_factory=dict)
+    memberships: set[tuple[Scope, str]] = field(default_factory=set)
     scopes: set[Scope] = field(default_factory=set)
     durable: set[Scope] = field(default_factory=set)
     hours: set[str] = field(default_factory=set)
@@ -65,7 +74,11 @@ class ScanResult:
 
     def __bool__(self) -> bool:
         """Return whether anything was found."""
-        return bool(self.rows or self.notes or self.files or self.set_aside)
+        return bool(self.rows or self.notes or self.members or self.memberships or self.files or self.set_aside)
+
+    def note_member(self, group: Scope, user_id: str, at: datetime) -> None:
+        """Note that a user is a member of a group at a time after the cutoff."""
+        self.since[group, user_id] = min(at, self.since.get((group, user_id), at))
 
     def ids(self, spec: TableSpec) -> set[str]:
         """Return the ids of matching rows of a table."""
@@ -87,7 +100,7 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     scanner.note(found, FACTS, citing=messages)
     scanner.note(found, GRAPH_OPERATIONS, citing=messages)
     scanner.note(found, MEMORY_EVENTS, citing=messages)
-    if subject.names and not scanner.has_seen(CONSOLIDATION_EVENTS):
+    if subject.kind is SubjectKind.PERSON and not scanner.has_seen(CONSOLIDATION_EVENTS):
         # A model may have named the person in a consolidation event that no matching event leads to. Search once only:
         # in repeated decisions, a word of a reason may happen to be a name.
         scanner.note(found, CONSOLIDATION_EVENTS)
@@ -101,14 +114,18 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
             edits=forgotten.filter(contents.edits),
             events=forgotten.filter(contents.events),
         )
-        is_agent = subject.kind is SubjectKind.AGENT
-        rejected = [one for one in contents.rejected if not (is_agent or scanner.matcher.in_text(str(one.record)))]
+        is_whole = subject.kind is SubjectKind.AGENT or (scope is not None and subject.owns(scope))
+        rejected = [one for one in contents.rejected if not (is_whole or scanner.matcher.in_text(str(one.record)))]
         remaining = remaining._replace(rejected=rejected)
-        rewritten = {event.id for event in remaining.events}.difference(event.id for event in contents.events)
+        members = {record.id: record.users for record in _records(contents)}
+        rewritten = sum(members.get(record.id) != record.users for record in _records(remaining))
         removed = _size(contents) - _size(remaining)
+        for record in _records(remaining):
+            for user_id in {*record.users}.intersection(subject.user_ids):
+                found.note_member(record.scope, user_id, _time_of(record))
         if removed or rewritten:
             found.files[file] = remaining
-            found.pending += removed + len(rewritten)
+            found.pending += removed + rewritten
             found.scopes |= {scope} if scope else set()
             remaining_ids = {record.id for record in _records(remaining)}
             found.hours |= {record.hour.key for record in _records(contents) if record.id not in remaining_ids}
@@ -116,6 +133,10 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
     for entry in lake.journal.set_aside_files():
         if scanner.holds(lake.storage.read(entry.path) or b""):
             found.set_aside.append(entry.path)
+    for group, user_id, since in lake.members.all() if subject.kind is not SubjectKind.CONVERSATION else ():
+        is_user = subject.kind is SubjectKind.AGENT or user_id in subject.user_ids
+        if is_user and since <= scanner.at and scanner.matcher.is_within_reach((group.workspace_id, group.agent_id)):
+            found.memberships.add((group, user_id))
     return found
 
 
@@ -127,9 +148,12 @@ class SubjectScanner:
         self._lake = lake
         self.subject = subject
         self.at = at  # the cutoff
-        self._mentions = Mentions(subject.names)
+        self._mentions = PersonMentions(subject)
+        self._ids = pa.array(subject.user_ids, pa.string())
+        self._identities = pa.array(map(user_identity, subject.user_ids), pa.string())
         self._seen: dict[str, frozenset[str]] = {}  # files of tables
         self._firsts = sorted({words[0] for name in subject.names if (words := words_of(name))})
+        self._firsts += [] if subject.user_id is None else ["user:"]
 
     def holds(self, data: bytes) -> bool:
         """Return whether a quarantined record belongs to the subject."""
@@ -146,9 +170,10 @@ class SubjectScanner:
         time = "sent_at" if spec is MESSAGES else "event_at"
         source = _SOURCES.get(spec.name)
         columns = {"id", "period", *SCOPE_COLUMNS, spec.partition_by[-1], time, "conversation_id", "content"}
-        columns |= {*spec.holding(Holds.WORDS, Holds.USER)} if self.subject.names else set()
+        is_person = self.subject.kind is SubjectKind.PERSON
+        columns |= {*spec.holding(Holds.WORDS, Holds.USER, Holds.MEMBERS)} if is_person else set()
         columns |= {"changes"} | ({source} if source else {"received_at"})
-        note_columns = spec.holding(Holds.NOTE) if self.subject.names else ()
+        note_columns = spec.holding(Holds.NOTE) if is_person else ()
         columns |= {"verb", "is_edit", *note_columns} if note_columns else set()
         columns &= set(spec.schema.names)
         at = pa.scalar(self.at, pa.timestamp("us", tz="UTC"))
@@ -160,36 +185,62 @@ class SubjectScanner:
                 notes = np.any(
                     [matches & ~states_content, *(self.mentioned(rows[name]) for name in note_columns)], axis=0
                 )
-                notes &= _bools(rows["is_edit"])
-                matches &= states_content
+                whole = self._whole(rows)
+                notes &= _bools(rows["is_edit"]) & ~whole
+                matches &= states_content | whole
             if source is not None and citing:
                 matches |= _cites(rows[source], citing)
             before_cutoff = pc.less_equal(rows[time], at)
             if "received_at" in rows.column_names:
                 before_cutoff = pc.or_(before_cutoff, pc.less_equal(rows["received_at"], at))
             is_before_cutoff = _bools(pc.fill_null(before_cutoff, fill_value=False))
-            matching = rows.filter(pa.array((matches | notes) & is_before_cutoff))
-            is_removed = matches[(matches | notes) & is_before_cutoff]
+            members = self._members(rows)
+            self._note_later(found, rows.filter(pa.array(members & ~is_before_cutoff)), time)
+            is_found = (matches | notes | members) & is_before_cutoff
+            matching = rows.filter(pa.array(is_found))
+            is_removed = matches[is_found]
             keys = matching[spec.partition_by[-1]].to_pylist()
             scopes = scopes_of(matching)
             ids = matching["id"].to_pylist()
-            for key, scope, identifier, is_gone in zip(keys, scopes, ids, is_removed, strict=True):
+            kinds = zip(is_removed, notes[is_found], members[is_found], strict=True)
+            for key, scope, identifier, (is_gone, is_noted, is_member) in zip(keys, scopes, ids, kinds, strict=True):
                 if is_gone:
                     found.rows[spec.name][key].append(identifier)
-                else:
+                    continue
+                if is_noted:
                     found.notes[scope].add(identifier)
+                if is_member:
+                    found.members[spec.name][key].append(identifier)
             found.scopes |= set(scopes)
             if spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
-                found.durable |= set(scopes)
+                found.durable |= set(scopes_of(rows.filter(pa.array((matches | notes) & is_before_cutoff))))
             if "period" in matching.column_names and spec is not CONSOLIDATION_EVENTS:
                 found.hours |= set(matching["period"].to_pylist())
-            matching = matching.filter(pa.array(is_removed))
-            if "content" in matching.column_names:
-                found.texts |= set(matching["content"].to_pylist())
-            if "changes" in matching.column_names:
-                found.texts |= {
-                    content for changes in matching["changes"].to_pylist() if (content := content_in(changes))
-                }
+            found.texts |= _texts_in(matching.filter(pa.array(is_removed)))
+
+    def _note_later(self, found: ScanResult, rows: pa.Table, time: str) -> None:
+        """Note the members of groups in rows after the cutoff."""
+        if not rows.num_rows:
+            return
+        for scope, users, at in zip(scopes_of(rows), rows["users"].to_pylist(), rows[time].to_pylist(), strict=True):
+            for user_id in {*users}.intersection(self.subject.user_ids):
+                found.note_member(scope, user_id, at)
+
+    def _members(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """Return a mask of the rows of groups with the person among their members."""
+        if not self.subject.user_ids or "users" not in rows.column_names:
+            return np.zeros(rows.num_rows, np.bool_)
+        return _cites(rows["users"], self.subject.user_ids)
+
+    def _whole(self, rows: pa.Table) -> NDArray[np.bool_]:
+        """Return a mask of the rows of a user's own memory, and of those of groups without another member."""
+        own = _bools(pc.is_in(rows["identity"], self._identities))
+        if "users" not in rows.column_names:
+            return own
+        others = pc.invert(pc.is_in(pc.list_flatten(rows["users"]), self._ids)).to_numpy(zero_copy_only=False)
+        has_others = np.zeros(rows.num_rows, np.bool_)
+        has_others[pc.list_parent_indices(rows["users"]).to_numpy()[others.astype(np.bool_)]] = True
+        return own | (self._members(rows) & ~has_others)
 
     def has_seen(self, spec: TableSpec) -> bool:
         """Return whether rows of a table were read before."""
@@ -217,15 +268,16 @@ class SubjectScanner:
         `keys` are values of the last partition column, `fixed` those of the others.
         """
         subject = self.subject
-        scopes = [subject.scope.key] if subject.scope and spec.has_parts else None
         where = pc.field("workspace_id") == subject.workspace_id
         if subject.agent_id is not None:
             where &= pc.field("agent_id") == subject.agent_id
+        if subject.identity is not None and "identity" in spec.schema.names:
+            where &= pc.field("identity") == subject.identity
         if subject.kind is SubjectKind.CONVERSATION and spec is MESSAGES:
             where &= pc.field("conversation_id") == subject.conversation_id
         listed = [key for key in self._lake.tables.keys(spec, **fixed) if keys is None or key in keys]
-        for some in [listed] if scopes else in_parts(listed):
-            rows = self._lake.tables.read(spec, some, columns=columns, where=where, shard=None, scopes=scopes, **fixed)
+        for some in in_parts(listed):
+            rows = self._lake.tables.read(spec, some, columns=columns, where=where, shard=None, **fixed)
             if rows.num_rows:
                 yield rows
 
@@ -241,14 +293,16 @@ class SubjectScanner:
                 pc.equal(rows["conversation_id"], subject.conversation_id), fill_value=False
             )
             return _bools(is_of_conversation)
-        matches = np.zeros(rows.num_rows, np.bool_)
+        matches = self._whole(rows)
         for name in {*spec.holding(Holds.USER)}.intersection(rows.column_names):
-            matches |= _bools(pc.is_in(rows[name], pa.array(list(subject.names), pa.string())))
+            matches |= _bools(pc.is_in(rows[name], self._ids))
         for name in spec.holding(Holds.WORDS):
             matches |= self.mentioned(rows[name], self._named_in_changes if name == "changes" else None)
         return matches
 
     def _named_in_changes(self, changes: str) -> bool:
+        if user_in(changes) in self.subject.user_ids:
+            return True
         return any(text in self.subject.names or self._mentions.mentioned_in(text) for text in texts_in(changes))
 
     def mentions(self, texts: Iterable[str]) -> bool:
@@ -293,6 +347,17 @@ def _records(contents: Contents) -> list[Message | Edit | MemoryEvent]:
     return [*contents.messages, *contents.edits, *contents.events]
 
 
+def _texts_in(rows: pa.Table) -> set[str]:
+    """Return the contents of messages, facts or events."""
+    texts: set[str] = set(rows["content"].to_pylist()) if "content" in rows.column_names else set()
+    changes = rows["changes"].to_pylist() if "changes" in rows.column_names else ()
+    return texts | {content for each in changes if (content := content_in(each))}
+
+
+def _time_of(record: Message | Edit | MemoryEvent) -> datetime:
+    return record.sent_at if isinstance(record, Message) else record.event_at
+
+
 def _contents(contents: Contents) -> set[str]:
     remembered = (event.changes.content for event in contents.events)
     return {*(message.content for message in contents.messages), *(content for content in remembered if content)}
@@ -321,4 +386,5 @@ def counted(found: ScanResult) -> Counter[str]:
     """Return the number of matches by place."""
     counts = Counter({name: sum(map(len, keys.values())) for name, keys in found.rows.items()})
     counts += Counter({"notes of events": sum(map(len, found.notes.values()))})
+    counts += Counter({"members of groups": len(found.memberships)})
     return counts + Counter({"journal": found.pending, "quarantine": len(found.set_aside)})

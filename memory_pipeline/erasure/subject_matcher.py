@@ -18,15 +18,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.erasure import SubjectKind
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, user_identity
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, content_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memory_pipeline.domain.erasure import Subject
+    from memory_pipeline.domain.subjects import Subject
 
 
 # Memory events store their changes as JSON. Its keys never name a person, so only its values are matched.
@@ -43,6 +43,13 @@ def content_in(changes: str) -> str | None:
     changed = _read(changes)
     content = changed.get("content") if isinstance(changed, Mapping) else None
     return content if isinstance(content, str) else None
+
+
+def user_in(changes: str) -> str | None:
+    """Return the user of a preference in a value of the column ``changes``, or None."""
+    changed = _read(changes)
+    user_id = changed.get("user_id") if isinstance(changed, Mapping) else None
+    return user_id if isinstance(user_id, str) else None
 
 
 def texts_of(changes: object) -> Iterator[str]:
@@ -69,16 +76,16 @@ def _read(changes: str) -> object:
 #: Columns and keys that never name a person: ids set by the deployment, and words of this package and of Delta's log.
 _NO_PERSONS = frozenset(
     """
-    workspace_id agent_id owner user_id id key bucket asset grain period kind role verb model prompt_version
-    embed_model extraction_method summary_method code_version fallback purpose outcome path predicate partitionBy
-    partitionValues partition_by engineInfo engine operation schemaString
+    workspace_id agent_id identity owner user_id users id key bucket asset grain period kind role verb model
+    prompt_version embed_model extraction_method summary_method code_version fallback purpose outcome path predicate
+    partitionBy partitionValues partition_by engineInfo engine operation schemaString
     """.split()
 )
 #: Holds column names in Delta's log and checkpoints.
 _SCHEMA = "schemaString"
 _CHANGES = "changes"
 #: Columns and keys with the time of a record; the first one present counts.
-_TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
+_TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at", "last_at")
 _ENDS = ("period_end", "ends_at")
 _PENDING = re.compile(r"journal/pending/([^/]+)/([^/]+)/")
 _HEX = re.compile(r"[0-9a-f]{32}")
@@ -90,6 +97,21 @@ _PRINTABLE = re.compile(rb"[\t\x20-\x7e]{8,}")
 Whose = tuple[str | None, str | None]
 #: The owner of rows in files that belong to no single agent.
 ANYBODY: Whose = (None, None)
+
+
+class PersonMentions(Mentions):
+    """Finds a person's names in texts, and the user's entity. Names shorter than `least` are left out."""
+
+    def __init__(self, subject: Subject, least: int = 0) -> None:
+        super().__init__(name for name in subject.names if len(name) >= least)
+        self._subject = subject
+
+    def __bool__(self) -> bool:
+        return super().__bool__() or bool(self._subject.user_ids)
+
+    def mentioned_in(self, text: str) -> bool:
+        """Return whether a text mentions the person."""
+        return super().mentioned_in(text) or self._subject.is_mentioned_in(text)
 
 
 class SubjectMatcher:
@@ -105,8 +127,10 @@ class SubjectMatcher:
         self._at = at
         self._ids = frozenset(ids)
         self._salt, self._contents = salt, frozenset(contents)
-        self._mentions = Mentions(subject.names)
-        self._long = Mentions(name for name in subject.names if len(name) >= _LEAST_LETTERS)
+        self._mentions = PersonMentions(subject)
+        self._long = PersonMentions(subject, _LEAST_LETTERS)
+        self._users = frozenset(subject.user_ids)
+        self._identities = pa.array(map(user_identity, subject.user_ids), pa.string())
         self._owner = f"{subject.workspace_id}~{subject.agent_id}"
         self._paths = self._path_pattern()
         self._raw = self._raw_patterns()
@@ -152,6 +176,8 @@ class SubjectMatcher:
             found["it names the agent"] += 1
         if subject.kind is SubjectKind.CONVERSATION and f'"{subject.conversation_id}"' in text:
             found["it names the conversation"] += 1
+        if any(f'"{user_id}"' in text for user_id in self._users):
+            found["it names the user"] += 1
         return found
 
     def names_agent(self, text: str) -> bool:
@@ -218,22 +244,31 @@ class SubjectMatcher:
             all_ids = pc.list_flatten(within["conversation_ids"]).cast(pa.string())
             found["rows of the conversation"] += pc.sum(pc.equal(all_ids, subject.conversation_id)).as_py() or 0
         elif subject.kind is SubjectKind.PERSON:
-            if "user_id" in names:
-                users = pa.array(list(subject.names), pa.string())
-                found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
-            for name, values in leaves(self._until_cutoff(within)):
+            users = pa.array(subject.user_ids, pa.string())
+            for name, values in (("user_id", users), ("identity", self._identities)):
+                if name in names:
+                    is_own = pc.is_in(within[name].cast(pa.string()), values)
+                    found["rows of the user"] += pc.sum(is_own).as_py() or 0
+            if "users" in names:
+                listed = pc.is_in(pc.list_flatten(within["users"]).cast(pa.string()), users)
+                found["members of groups"] += pc.sum(listed).as_py() or 0
+            for name, texts in leaves(self._until_cutoff(within)):
                 column = name.split(".", maxsplit=1)[0] if not name.endswith(f".{_SCHEMA}") else _SCHEMA
                 # An agent chooses the key of a preference. Keys of other tables are hashes.
                 is_chosen = column == "key" and "memory_id" in names
-                found += self._in_mentions(values, f"column {name}", "" if is_chosen else column)
+                found += self._in_mentions(texts, f"column {name}", "" if is_chosen else column)
         return +found
 
     def _in_ids(self, record: Mapping[str, Any]) -> Counter[str]:
         found: Counter[str] = Counter()
-        if self._subject.kind is SubjectKind.CONVERSATION:
-            found["records of the conversation"] += record.get("conversation_id") == self._subject.conversation_id
-        if self._subject.kind is SubjectKind.PERSON:
-            found["records of the user"] += record.get("user_id") in self._subject.names
+        subject = self._subject
+        if subject.kind is SubjectKind.CONVERSATION and subject.identity in (None, record.get("identity")):
+            found["records of the conversation"] += record.get("conversation_id") == subject.conversation_id
+        if subject.kind is SubjectKind.PERSON:
+            is_own = record.get("user_id") in self._users or record.get("identity") in self._identities.to_pylist()
+            found["records of the user"] += is_own
+            users = record.get("users")
+            found["members of groups"] += isinstance(users, list) and any(user in users for user in self._users)
         return found
 
     def _in_texts(self, values: Iterable[str], where: str, *, are_persons: bool) -> Counter[str]:
@@ -268,6 +303,8 @@ class SubjectMatcher:
         for name, expected in (("workspace_id", subject.workspace_id), ("agent_id", subject.agent_id)):
             if name in names and expected is not None:
                 rows = rows.filter(pc.equal(rows[name].cast(pa.string()), expected))
+        if subject.identity is not None and "identity" in names:
+            rows = rows.filter(pc.equal(rows["identity"].cast(pa.string()), subject.identity))
         time = next((name for name in _TIMES if name in names and pa.types.is_timestamp(rows[name].type)), None)
         if time is not None and rows.num_rows:
             at = pa.scalar(self._at, pa.timestamp("us", tz="UTC"))
@@ -325,8 +362,9 @@ class SubjectMatcher:
         if subject.kind is SubjectKind.AGENT:
             owner = rb"(?<![\w.-])%b(~|%%7E|/)%b(?![\w.-])" % (workspace, agent)
             return [("the agent's name", re.compile(owner, re.IGNORECASE), True)]
-        names = subject.names or (subject.conversation_id or "",)
-        what = "a name of the person" if subject.names else "the conversation's id"
+        is_person = subject.kind is SubjectKind.PERSON
+        names = subject.user_ids if is_person else (subject.conversation_id or "",)
+        what = "a name of the person" if is_person else "the conversation's id"
         return [
             (what, re.compile(rb"(?<![A-Za-z0-9])%b(?![A-Za-z0-9])" % re.escape(name.encode()), re.IGNORECASE), False)
             for name in names

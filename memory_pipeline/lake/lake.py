@@ -147,6 +147,11 @@ class Lake:
         self._per_user[agent] = recorded
         return recorded
 
+    def forget_per_user(self, agent: Scope) -> None:
+        """Delete the record whether users of an agent share one memory, because the agent was erased."""
+        self.storage.delete([f"{_AGENTS}/{agent.key}.json"])
+        self._per_user.pop(agent, None)
+
     @property
     def start(self) -> date:
         """The first day of memory: the configured day, or 2024-01-01, or earlier if there are older records."""

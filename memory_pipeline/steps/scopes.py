@@ -1,4 +1,4 @@
-"""Keep the projection ``scopes``, which lists the agents of the lake with their first and last activity.
+"""Keep the projection ``scopes``: agents, users and groups with their first and last activity, and groups' members.
 
 A run lowers the first time of a scope or raises the last. Expired rows leave both unchanged. Erasure and repair
 recompute them from the records.
@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar
@@ -24,8 +25,6 @@ from memory_pipeline.steps.group import scopes_in
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    import pyarrow as pa
-
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
 
@@ -38,6 +37,14 @@ def known_scopes(lake: Lake, workspace_id: str | None = None) -> set[Scope]:
     """Return the scopes with loaded records, of one workspace or of all. Others may be pending in the journal."""
     where = None if workspace_id is None else f"workspace_id = {quoted(workspace_id)}"
     return scopes_in(lake.scopes.scan(SCOPE_COLUMNS, where))
+
+
+def groups_with(lake: Lake, users: Collection[str]) -> set[Scope]:
+    """Return the known groups with one of the users among their members."""
+    if not users:
+        return set()
+    rows = lake.scopes.scan((*SCOPE_COLUMNS, "users"))
+    return scopes_in(rows.filter(pa.array([not {*listed}.isdisjoint(users) for listed in rows["users"].to_pylist()])))
 
 
 def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) -> None:

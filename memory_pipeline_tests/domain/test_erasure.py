@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Message
-from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone, merged
+from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.errors import InputError
 from memory_pipeline_tests.domain.memories.histories import do, remember

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone
+from memory_pipeline.domain.erasure import Forgotten, Tombstone
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.domain.unread import is_forgotten
 
 AT = datetime(2024, 6, 1, tzinfo=UTC)

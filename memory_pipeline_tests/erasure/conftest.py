@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.building import ACME, NOW

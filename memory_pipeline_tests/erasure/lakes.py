@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Admission, Message, read_messages
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryEvent, MemoryVerb, new_memory_id
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import verify
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, preview
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, leaves, texts_in
 from memory_pipeline.lake import Lake

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline.domain.conversations import Admission
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import MESSAGES

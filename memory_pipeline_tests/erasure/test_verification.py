@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memory_pipeline.domain.erasure import Subject
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.erasure import Subject, Tombstone
+from memory_pipeline.domain.erasure import Tombstone
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.lake.schemas import FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.ingest import filter_journal

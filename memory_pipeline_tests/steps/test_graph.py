@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 import pytest
 
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.graph.triples import fold_operations
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure.forget import forget
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake

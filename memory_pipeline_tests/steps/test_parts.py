@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure.forget import forget
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake

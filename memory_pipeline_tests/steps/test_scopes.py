@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure.forget import forget
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import Journal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,22 @@ _MEMORIES = Codec(
 )
 
 
-#: Rows of ``memory_events``, ``consolidation_events`` or ``events`` as events. They were validated when written.
-rows_to_events = _EVENTS.to_records
 #: A row of ``memories``, a mapping with all columns of the record, as a version of a memory.
 row_to_memory = _MEMORIES.to_record
 #: A digest of event ids that does not depend on their order.
 events_digest = ids_digest
+
+
+def rows_to_events(rows: pa.Table) -> list[MemoryEvent]:
+    """Return rows of ``memory_events``, ``consolidation_events`` or ``events`` as events, with users if they have them.
+
+    They were validated when written.
+    """
+    events = _EVENTS.to_records(rows)
+    if "users" not in rows.column_names or not len(pc.list_flatten(rows["users"])):
+        return events
+    users = rows["users"].to_pylist()
+    return [replace(event, users=tuple(members)) for event, members in zip(events, users, strict=True)]
 
 
 def events_to_rows(events: Iterable[MemoryEvent], *, are_edits: bool) -> pa.Table:

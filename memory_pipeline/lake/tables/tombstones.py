@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.erasure import Forgotten, SubjectKind, Tombstone
+from memory_pipeline.domain.erasure import Forgotten, Tombstone
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.lake.schemas import EXPIRATIONS, TOMBSTONES
 
 if TYPE_CHECKING:

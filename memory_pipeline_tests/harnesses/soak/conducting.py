@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.domain.erasure import SubjectKind
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline_tests.fault_proxy import Fault
 from memory_pipeline_tests.harnesses.soak.fork_server import ForkServer
 from memory_pipeline_tests.harnesses.soak.operating import STEPS

@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Admission, Message, read_messages
-from memory_pipeline.domain.erasure import Forgotten, Subject, Tombstone
+from memory_pipeline.domain.erasure import Forgotten, Tombstone
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline_tests.harnesses.soak import generated
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from memory_pipeline.domain.conversations import Admission, Message, read_messages
-from memory_pipeline.domain.erasure import SubjectKind
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline_tests.harnesses.soak.generated import WORD, word

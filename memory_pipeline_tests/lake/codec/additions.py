@@ -13,9 +13,9 @@ from memory_pipeline.checks import CheckContext, all_checks, run_checks
 from memory_pipeline.cli.memories import memories as commands
 from memory_pipeline.configuration.sections import MemoriesSettings
 from memory_pipeline.domain.conversations import Message
-from memory_pipeline.domain.erasure import Subject
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, preview, verify
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.facts import facts_to_rows, rows_to_facts

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_pipeline.domain.erasure import Subject, Tombstone
+from memory_pipeline.domain.erasure import Tombstone
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import TOMBSTONES
 from memory_pipeline.lake.tables.tombstones import Tombstones

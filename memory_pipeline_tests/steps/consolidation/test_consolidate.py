@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import memory_pipeline.steps.consolidation.consolidate as module
-from memory_pipeline.domain.erasure import Subject, Tombstone
+from memory_pipeline.domain.erasure import Tombstone
 from memory_pipeline.domain.identity import NOTHING
 from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import ModelError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
