@@ -86,7 +86,7 @@ def digest_of_rows(rows: pa.Table, left_out: set[str] | frozenset[str] = frozens
 
 
 def _named(scope: Scope) -> str:
-    return f"{scope.workspace_id}/{scope.agent_id}"
+    return str(scope)
 
 
 def _rows(lake: Lake, name: str) -> pa.Table:

@@ -11,7 +11,9 @@ import polars as pl
 
 from memory_pipeline.domain.identity import EVENT
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import shown
+from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.schemas import (
     CONSOLIDATION,
     CONSOLIDATION_EVENTS,
@@ -131,11 +133,12 @@ def _frame(
     return frame
 
 
-def agent_names(rows: pl.DataFrame, *columns: str) -> list[str]:
-    """Return the names of offenders: the agent, then the given columns, as in ``acme/support 2024-01-15``."""
+def scope_names(rows: pl.DataFrame, *columns: str) -> list[str]:
+    """Return the names of offenders: the scope, then the given columns, as in ``acme/support 2024-01-15``."""
+    count = len(SCOPE_COLUMNS)
     return [
-        " ".join([f"{workspace_id}/{agent_id}", *map(str, rest)])
-        for workspace_id, agent_id, *rest in rows.select("workspace_id", "agent_id", *columns).iter_rows()
+        " ".join([str(scope_of(*values[:count])), *map(str, values[count:])])
+        for values in rows.select(*SCOPE_COLUMNS, *columns).iter_rows()
     ]
 
 
@@ -196,7 +199,7 @@ class Offences:
     """The rows, agents or periods that violate a check.
 
     Attributes:
-        sample: names of the first :data:`SAMPLE` offenders: ids, agents and periods, never message text.
+        sample: names of the first :data:`SAMPLE` offenders: ids, scopes and periods, never message text.
         numbers: counts and measurements for plots.
     """
 

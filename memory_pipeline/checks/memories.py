@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.checks.check import CONSOLIDATION_ROWS, MEMORY_ROWS, SAMPLE, Offences, Scan, agent_names
+from memory_pipeline.checks.check import CONSOLIDATION_ROWS, MEMORY_ROWS, SAMPLE, Offences, Scan, scope_names
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.consolidation import RIVALS
 from memory_pipeline.domain.memories.hot_index import HotEntry
@@ -17,6 +17,7 @@ from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status,
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
+from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORY_EVENTS
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.fold_memories import stale_scopes
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
 _AGENTS_PER_READ = 500
 #: Consolidation of a day finishes within this time of the day's end. Later it is behind.
 LONGEST_WAIT = timedelta(days=1)
-_AGENT = ("workspace_id", "agent_id")
 
 
 def stale_agents(context: CheckContext) -> Offences:
-    """Find agents with memories that are not in sync with the agents' events. An offender is an agent."""
+    """Find scopes with memories that are not in sync with their events. An offender is a scope."""
     lake = context.lake
 
     def stale_of(scopes: set[Scope]) -> set[Scope]:
@@ -43,14 +43,14 @@ def stale_agents(context: CheckContext) -> Offences:
 
     rows = [projection.scan(SCOPE_COLUMNS) for projection in (lake.events, lake.memory_rows)]
     scopes = {scope for part in rows for scope in scopes_in(part)}
-    # Check stale agents twice: the first read may have been between the two commits of a run.
+    # Check stale scopes twice: the first read may have been between the two commits of a run.
     stale = stale_of(stale_of(scopes | _unsynced(context)))
     numbers = {"agents": len(scopes), "stale": len(stale)}
-    return Offences.of((f"{scope.workspace_id}/{scope.agent_id}" for scope in sorted(stale, key=str)), numbers)
+    return Offences.of(sorted(map(str, stale)), numbers)
 
 
 def _unsynced(context: CheckContext) -> set[Scope]:
-    """Return the agents whose events by scope differ from the records."""
+    """Return the scopes whose events differ from the records."""
     lake, columns = context.lake, ("id", *SCOPE_COLUMNS)
     records = pa.concat_tables(
         lake.tables.read(spec, columns=columns) for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS)
@@ -76,10 +76,10 @@ def duplicates() -> Scan:
         first: dict[tuple[str, ...], tuple[str, str]] = {}
         names = []
         active = _active(context, part)
-        for owner, identifier, kind, content, user_id, key, target in active.select(
-            "owner", "memory_id", "kind", "content", "user_id", "key", "object"
+        for key_of_scope, identifier, kind, content, user_id, key, target in active.select(
+            "scope", "memory_id", "kind", "content", "user_id", "key", "object"
         ).iter_rows():
-            statement = (owner, kind, user_id or "", key or "", match_key(MemoryKind(kind), content))
+            statement = (key_of_scope, kind, user_id or "", key or "", match_key(MemoryKind(kind), content))
             object_key = name_key(target or "")
             other, other_object = first.setdefault(statement, (identifier, object_key))
             # Equal text with different objects states two different things.
@@ -101,12 +101,20 @@ def contradictions() -> Scan:
         )
         known: dict[tuple[object, ...], str] = {}
         names = []
-        for owner, workspace_id, agent_id, identifier, subject, predicate, target, kind, is_moment in stated.select(
-            "owner", *_AGENT, "memory_id", "subject", "predicate", "object", "kind", "is_point_in_time"
+        for key, workspace_id, agent_id, identifier, subject, predicate, target, kind, is_moment in stated.select(
+            "scope",
+            "workspace_id",
+            "agent_id",
+            "memory_id",
+            "subject",
+            "predicate",
+            "object",
+            "kind",
+            "is_point_in_time",
         ).iter_rows():
             if context.configuration.vocabulary(Scope(workspace_id, agent_id)).holds_one(predicate):
                 object_key = name_key(target)
-                attribute = (owner, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
+                attribute = (key, name_key(subject), predicate, RIVALS[MemoryKind(kind)], is_moment)
                 if known.setdefault(attribute, object_key) != object_key:
                     names.append(identifier)
         return len(stated), names
@@ -116,32 +124,32 @@ def contradictions() -> Scan:
 
 
 #: Columns that decide whether a memory is active and consolidated.
-_STATE = (*_AGENT, "kind", "is_newest", "status", "temperature", "changed_at")
+_STATE = (*SCOPE_COLUMNS, "kind", "is_newest", "status", "temperature", "changed_at")
 
 
 def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
     """Return active, recallable memories that have not changed since the agent's last successful consolidation."""
     processed = pl.DataFrame(
         list(_processed_until(context).items()),
-        schema={"owner": pl.String, "until": pl.Datetime("us", "UTC")},
+        schema={"scope": pl.String, "until": pl.Datetime("us", "UTC")},
         orient="row",
     )
-    recalled = part.with_columns(pl.concat_str(_AGENT, separator="~").alias("owner")).filter(
+    recalled = part.filter(
         pl.col("is_newest"),
         pl.col("status") == Status.ACTIVE.value,
         pl.col("temperature") != Temperature.COLD.value,
     )
-    with_end = recalled.join(processed, on="owner", maintain_order="left")
+    with_end = recalled.join(processed, on="scope", maintain_order="left")
     return with_end.filter(pl.col("changed_at") < pl.col("until"))
 
 
 def _processed_until(context: CheckContext) -> dict[str, datetime]:
-    """Return the end of the last consolidated day by owner, except for agents with a failed last day."""
+    """Return the end of the last consolidated day by key of the scope, except for scopes with a failed last day."""
     rows = context.lake.tables.read(CONSOLIDATION, columns=["id", "through", "troubles"])
     calendar = context.lake.calendar
     return {
-        owner: calendar.bounds(Period(Grain.DAILY, through))[1]
-        for owner, through, troubles in zip(
+        key: calendar.bounds(Period(Grain.DAILY, through))[1]
+        for key, through, troubles in zip(
             *(rows[name].to_pylist() for name in ("id", "through", "troubles")), strict=True
         )
         if not troubles
@@ -154,20 +162,19 @@ def _concluded(_: CheckContext, seen: list[tuple[int, list[str]]]) -> Offences:
 
 
 def hot_index_excess() -> Scan:
-    """Find agents with too many entries or tokens in the hot index, or with inactive ones. An offender is an agent."""
+    """Find scopes with too many entries or tokens in the hot index, or with inactive ones. An offender is a scope."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
         hot = part.filter(pl.col("is_newest"), pl.col("temperature") == Temperature.HOT.value)
         names, most = [], 0
-        for (workspace_id, agent_id), entries in hot.group_by(_AGENT, maintain_order=True):
-            settings = context.configuration.memories(Scope(str(workspace_id), str(agent_id))).consolidation_settings
+        for ids, entries in hot.group_by(SCOPE_COLUMNS, maintain_order=True):
+            scope = scope_of(*map(str, ids))
+            settings = context.configuration.memories(scope).consolidation_settings
             tokens = sum(_tokens(*line) for line in entries.select("kind", "title", "hook").iter_rows())
             most = max(most, tokens)
             inactive = entries.filter(pl.col("status") != Status.ACTIVE.value)
             if len(entries) > settings.hot_entries or tokens > settings.hot_tokens or len(inactive):
-                names.append(
-                    f"{workspace_id}/{agent_id}, {len(entries)} entries, {tokens} tokens, {len(inactive)} not active"
-                )
+                names.append(f"{scope}, {len(entries)} entries, {tokens} tokens, {len(inactive)} not active")
         return len(hot), most, names
 
     def conclude(_: CheckContext, seen: list[tuple[int, int, list[str]]]) -> Offences:
@@ -177,7 +184,9 @@ def hot_index_excess() -> Scan:
         }
         return Offences.of((name for *_, entries in seen for name in entries), numbers)
 
-    return Scan(MEMORY_ROWS, (*_AGENT, "is_newest", "temperature", "status", "kind", "title", "hook"), see, conclude)
+    return Scan(
+        MEMORY_ROWS, (*SCOPE_COLUMNS, "is_newest", "temperature", "status", "kind", "title", "hook"), see, conclude
+    )
 
 
 def _tokens(kind: str, title: str, hook: str) -> int:
@@ -201,9 +210,9 @@ def pending_days(context: CheckContext) -> Offences:
 
 
 def failed_passes(context: CheckContext) -> Offences:
-    """Find agents with a failed pass in the last consolidated day."""
+    """Find scopes with a failed pass in the last consolidated day."""
     rows = pl.DataFrame(
-        pl.from_arrow(context.lake.tables.read(CONSOLIDATION, columns=[*_AGENT, "through", "troubles"]))
+        pl.from_arrow(context.lake.tables.read(CONSOLIDATION, columns=[*SCOPE_COLUMNS, "through", "troubles"]))
     )
-    troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(_AGENT)
-    return Offences.of(agent_names(troubled, "through"), {"agents": len(rows), "troubled": len(troubled)})
+    troubled = rows.filter(pl.col("troubles").list.len() > 0).sort(SCOPE_COLUMNS)
+    return Offences.of(scope_names(troubled, "through"), {"agents": len(rows), "troubled": len(troubled)})

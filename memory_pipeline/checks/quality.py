@@ -19,13 +19,13 @@ from memory_pipeline.checks.check import (
     SUMMARY_ROWS,
     Offences,
     Scan,
-    agent_names,
     parts_of,
+    scope_names,
 )
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.schemas import SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from memory_pipeline.checks.check import CheckContext, Place
 
 
-_AGENT = ["workspace_id", "agent_id"]
+_SCOPE = [*SCOPE_COLUMNS]
 #: The suffix of a citation of a summary's point.
 _POINT = r"#[0-9]+$"
 _PLACES = {place.what: place for place in (MESSAGE_ROWS, FACT_ROWS, *SUMMARY_ROWS.values())}
@@ -48,7 +48,7 @@ _MOMENT = timedelta(hours=1)
 
 
 def missing_summaries(grain: Grain) -> Scan:
-    """Find closed periods of agents that have source rows but no summary, and are not expired.
+    """Find closed periods of scopes that have source rows but no summary, and are not expired.
 
     Waiting periods are counted separately. They wait for a model or its budget, for the schedule window of late data,
     or have just closed.
@@ -73,9 +73,9 @@ def missing_summaries(grain: Grain) -> Scan:
         waiting = missing.filter(pl.col("period").is_in(waiting_keys))
         missing = missing.filter(~pl.col("period").is_in(waiting_keys))
         numbers = {"due": len(due), "missing": len(missing), "waiting": len(waiting)}
-        return Offences.of(agent_names(missing, "period"), numbers)
+        return Offences.of(scope_names(missing, "period"), numbers)
 
-    return Scan(ROWS_OF_GRAIN[finer], (*_AGENT, "period"), see, conclude, children)
+    return Scan(ROWS_OF_GRAIN[finer], (*_SCOPE, "period"), see, conclude, children)
 
 
 def _waiting(context: CheckContext, grain: Grain) -> list[str]:
@@ -94,14 +94,14 @@ def _waiting(context: CheckContext, grain: Grain) -> list[str]:
 
 def _due(context: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
     calendar = context.lake.calendar
-    sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_AGENT, "period"], pl.String)), *material])
+    sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_SCOPE, "period"], pl.String)), *material])
     parents = {
         key: parent.key
         for key in _keys(sources)
         if calendar.closes_at(parent := calendar.ancestor(Period(finer, key), grain)) <= context.now
     }
     period = pl.col("period").replace_strict(parents, default=None, return_dtype=pl.String)
-    return sources.with_columns(period).drop_nulls("period").unique().sort("period", *_AGENT)
+    return sources.with_columns(period).drop_nulls("period").unique().sort("period", *_SCOPE)
 
 
 def _keys(rows: pl.DataFrame) -> list[str]:
@@ -133,7 +133,7 @@ def orphaned_sources(place: Place) -> Scan:
         }
         return Offences.of(orphans, numbers)
 
-    return Scan(place, (*_AGENT, "id", *citing), see, conclude)
+    return Scan(place, (*_SCOPE, "id", *citing), see, conclude)
 
 
 _CITING_COLUMNS = {
@@ -146,8 +146,8 @@ _CITING_COLUMNS = {
 
 
 def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
-    """Return one row per citation: agent, id, source id, and the source's type (`what`) and period."""
-    identity = [*_AGENT, "id"]
+    """Return one row per citation: scope, id, source id, and the source's type (`what`) and period."""
+    identity = [*_SCOPE, "id"]
     found = []
     for column in citing:
         source = pl.col(column)
@@ -163,12 +163,12 @@ def _citations(part: pl.DataFrame, citing: Sequence[str]) -> pl.DataFrame:
 
 
 def _without_present(context: CheckContext, citations: pl.DataFrame) -> pl.DataFrame:
-    """Return the citations of missing sources. A source of another agent counts as missing."""
+    """Return the citations of missing sources. A source of another scope counts as missing."""
     missing = []
     for (what,), group in citations.group_by("what", maintain_order=True):
         rest = group
         for present in _present(context, str(what), group):
-            rest = rest.join(present, on=[*_AGENT, "source"], how="anti", maintain_order="left")
+            rest = rest.join(present, on=[*_SCOPE, "source"], how="anti", maintain_order="left")
         missing.append(rest)
     return pl.concat(missing) if missing else citations
 
@@ -177,11 +177,11 @@ def _present(context: CheckContext, what: str, citations: pl.DataFrame) -> Itera
     if what == _EDIT:
         # Edits are stored with their operations, by hour.
         hours = citations["period"].unique().to_list()
-        for part in parts_of(context, OPERATION_ROWS, [*_AGENT, "evidence_id"], hours, where=pc.field("is_edit")):
-            yield part.select(*_AGENT, source="evidence_id").unique()
+        for part in parts_of(context, OPERATION_ROWS, [*_SCOPE, "evidence_id"], hours, where=pc.field("is_edit")):
+            yield part.select(*_SCOPE, source="evidence_id").unique()
     elif what in _PLACES:
-        for part in parts_of(context, _PLACES[what], [*_AGENT, "id"], citations["period"].unique().to_list()):
-            yield part.select(*_AGENT, source="id")
+        for part in parts_of(context, _PLACES[what], [*_SCOPE, "id"], citations["period"].unique().to_list()):
+            yield part.select(*_SCOPE, source="id")
 
 
 def _has_expired(context: CheckContext, citations: pl.DataFrame) -> pl.Series:
@@ -205,7 +205,7 @@ def _expired(context: CheckContext, rows: pl.DataFrame, classes: Collection[Rete
     """Return a mask of the rows in a period that has expired for one of the classes."""
     expired = np.zeros(len(rows), np.bool_)
     if context.marks and len(rows):
-        columns = [*_AGENT, "period"]
+        columns = [*_SCOPE, "period"]
         named = rows.select(columns).to_arrow().cast(pa.schema([(column, pa.string()) for column in columns]))
         for retention_class in classes:
             expired |= context.marks.mask(named, retention_class)
@@ -222,15 +222,15 @@ FALLBACK_SHARE = 0.1
 
 
 def duplicate_facts() -> Scan:
-    """Find hours of agents with too many duplicate facts. Turns and the facts found in them are counted separately."""
-    by_hour = [*_AGENT, "period"]
+    """Find hours of scopes with too many duplicate facts. Turns and the facts found in them are counted separately."""
+    by_hour = [*_SCOPE, "period"]
 
     def see(_: CheckContext, part: pl.DataFrame) -> tuple[int, int, list[str]]:
         distinct = pl.struct(pl.col("kind") == FactKind.TURN.value, "content").n_unique()
         hours = part.group_by(by_hour, maintain_order=True).agg(rows=pl.len(), surplus=pl.len() - distinct)
         surplus = pl.col("surplus")
         loops = hours.filter(surplus >= FEWEST_DUPLICATES, surplus > DUPLICATE_SHARE * pl.col("rows"))
-        return len(part), int(hours["surplus"].sum()), agent_names(loops, "period")
+        return len(part), int(hours["surplus"].sum()), scope_names(loops, "period")
 
     def conclude(_: CheckContext, seen: list[tuple[int, int, list[str]]]) -> Offences:
         rows, surplus = sum(rows for rows, _, _ in seen), sum(surplus for _, surplus, _ in seen)
@@ -269,11 +269,11 @@ def long_summaries(grain: Grain) -> Scan:
     """Find summaries that are much longer than configured."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, int, int, list[str]]:
-        sized = part.select(*_AGENT, "id", length=pl.col("content").str.len_chars())
-        agents = sized.select(_AGENT).unique()
-        lengths = [_length(context, grain, Scope(*key)) for key in agents.iter_rows()]
-        limits = agents.with_columns(limit=pl.Series(lengths, dtype=pl.Int64))
-        long = sized.join(limits, on=_AGENT, maintain_order="left").filter(pl.col("length") > LONGEST * pl.col("limit"))
+        sized = part.select(*_SCOPE, "id", length=pl.col("content").str.len_chars())
+        scopes = sized.select(_SCOPE).unique()
+        lengths = [_length(context, grain, Scope(*key)) for key in scopes.iter_rows()]
+        limits = scopes.with_columns(limit=pl.Series(lengths, dtype=pl.Int64))
+        long = sized.join(limits, on=_SCOPE, maintain_order="left").filter(pl.col("length") > LONGEST * pl.col("limit"))
         longest, total = sized.select(pl.max("length").alias("longest"), pl.sum("length")).row(0)
         return len(part), longest, total, long["id"].to_list()
 
@@ -283,7 +283,7 @@ def long_summaries(grain: Grain) -> Scan:
         numbers = {"rows": rows, "longest_characters": longest, "mean_characters": total / rows if rows else 0.0}
         return Offences.of((row for *_, ids in seen for row in ids), numbers)
 
-    return Scan(SUMMARY_ROWS[grain], (*_AGENT, "id", "content"), see, conclude)
+    return Scan(SUMMARY_ROWS[grain], (*_SCOPE, "id", "content"), see, conclude)
 
 
 def _length(context: CheckContext, grain: Grain, scope: Scope) -> int:

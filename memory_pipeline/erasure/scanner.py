@@ -21,6 +21,7 @@ from memory_pipeline.erasure.subject_matcher import PersonMentions, SubjectMatch
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.schema_types import Holds, has_texts
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
+from memory_pipeline.steps.scopes import known_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -144,7 +145,7 @@ class SubjectScanner:
     """Searches tables for a subject. Rows after the time `at` do not match."""
 
     def __init__(self, lake: Lake, subject: Subject, at: datetime) -> None:
-        self.matcher = SubjectMatcher(subject, at)
+        self.matcher = SubjectMatcher(subject, at, scopes=known_scopes(lake) | lake.journal.pending_scopes())
         self._lake = lake
         self.subject = subject
         self.at = at  # the cutoff

@@ -85,9 +85,9 @@ _NO_PERSONS = frozenset(
 _SCHEMA = "schemaString"
 _CHANGES = "changes"
 #: Columns and keys with the time of a record; the first one present counts.
-_TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at", "last_at")
+_TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
 _ENDS = ("period_end", "ends_at")
-_PENDING = re.compile(r"journal/pending/([^/]+)/([^/]+)/")
+_PENDING = re.compile(r"journal/pending/[^/]*\.(?P<key>[0-9a-f]{32})/")
 _HEX = re.compile(r"[0-9a-f]{32}")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d) ")
 #: Shorter names occur in binary data by chance. In printable runs a lower limit is safe.
@@ -117,16 +117,24 @@ class PersonMentions(Mentions):
 class SubjectMatcher:
     """Matches a subject and its removed rows. Records after the cutoff `at` do not match.
 
-    `ids` are the hexadecimal parts of removed ids, `contents` the digests of removed texts, with `salt`.
+    `ids` are the hexadecimal parts of removed ids, `contents` the digests of removed texts, with `salt`. `scopes` are
+    those of the lake, which tell whose lines of the journal are in the quarantine.
     """
 
     def __init__(
-        self, subject: Subject, at: datetime, ids: Iterable[str] = (), salt: str = "", contents: Iterable[str] = ()
+        self,
+        subject: Subject,
+        at: datetime,
+        ids: Iterable[str] = (),
+        salt: str = "",
+        contents: Iterable[str] = (),
+        scopes: Iterable[Scope] = (),
     ) -> None:
         self._subject = subject
         self._at = at
         self._ids = frozenset(ids)
         self._salt, self._contents = salt, frozenset(contents)
+        self._owners: dict[str, Whose] = {scope.key: (scope.workspace_id, scope.agent_id) for scope in scopes}
         self._mentions = PersonMentions(subject)
         self._long = PersonMentions(subject, _LEAST_LETTERS)
         self._users = frozenset(subject.user_ids)
@@ -195,7 +203,7 @@ class SubjectMatcher:
         later = False
         if isinstance(record, Mapping):
             if whose == ANYBODY and (file := _PENDING.match(str(record.get("where")))):  # a quarantined line
-                whose = file[1], file[2]
+                whose = self._owners.get(file["key"], ANYBODY)
             owner: Whose = (_id(record.get("workspace_id"), whose[0]), _id(record.get("agent_id"), whose[1]))
             later = self._is_later(record)
             if (
@@ -232,6 +240,8 @@ class SubjectMatcher:
         for name, values in leaves(rows):
             found += self._in_texts(values, f"column {name}", are_persons=False)
         within = self._within(rows, whose)
+        if "first_at" in within.column_names:  # it repeats the index of members, which tells who is a member again
+            within = within.select([name for name in within.column_names if name not in ("users", "digest")])
         if not within.num_rows:
             return found
         names, subject = set(within.column_names), self._subject

@@ -24,6 +24,7 @@ from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, 
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.layout import agent_of
 from memory_pipeline.lake.orphans import unnamed_files
+from memory_pipeline.steps.scopes import known_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -169,7 +170,8 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             f"the receipt is of the lake at {shown(receipt.lake, 200)}, not of the one at {lake.storage.uri}; name the "
             "lake with --root"
         )
-    matcher = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents)
+    scopes = known_scopes(lake) | lake.journal.pending_scopes()
+    matcher = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents, scopes)
     result = Verification(beyond=old_versions(lake))
     files = _files(lake)
     tables: dict[str, LanceFolder] = {}

@@ -44,7 +44,8 @@ def groups_with(lake: Lake, users: Collection[str]) -> set[Scope]:
     if not users:
         return set()
     rows = lake.scopes.scan((*SCOPE_COLUMNS, "users"))
-    return scopes_in(rows.filter(pa.array([not {*listed}.isdisjoint(users) for listed in rows["users"].to_pylist()])))
+    has_one = [not {*listed}.isdisjoint(users) for listed in rows["users"].to_pylist()]
+    return scopes_in(rows.filter(pa.array(has_one, pa.bool_())))
 
 
 def enter_scopes(lake: Lake, hours: Iterable[Period], shard: int | None = None) -> None:

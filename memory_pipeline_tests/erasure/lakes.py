@@ -119,7 +119,9 @@ def written(lake: Lake, is_wanted: Callable[[Record], bool] = lambda _: True) ->
     """Write the wanted conversations, edits and events to the journal."""
     lake.ensure()
     admission = Admission(START, NOW, lake.calendar)
-    said: list[Record] = [message for talk in TALKS for message in read_messages(talk, admission).messages]
+    said: list[Record] = [
+        message for talk in TALKS for message in read_messages(talk, admission, lake.new_scope).messages
+    ]
     lake.journal.append([record for record in [*said, *EDITS, *EVENTS] if is_wanted(record)])
 
 

@@ -21,6 +21,7 @@ from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import forget, preview
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
+from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline.steps import materialize
@@ -133,7 +134,7 @@ def test_journal_quarantine_and_collections_lose_only_the_persons_records(lake: 
     put_items(lake)
     write(lake, conversation("Ask Anna.", "Ask Bob.", name="Dora", at="2024-02-01T08:00", conversation_id="c9"))
     lake.journal.append([edit("Anna", "Eve", "2024-02-01T08:10"), edit("Bob", "Eve", "2024-02-01T08:10")])
-    folder = "journal/pending/acme/support/2024-02-01T08"
+    folder = f"{folder_of(ACME)}/2024-02-01T08"
     broken = ['{"content": "to Anna, and then', '{"content": "to Bob, and then']
     lake.storage.write(f"{folder}__01HNGZ0000000000000000000A.jsonl", "\n".join([*broken, ""]).encode())
     for name, record in enumerate(
@@ -163,7 +164,7 @@ def test_an_agent_loses_its_answers_and_collection_but_spending_stays(lake: Lake
         "workspace_id": "acme",
         "agent_id": "support",
         "identity": "",
-        "scope": "",
+        "scope": ACME.key,
         "purpose": "extraction",
         "model": "m",
         "prompt_version": "p",

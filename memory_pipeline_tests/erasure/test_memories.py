@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, preview
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, leaves, texts_in
@@ -212,8 +213,9 @@ def test_generated_words_are_not_mistaken_for_names(lake: Lake, models: Models) 
 
 
 def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, models: Models) -> None:
+    idle = {"agent_id": "idle", "scope": Scope("acme", "idle").key}
     asked = {
-        "grain": "daily", "workspace_id": "acme", "agent_id": "support", "identity": "", "scope": "",
+        "grain": "daily", "workspace_id": "acme", "agent_id": "support", "identity": "", "scope": ACME.key,
         "model": "m", "prompt_version": "p",
         "tokens_in": 7, "tokens_out": 1, "cost": 0.5, "answer": "One content of two.",
     }  # fmt: skip
@@ -223,8 +225,8 @@ def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, mode
             ("1", "2024-01-14", "consolidation", {}),
             ("2", "2024-01-20", "consolidation", {}),
             ("3", "2024-01-20", "summary", {}),
-            ("4", "2024-01-20", "consolidation", {"agent_id": "idle"}),
-            ("5", "2024-01-14", "consolidation", {"answer": "Anna likes tea, and Dora does.", "agent_id": "idle"}),
+            ("4", "2024-01-20", "consolidation", idle),
+            ("5", "2024-01-14", "consolidation", {"answer": "Anna likes tea, and Dora does.", **idle}),
         ]
     ]
     table = pa.Table.from_pylist(rows, schema=ANSWERS.schema)

@@ -13,6 +13,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter
@@ -100,7 +101,7 @@ def test_unreadable_pending_lines_of_the_subject_are_not_quarantined(tmp_path: P
     theirs = conversation("I moved to Porto.", conversation_id="c-secret")
     write(lake, theirs)
     receipt = forget(lake, models, Subject.conversation(ACME, "c-secret"), NOW)
-    path = "journal/pending/acme/support/2024-01-15T08.1__01HNGZ0000000000000000000A.jsonl"
+    path = f"{folder_of(ACME)}/2024-01-15T08.1__01HNGZ0000000000000000000A.jsonl"
     lake.storage.write(path, json.dumps(theirs)[:-20].encode())
     made(lake, models)
     assert lake.storage.list("journal") == []

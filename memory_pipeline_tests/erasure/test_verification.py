@@ -19,6 +19,7 @@ from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.layout import SHARDS, shard_of, shard_table
 from memory_pipeline.lake.orphans import vacuum
 from memory_pipeline.lake.schemas import MESSAGES
@@ -84,16 +85,16 @@ PERSON: dict[str, Callable[[Path, Path], object]] = {
     ),
     "journal": lambda at, _: put(
         at,
-        "journal/pending/acme/support/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
+        f"{folder_of(ACME)}/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
         {"workspace_id": "acme", "agent_id": "support", "content": "ask ÄNNA", "timestamp": "2024-02-01T08:00+00:00"},
     ),
     "journal, of the user": lambda at, _: put(
         at,
-        "journal/pending/acme/support/2024-02-01T08__01HNGZ0000000000000000000B.jsonl",
+        f"{folder_of(ACME)}/2024-02-01T08__01HNGZ0000000000000000000B.jsonl",
         {"workspace_id": "acme", "agent_id": "support", "content": "Hello.", "user_id": "u-17"},
     ),
     "write that was broken off": lambda at, _: put(
-        at, "journal/pending/acme/support/.2024-02-01T08.jsonl.01H", '{"workspace_id": "acme", "content": "Anna sa'
+        at, f"{folder_of(ACME)}/.2024-02-01T08.jsonl.01H", '{"workspace_id": "acme", "content": "Anna sa'
     ),
     "mart": lambda at, _: parquet(at, "marts/entities/part-0.parquet", workspace_id=["acme"], entity=["anna"]),
     "nested column": lambda at, _: parquet(at, "marts/x.parquet", workspace_id=["acme"], names=[[{"a": ["Anna"]}]]),
@@ -140,7 +141,7 @@ AGENT: dict[str, Callable[[Path, Path], object]] = {
     ),
     "journal": lambda at, _: put(
         at,
-        "journal/pending/acme/sales/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
+        f"{folder_of(SALES)}/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
         {"workspace_id": "acme", "agent_id": "sales", "content": "Hi."},
     ),
     "quarantine": lambda at, _: put(
