@@ -359,5 +359,5 @@ def _rows_of_test(context: CheckContext, name: str) -> Offences:
 
 #: Columns of tests that identify an offender. Others may hold message text.
 _IDENTIFYING = frozenset(
-    "id workspace_id agent_id asset model grain kind period hour day month source_id message_id owner".split()
+    "id workspace_id agent_id identity asset model grain kind period hour day month source_id message_id owner".split()
 )

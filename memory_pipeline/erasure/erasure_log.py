@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.erasure.changes import texts_of
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, Removed, content_mark
 from memory_pipeline.erasure.scanner import hex_of, in_parts
-from memory_pipeline.erasure.subject_matcher import leaves, texts_of
+from memory_pipeline.erasure.subject_matcher import leaves
 from memory_pipeline.lake.schema_types import Holds
 from memory_pipeline.lake.schemas import (
     FACTS,

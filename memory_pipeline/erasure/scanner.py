@@ -17,7 +17,8 @@ from memory_pipeline.domain.erasure import SAYING
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import words_of
-from memory_pipeline.erasure.subject_matcher import PersonMentions, SubjectMatcher, content_in, texts_in, user_in
+from memory_pipeline.erasure.changes import content_in, texts_in, user_in
+from memory_pipeline.erasure.subject_matcher import PersonMentions, SubjectMatcher
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.schema_types import Holds, has_texts
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, FACTS, GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES

@@ -21,56 +21,13 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.scopes import Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
+from memory_pipeline.erasure.changes import texts_in, texts_of
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, content_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memory_pipeline.domain.subjects import Subject
-
-
-# Memory events store their changes as JSON. Its keys never name a person, so only its values are matched.
-_NO_TEXTS = frozenset(["kind"])
-
-
-def texts_in(changes: str) -> list[str]:
-    """Return the texts in a value of the column ``changes``; the value itself if it is not JSON."""
-    return list(texts_of(_read(changes)))
-
-
-def content_in(changes: str) -> str | None:
-    """Return the memory content in a value of the column ``changes``, or None."""
-    changed = _read(changes)
-    content = changed.get("content") if isinstance(changed, Mapping) else None
-    return content if isinstance(content, str) else None
-
-
-def user_in(changes: str) -> str | None:
-    """Return the user of a preference in a value of the column ``changes``, or None."""
-    changed = _read(changes)
-    user_id = changed.get("user_id") if isinstance(changed, Mapping) else None
-    return user_id if isinstance(user_id, str) else None
-
-
-def texts_of(changes: object) -> Iterator[str]:
-    """Yield the texts in the changes of an event, at any depth of objects and lists."""
-    if isinstance(changes, str):
-        yield changes
-    elif isinstance(changes, Mapping):
-        for name, value in changes.items():
-            if name not in _NO_TEXTS:
-                yield from texts_of(value)
-    elif isinstance(changes, list):
-        for value in changes:
-            yield from texts_of(value)
-
-
-def _read(changes: str) -> object:
-    try:
-        value: object = json.loads(changes)
-    except (ValueError, RecursionError):
-        return changes
-    return value
 
 
 #: Columns and keys that never name a person: ids set by the deployment, and words of this package and of Delta's log.
@@ -118,7 +75,7 @@ class SubjectMatcher:
     """Matches a subject and its removed rows. Records after the cutoff `at` do not match.
 
     `ids` are the hexadecimal parts of removed ids, `contents` the digests of removed texts, with `salt`. `scopes` are
-    those of the lake, which tell whose lines of the journal are in the quarantine.
+    those of the lake, which tell whose lines of the journal are in the quarantine, and who has written again.
     """
 
     def __init__(
@@ -134,6 +91,10 @@ class SubjectMatcher:
         self._at = at
         self._ids = frozenset(ids)
         self._salt, self._contents = salt, frozenset(contents)
+        scopes = list(scopes)
+        self._again = pa.array(
+            {scope.identity for scope in scopes if scope.identity and subject.owns(scope)}, pa.string()
+        )
         self._owners: dict[str, Whose] = {scope.key: (scope.workspace_id, scope.agent_id) for scope in scopes}
         self._mentions = PersonMentions(subject)
         self._long = PersonMentions(subject, _LEAST_LETTERS)
@@ -255,10 +216,10 @@ class SubjectMatcher:
             found["rows of the conversation"] += pc.sum(pc.equal(all_ids, subject.conversation_id)).as_py() or 0
         elif subject.kind is SubjectKind.PERSON:
             users = pa.array(subject.user_ids, pa.string())
-            for name, values in (("user_id", users), ("identity", self._identities)):
-                if name in names:
-                    is_own = pc.is_in(within[name].cast(pa.string()), values)
-                    found["rows of the user"] += pc.sum(is_own).as_py() or 0
+            if "user_id" in names:
+                found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
+            if "identity" in names:
+                found["rows of the user"] += self._own_rows(within)
             if "users" in names:
                 listed = pc.is_in(pc.list_flatten(within["users"]).cast(pa.string()), users)
                 found["members of groups"] += pc.sum(listed).as_py() or 0
@@ -268,6 +229,15 @@ class SubjectMatcher:
                 is_chosen = column == "key" and "memory_id" in names
                 found += self._in_mentions(texts, f"column {name}", "" if is_chosen else column)
         return +found
+
+    def _own_rows(self, rows: pa.Table) -> int:
+        """Count the rows of the user's own memory. Rows without a time count unless the user has written again."""
+        identities = rows["identity"].cast(pa.string())
+        own = pc.is_in(identities, self._identities)
+        time = _time_column(rows)
+        again = pc.is_in(identities, self._again)
+        again = again if time is None else pc.and_(again, pc.is_null(rows[time]))
+        return pc.sum(pc.and_not(own, again)).as_py() or 0
 
     def _in_ids(self, record: Mapping[str, Any]) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -315,7 +285,7 @@ class SubjectMatcher:
                 rows = rows.filter(pc.equal(rows[name].cast(pa.string()), expected))
         if subject.identity is not None and "identity" in names:
             rows = rows.filter(pc.equal(rows["identity"].cast(pa.string()), subject.identity))
-        time = next((name for name in _TIMES if name in names and pa.types.is_timestamp(rows[name].type)), None)
+        time = _time_column(rows)
         if time is not None and rows.num_rows:
             at = pa.scalar(self._at, pa.timestamp("us", tz="UTC"))
             time_of_row = rows[time].cast(pa.timestamp("us", tz=rows[time].type.tz))
@@ -418,6 +388,11 @@ def _texts(name: str, column: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str,
             yield from _texts(f"{name}.value", chunk.items)
     elif _is_list(kind) and not pa.types.is_primitive(kind.value_type):
         yield from _texts(name, pc.list_flatten(column))
+
+
+def _time_column(rows: pa.Table) -> str | None:
+    names = set(rows.column_names)
+    return next((name for name in _TIMES if name in names and pa.types.is_timestamp(rows[name].type)), None)
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.conversations import Message
-from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged
+from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged, without_note
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
@@ -282,6 +282,9 @@ def test_ids_of_conversations_are_checked(identifier: Any) -> None:
         Subject.conversation(ACME, "c1"),
         Subject.person("acme", ["Anna", "u-17"]),
         Subject.person("acme", ["Anna"], "support"),
+        Subject.conversation(ACME, "c1", "u-17"),
+        Subject.user("acme", "u-17"),
+        Subject.user("acme", "u-17", ["Anna"], "support"),
     ],
 )
 def test_a_subject_can_be_written_down(subject: Subject) -> None:
@@ -301,6 +304,9 @@ def test_a_subject_can_be_written_down(subject: Subject) -> None:
         {"kind": "person", "workspace_id": "acme", "names": "Anna"},
         {"kind": "person", "workspace_id": 5, "names": ["Anna"]},
         {"kind": ["agent"], "workspace_id": "acme"},
+        {"kind": "person", "workspace_id": "acme"},
+        {"kind": "person", "workspace_id": "acme", "user_id": ""},
+        {"kind": "person", "workspace_id": "acme", "user_id": ["u-17"]},
     ],
 )
 def test_invalid_subjects_are_rejected(record: Any) -> None:
@@ -327,3 +333,64 @@ def test_hashes_match_the_same_texts_as_clear_names(texts: list[str], name: str)
 @pytest.mark.parametrize("text", ['{"said": "\\u00c4nna"}', "7 An\u200bna 7", "\u202eAnna\u202c", "An\\u006ea"])
 def test_a_name_is_found_in_any_spelling(text: str) -> None:
     assert Mentions(["Anna"]).mentioned_in(text)
+
+
+def scope_of(identity: str) -> Scope:
+    return Scope("acme", "support", identity, "5e" * 16)
+
+
+TEAM = scope_of("group:team")
+
+
+def said(scope: Scope = TEAM, content: str = "Hello.", **fields: Any) -> Message:
+    return replace(message(content), scope=scope, **fields)
+
+
+def test_a_user_is_matched_by_id_and_not_by_a_word() -> None:
+    known = forgotten(Subject.user("acme", "anna"))
+    assert known.covers(said(user_id="anna"))
+    assert known.covers(said(scope_of("user:anna"), role="assistant"))
+    assert known.covers(said(content="As user:anna says.", user_id="ben"))
+    assert not known.covers(said(content="Anna, call Anna-Maria.", user_id="ben"))
+    assert not known.covers(said(content="As user:anna-maria says.", user_id="anna-maria"))
+    assert not known.covers(said(user_id="Anna"))
+    assert not known.covers(said(user_id="anna", sent_at=NOW + timedelta(seconds=1)))
+    assert forgotten(Subject.user("acme", "anna", ["Anna"])).covers(said(content="Call ANNA.", user_id="ben"))
+
+
+def test_an_erased_member_leaves_the_group_and_the_record_stays() -> None:
+    known = forgotten(Subject.user("acme", "anna"))
+    assert known.taken(said(user_id="ben", users=("anna", "ben"))) == said(user_id="ben", users=("ben",))
+    later = said(user_id="ben", users=("anna", "ben"), sent_at=NOW + timedelta(seconds=1))
+    assert known.taken(later) == later
+    event = replace(remember("Dora likes tea.", editor="Ben"), scope=TEAM, event_at=SAID, users=("anna", "ben"))
+    assert known.taken(event) == replace(event, users=("ben",))
+    both = forgotten(Subject.user("acme", "anna"), Subject.person("acme", ["Ben"]))
+    assert both.taken(replace(event, users=("anna", "cleo"))) == replace(without_note(event), users=("cleo",))
+
+
+def test_a_record_of_which_all_members_are_erased_is_covered() -> None:
+    alone, two = said(users=("anna",), role="assistant"), said(users=("anna", "ben"), role="assistant")
+    assert forgotten(Subject.user("acme", "anna")).covers(alone)
+    assert not forgotten(Subject.user("acme", "anna")).covers(two)
+    assert forgotten(Subject.user("acme", "anna"), Subject.user("acme", "ben")).covers(two)
+
+
+def test_a_conversation_of_a_user_is_matched_in_the_users_memory_only() -> None:
+    known = forgotten(Subject.conversation(ACME, "c1", "anna"))
+    assert known.covers(said(scope_of("user:anna")))
+    assert not known.covers(said(scope_of("user:ben")))
+    assert not known.covers(said(ACME))
+    assert forgotten(Subject.conversation(ACME, "c1")).covers(said(scope_of("user:ben")))
+
+
+@given(st.text(alphabet="ab1 .-_:@ä", min_size=1, max_size=12), st.text(alphabet="ab1.-", max_size=4))
+def test_hashes_match_the_same_users_as_clear_ids(user_id: str, more: str) -> None:
+    try:
+        subject = Subject.user("acme", user_id)
+    except InputError:
+        return
+    text = f"Then user:{user_id}{more} left."
+    assert forgotten(subject).covers_text(ACME, text, SAID) == subject.is_mentioned_in(text)
+    assert subject.is_mentioned_in(f"Then user:{user_id}, who left.")
+    assert not subject.is_mentioned_in(f"Then user:{user_id}b left.")

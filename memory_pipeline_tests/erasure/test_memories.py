@@ -17,7 +17,8 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, preview
-from memory_pipeline.erasure.subject_matcher import SubjectMatcher, content_in, leaves, texts_in
+from memory_pipeline.erasure.changes import content_in, texts_in
+from memory_pipeline.erasure.subject_matcher import SubjectMatcher, leaves
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import (
     ANSWERS,

@@ -6,8 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from memory_pipeline.analytics import models_of
+from memory_pipeline.checks import CheckContext, Finding, all_checks, run_checks
 from memory_pipeline.domain.conversations import Admission, Message, read_messages
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
@@ -15,7 +19,7 @@ from memory_pipeline.domain.scopes import Scope, user_identity
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, preview
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.schemas import MESSAGES, MODEL_CALLS
+from memory_pipeline.lake.schemas import MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import ACME, START
@@ -290,8 +294,6 @@ def test_users_who_share_a_memory_are_erased_by_what_they_said(tmp_path: Path, m
 
 
 def test_the_calls_of_an_erased_user_are_kept_without_the_user(tmp_path: Path, models: Models) -> None:
-    import pyarrow as pa
-
     lake = built(tmp_path / "lake", models)
     own = lake.scope("acme", "support", user_identity(ANNA))
     row: dict[str, Any] = {
@@ -324,3 +326,19 @@ def test_the_command_line_erases_a_user(tmp_path: Path, models: Models, monkeypa
     assert f"user {ANNA}" in verified.output
     refused = call("forget", *where, *who, "--conversation", "default", "--yes")
     assert "--agent" in str(refused.exception)
+
+
+def test_checks_pass_after_an_erasure_and_name_the_scope_of_what_they_find(tmp_path: Path, models: Models) -> None:
+    lake = built(tmp_path / "lake", models)
+    forget(lake, models, SUBJECT, EARLY)
+    kept(lake, models, EARLY)
+
+    def findings() -> list[Finding]:
+        """Return the findings of all checks, without the tests of marts."""
+        checks = [check for check in all_checks() if check.name not in {model.name for model in models_of("tests")}]
+        return [finding for finding in run_checks(CheckContext(lake, EARLY), checks) if not finding.passed]
+
+    assert findings() == []
+    ben = lake.scope("acme", "support", user_identity(BEN))
+    lake.tables.drop_rows(SUMMARIES, None, lambda rows: pc.equal(rows["scope"], ben.key), ["scope"], grain="daily")
+    assert any("acme/support/user:ben 2024-01-15" in finding.sample for finding in findings())

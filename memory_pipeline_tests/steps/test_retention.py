@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from memory_pipeline.checks import CheckContext, all_checks, run_checks
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import Scope
@@ -29,10 +30,12 @@ from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
+from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.results import Expiration
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
+from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import (
     ACME,
     START,
@@ -399,3 +402,23 @@ def test_an_hour_with_expired_facts_and_a_graph_is_not_pending(lake: Lake, model
     run(lake, models, LATER)
     assert not any(grain_status(lake, grain, START, LATER).pending for grain in Grain)
     assert lake.tables.read(GRAPH_OPERATIONS).num_rows
+
+
+def test_the_memory_of_users_expires_and_scopes_without_rows_are_no_longer_listed(lake: Lake, models: Models) -> None:
+    configure(lake, "defaults: {per_user: true, retention: {plan: free}}")
+    group = {"users": ["anna", "ben"]}
+    said = [
+        conversation("The weather was bad on Monday.", name=None) | {"user_id": "anna"},
+        conversation("The weather was fine on Monday.", name=None) | group,
+        conversation("The weather is fine today.", name=None, at="2029-12-31T09:00") | {"user_id": "ben"},
+    ]
+    far = datetime(2030, 1, 2, tzinfo=UTC)
+    for talk in said:
+        messages = read_messages(talk, Admission(START, far), lake.new_scope).messages
+        lake.members.add(messages)
+        lake.journal.append(messages)
+    run(lake, models, far)
+    assert len(known_scopes(lake)) == 3
+    expire_at(lake, far)
+    assert {scope.identity for scope in known_scopes(lake)} == {"user:ben"}
+    assert {scope.identity for scope in scopes_in(lake.tables.read(FACTS))} == {"user:ben"}
