@@ -43,6 +43,7 @@ from memory_pipeline.erasure.recompute import (
 from memory_pipeline.erasure.removal import (
     anonymize_calls,
     forget_items,
+    of_agent,
     remove_agent,
     remove_answers,
     remove_members,
@@ -222,8 +223,7 @@ def _remove(
             periods[grain] |= keys
         anonymize_calls(lake, scanner, log)
         recompute_scopes(lake, log.scopes, since=Calendar().hour(at).key)
-        for scope in log.scopes:
-            lake.index.remove_scope(scope)
+        lake.index.delete(of_agent(log.scopes), log.scopes)
         enter_removal(lake, periods)
         consolidate_again(lake, models, log.scopes, (), now, log)  # messages after the cutoff
         return
@@ -289,9 +289,17 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
             lake.storage.prune(folder)
         if not any(scope.identity for scope in _scopes(lake, subject)):
             lake.forget_per_user(Scope(subject.workspace_id, subject.agent_id or ""))
-    for scope in filter(subject.owns, log.scopes):
-        lake.journal.delete_stale_marks(scope)
-        _remove_unfinished(lake, folder_of(scope))
+    _clear_journal(lake, subject, log.scopes)
+
+
+def _clear_journal(lake: Lake, subject: Subject, scopes: Collection[Scope]) -> None:
+    """Delete marks and unfinished files of the subject's own scopes in the journal."""
+    folders = set(lake.storage.folders("journal/pending"))
+    for scope in scopes:
+        folder = folder_of(scope)
+        if subject.owns(scope) and folder.rpartition("/")[2] in folders:
+            lake.journal.delete_stale_marks(scope)
+            _remove_unfinished(lake, folder)
     lake.storage.prune("journal/pending")
 
 
@@ -308,8 +316,7 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
 
 def _remove_index(lake: Lake, subject: Subject, log: ErasureLog) -> None:
     before = _index_files(lake, subject.workspace_id, log.scopes)
-    for scope in log.scopes:
-        lake.index.remove_scope(scope)
+    lake.index.delete(of_agent(log.scopes), log.scopes)
     lake.index.purge(log.scopes)
     for projection in lake.projections.values():
         projection.purge(log.scopes)

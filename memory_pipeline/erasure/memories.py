@@ -22,7 +22,7 @@ from memory_pipeline.domain.memories.fold import Memories, apply
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
-from memory_pipeline.erasure.removal import drop
+from memory_pipeline.erasure.removal import drop, of_agent
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES
@@ -171,8 +171,7 @@ def remove_memories(lake: Lake, scopes: Collection[Scope], found: ScanResult, lo
         log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, hours, "id", found.ids(MEMORY_EVENTS)))
     sync_events(lake, scopes, hours)
     # Memories are folded again from the events since the cutoff.
-    for scope in scopes:
-        lake.memory_rows.remove_scope(scope)
+    lake.memory_rows.delete(of_agent(scopes), scopes)
 
 
 def settle_events(

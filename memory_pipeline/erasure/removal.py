@@ -17,6 +17,7 @@ from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.recompute import note_summaries
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
+from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.layout import collections_of
@@ -35,7 +36,7 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Mapping
+    from collections.abc import Awaitable, Collection, Iterable, Mapping
 
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner
@@ -107,6 +108,12 @@ def remove_agent(
     return periods
 
 
+def of_agent(scopes: Iterable[Scope]) -> str:
+    """Return the condition on the rows of an agent in projections, given its scopes. One commit deletes many scopes."""
+    agents = {(scope.workspace_id, scope.agent_id) for scope in scopes}
+    return " OR ".join(f"(workspace_id = {quoted(one)} AND agent_id = {quoted(two)})" for one, two in sorted(agents))
+
+
 def _remove_graph(lake: Lake, scopes: Collection[Scope], found: ScanResult, is_own: Gone, log: ErasureLog) -> None:
     """Remove the operations and the graph of an agent, those since the cutoff, too: a run derives them again."""
     operations = lake.operations.read(scopes, ["id", "period"])
@@ -117,9 +124,8 @@ def _remove_graph(lake: Lake, scopes: Collection[Scope], found: ScanResult, is_o
         dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(hours), is_own, ["workspace_id", "agent_id"])
         log.take(GRAPH_OPERATIONS.name, "rows", dropped)
     log.take(GRAPH_FACTS.name, "rows", len(facts))
-    for scope in scopes:
-        for projection in (lake.operations, lake.graph_rows):
-            projection.remove_scope(scope)
+    for projection in (lake.operations, lake.graph_rows):
+        projection.delete(of_agent(scopes), scopes)
 
 
 def remove_answers(

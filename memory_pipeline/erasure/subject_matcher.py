@@ -343,7 +343,10 @@ class SubjectMatcher:
             owner = rb"(?<![\w.-])%b(~|%%7E|/)%b(?![\w.-])" % (workspace, agent)
             return [("the agent's name", re.compile(owner, re.IGNORECASE), True)]
         is_person = subject.kind is SubjectKind.PERSON
-        names = subject.user_ids if is_person else (subject.conversation_id or "",)
+        names = list(subject.names) if is_person else [subject.conversation_id or ""]
+        if is_person and subject.user_id is not None:
+            names += [user_identity(subject.user_id), f'"{subject.user_id}"']
+            names += [] if subject.user_id.isalpha() else [subject.user_id]  # others may well use a word
         what = "a name of the person" if is_person else "the conversation's id"
         return [
             (what, re.compile(rb"(?<![A-Za-z0-9])%b(?![A-Za-z0-9])" % re.escape(name.encode()), re.IGNORECASE), False)

@@ -11,8 +11,9 @@ import yaml
 
 from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, GRAPH_OPERATIONS, MODEL_CALLS
-from memory_pipeline_tests.building import NOW, conversation, write
+from memory_pipeline_tests.building import ACME, NOW, conversation, write
 from memory_pipeline_tests.checks.planting import context, plant
 
 if TYPE_CHECKING:
@@ -160,9 +161,9 @@ def test_journal_files_that_are_not_ingested_are_found(lake: Lake) -> None:
 
 
 def test_a_journal_file_without_a_ulid_in_its_name_is_as_old_as_its_hour(lake: Lake) -> None:
-    lake.storage.write("journal/pending/acme/support/2026-01-12T08__mine.jsonl", b"")
+    lake.storage.write(f"{folder_of(ACME)}/2026-01-12T08__mine.jsonl", b"")
     assert context(lake, "messages", "journal_backlog").passed
-    lake.storage.write("journal/pending/acme/support/2024-01-12T08__\xe9.jsonl", b"")
+    lake.storage.write(f"{folder_of(ACME)}/2024-01-12T08__\xe9.jsonl", b"")
     assert context(lake, "messages", "journal_backlog").offenders == 1
 
 
