@@ -22,6 +22,7 @@ SUBJECTS = {
     "conversation": Subject.conversation(Scope("acme", "support"), "c1"),
     "person": Subject.person("acme", ["Anna Lima"]),
     "user": Subject.person("acme", ["u-9"]),
+    "id of a user": Subject.user("acme", "u-9"),
     "user of an agent": Subject.person("acme", ["u-9"], "support"),
 }
 
@@ -77,3 +78,11 @@ def test_a_record_without_a_time_counts_as_older(timestamp: str | None) -> None:
     later = [MESSAGE | {"timestamp": "2024-06-01T00:00:01Z"}]
     assert not is_forgotten(what, RECORD | {"messages": later}, {})
     assert is_forgotten(what, RECORD | {"messages": [*later, MESSAGE]}, {})
+
+
+def test_a_record_of_a_group_with_an_erased_member_is_matched() -> None:
+    of_group = {name: value for name, value in RECORD.items() if name != "user_id"} | {"users": ["u-8", "u-9"]}
+    what = forgotten(Subject.user("acme", "u-9"))
+    assert is_forgotten(what, of_group, {})
+    assert is_forgotten(what, json.dumps(of_group)[:-2], {})
+    assert not is_forgotten(what, of_group | {"users": ["u-8"]}, {})
