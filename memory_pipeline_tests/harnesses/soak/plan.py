@@ -39,6 +39,12 @@ _FORGET_EVERY = 9
 _KINDS = (("500", 0.02), ("503", 0.03), ("reset", 0.02), ("lost", 0.02), ("half", 0.02), ("slow", 0.02))
 
 
+def shared_scope(workspace_id: str, agent_id: str, identity: str) -> Scope:
+    """Return the scope of a write: all users of an agent share its memory."""
+    del identity
+    return Scope(workspace_id, agent_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """An action of a writer.
@@ -207,7 +213,7 @@ class Plan:
 
     def messages(self, action: Action) -> list[Message]:
         own = {"workspace_id": action.scope.workspace_id, "agent_id": action.scope.agent_id}
-        return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now)).messages
+        return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now), shared_scope).messages
 
     def _scope_of(self, number: int) -> Scope:
         return self.scopes[:-1][number % (len(self.scopes) - 1)]
