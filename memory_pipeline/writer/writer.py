@@ -321,6 +321,11 @@ class MemoryWriter(MemoryEventWriter):
         """The scope of durable memories, of the graph, and of conversations that name no user."""
         return self._scope
 
+    @property
+    def users(self) -> Sequence[str]:
+        """The users for whom it writes, unless a conversation names others; none for the agent's own memory."""
+        return self._users
+
     @cached_property
     def graph(self) -> GraphWriter:
         """Changes the agent's graph directly, rather than through conversations."""
