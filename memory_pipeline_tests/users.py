@@ -23,12 +23,19 @@ IN_GROUP, OF_AGENT = "The boat leaves the harbour at noon.", "The office opens a
 LATER = datetime(2024, 1, 16, tzinfo=UTC)
 
 
-def write_users(root: str) -> Lake:
-    """Create a lake in which each user has a memory of its own, and write one conversation of each."""
+def lake_of(root: str, *, per_user: bool) -> Lake:
+    """Create a lake in which each user has a memory of its own, or all share one."""
     lake = Lake(root)
     configuration = Path(root).with_suffix(".yaml")
-    configuration.write_text("defaults: {per_user: true}\n")
+    configuration.parent.mkdir(parents=True, exist_ok=True)
+    configuration.write_text(f"defaults: {{per_user: {str(per_user).lower()}}}\n")
     lake.put_configuration(configuration)
+    return lake
+
+
+def write_users(root: str) -> Lake:
+    """Create a lake in which each user has a memory of its own, and write one conversation of each."""
+    lake = lake_of(root, per_user=True)
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
 
     def say(text: str, minute: int, **audience: object) -> None:

@@ -120,7 +120,7 @@ class AgentMemory:
         lake = lake or self.lake(must_exist=False)
         audience = audience_in({"user_id": self.user_id, "users": None, "group_id": None}, ())
         scope = lake.new_scope(self.workspace_id, self.agent_id, audience.identity)
-        return MemoryWriter(lake, scope, users=audience.users)
+        return MemoryWriter(lake, scope, user_id=self.user_id)
 
 
 def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
