@@ -15,6 +15,7 @@ from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
     from memory_pipeline.cli.common import AgentMemory, Command
+    from memory_pipeline.reader.all_users import AllUsersReader
 
 
 def filter_options(command: Command) -> Command:
@@ -36,6 +37,12 @@ def filter_options(command: Command) -> Command:
 @click.argument("query", required=False)
 @scope_options
 @click.option(
+    "--all-users",
+    is_flag=True,
+    help="For operators: list the newest entries of all users and groups that hold every word of QUERY, with their "
+    "users. Nothing is ranked.",
+)
+@click.option(
     "--grain",
     default="working",
     show_default=True,
@@ -56,6 +63,7 @@ def filter_options(command: Command) -> Command:
 def search(
     query: str | None,
     agent: AgentMemory,
+    all_users: bool,
     min_days_ago: float,
     max_days_ago: float,
     full: bool,
@@ -67,17 +75,17 @@ def search(
     Results match all given filters. --since replaces --max-days-ago, and --until replaces --min-days-ago. The age of a
     summary counts from the end of its period. Messages that the pipeline has not processed yet are found too.
     """
-    reader = agent.reader()
     grain = options["grain"]
-    hits = reader.search_memory(
-        minimum_days_ago=min_days_ago, maximum_days_ago=max_days_ago, query_text=query, **options
-    )
+    ages: dict[str, Any] = {"minimum_days_ago": min_days_ago, "maximum_days_ago": max_days_ago}
+    if all_users:
+        hits = _reader_of_all(agent, explain=options.pop("explain")).search_memory(query_text=query, **ages, **options)
+    else:
+        hits = agent.reader().search_memory(query_text=query, **ages, **options)
     if as_json:
         click.echo(to_json({"total": hits.total, "offset": hits.offset, "hits": hits}))
     elif hits:
-        click.echo(
-            "\n".join(hit_lines(hits, None if full else query, lines=None if full else 5, first=hits.offset + 1))
-        )
+        shown_for = None if full or all_users else query
+        click.echo("\n".join(hit_lines(hits, shown_for, lines=None if full else 5, first=hits.offset + 1)))
         if hits.offset + len(hits) < hits.total:
             click.echo(
                 f"… of {counted(hits.total, 'memory')}; see the next with --offset {hits.offset + len(hits)}", err=True
@@ -88,6 +96,16 @@ def search(
             f"{hits.total:,}; raise --max-days-ago, check both ids, or list the periods with `memory-pipeline status`",
             err=True,
         )
+
+
+def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.reader.all_users import AllUsersReader
+
+    if agent.user_id is not None or explain:
+        other = "--explain" if explain else "--user"
+        raise InputError(f"{other} and --all-users do not go together; give one of them")
+    return AllUsersReader(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
 
 
 @cli.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
@@ -16,6 +16,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.models.factory import reading_embedder, reading_models
+from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.recall import forms_shown, recollect
@@ -94,6 +95,13 @@ class MemoryReader:
         self._graph = self._states.graph(user_id)
         self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector)
 
+    @overload
+    @classmethod
+    def open(
+        cls, uri: str, *, workspace_id: str, agent_id: str, user_id: None = None, users: Literal["all"]
+    ) -> AllUsersReader: ...
+
+    @overload
     @classmethod
     def open(
         cls,
@@ -102,9 +110,23 @@ class MemoryReader:
         workspace_id: str,
         agent_id: str,
         user_id: str | None = None,
+        users: None = None,
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
-    ) -> MemoryReader:
+    ) -> MemoryReader: ...
+
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        *,
+        workspace_id: str,
+        agent_id: str,
+        user_id: str | None = None,
+        users: Literal["all"] | None = None,
+        embedder: Embedder | None = None,
+        resident_rows: int = DEFAULT_ROWS,
+    ) -> MemoryReader | AllUsersReader:
         """Open the memory of one agent in the lake at `uri`. The memory of an unknown agent is empty.
 
         The reader sees the agent's own memory and, with `user_id`, that of the user and of the user's groups.
@@ -114,15 +136,21 @@ class MemoryReader:
             workspace_id: the agent's workspace.
             agent_id: the agent.
             user_id: the user for whom to read.
+            users: ``"all"`` in place of `user_id`, for operators: a reader that only lists, of all users; see
+                :class:`~memory_pipeline.reader.all_users.AllUsersReader`.
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
             resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
 
         Raises:
-            InputError: an id is invalid.
+            InputError: an id or `users` is invalid.
             ConfigurationError: the address or the lake's configuration is invalid.
         """
         lake = Lake(uri)
         scope = Scope(workspace_id, agent_id)
+        if users is not None:
+            if users != "all" or user_id is not None:
+                raise InputError(f"users {shown(users)} is not accepted; expected 'all' without user_id, or a user_id")
+            return AllUsersReader(lake, scope)
         embedder = embedder or reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
         return cls(lake, scope, embedder, resident_rows=resident_rows, user_id=user_id)
 

@@ -26,6 +26,7 @@ from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.tools.tool import refuse_all_users
 
 try:
     from langgraph.store.base import (
@@ -108,6 +109,7 @@ class MemoryStore(BaseStore):
     def __init__(
         self, reader: MemoryReader, *, is_marked: bool = True, now: Callable[[], datetime] | None = None
     ) -> None:
+        refuse_all_users(reader)
         clock = now or partial(datetime.now, UTC)
         self._view = _View(reader, (), clock, is_marked=is_marked)
         self._open = lru_cache(_MOST_READERS)(

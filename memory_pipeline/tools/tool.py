@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.reader.all_users import AllUsersReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -190,6 +191,7 @@ class Access:
         tokens = self.max_tokens
         if isinstance(tokens, bool) or not isinstance(tokens, int) or not LEAST_TOKENS <= tokens <= 1_000_000:
             raise InputError(f"max_tokens {shown(tokens)} is not accepted; expected {LEAST_TOKENS} to 1,000,000")
+        refuse_all_users(self.reader)
         if self.writer is not None:
             _check_same(self.reader, self.writer)
 
@@ -198,6 +200,12 @@ class Access:
         if self.now is None:
             return datetime.now(UTC)
         return self.reader.calendar.moment("now", self.now() if callable(self.now) else self.now)
+
+
+def refuse_all_users(reader: object) -> None:
+    """Raise InputError if a reader is of all users: a model answers one of them."""
+    if isinstance(reader, AllUsersReader):
+        raise InputError("a reader of all users is not for a model; open the reader with one user_id, or without users")
 
 
 def _check_same(reader: MemoryReader, writer: MemoryWriter) -> None:

@@ -157,3 +157,12 @@ def test_a_removed_member_no_longer_sees_the_group() -> None:
     assert "user 'ben' is not a member of 'group:team'; accepted: 'anna'" in str(again.exception)
     wrong = call("members", "remove", "ben", "--group", "user:ben", *SCOPE)
     assert "is not a group" in str(wrong.exception)
+
+
+@pytest.mark.usefixtures("users")
+def test_an_operator_lists_the_entries_of_all_users() -> None:
+    found = read("search", "PIN", "--all-users", *NOW, *SCOPE)
+    assert {tuple(hit["users"]) for hit in found["hits"]} == {(user,) for user in PINS}
+    assert "memory of anna, ben" in call("search", "boat", "--all-users", *NOW, *SCOPE).stdout
+    refused = call("search", "--all-users", *for_user("anna"))
+    assert "--user and --all-users do not go together" in str(refused.exception)
