@@ -53,3 +53,7 @@ def test_all_tests_pass_on_a_lake_with_users(warehouse: Warehouse) -> None:
     assert {model.name: warehouse.query(model.name).num_rows for model in models_of("tests")} == {
         model.name: 0 for model in models_of("tests")
     }
+
+
+def test_the_ledger_counts_agents_not_users(warehouse: Warehouse) -> None:
+    assert {row["agents"] for row in warehouse.query("stg_ledger").to_pylist() if row["rows"]} == {1}

@@ -166,3 +166,10 @@ def test_an_operator_lists_the_entries_of_all_users() -> None:
     assert "memory of anna, ben" in call("search", "boat", "--all-users", *NOW, *SCOPE).stdout
     refused = call("search", "--all-users", *for_user("anna"))
     assert "--user and --all-users do not go together" in str(refused.exception)
+
+
+def test_the_sources_of_a_memory_name_its_user(root: str) -> None:
+    run(write_users(root), default_models())
+    for hit in read("search", *NOW, *for_user("anna"))["hits"]:
+        first = call("expand", hit["id"], *for_user("anna")).stdout.splitlines()[0]
+        assert first.endswith(f"(memory of {hit['identity']})" if hit["identity"] else hit["content"])
