@@ -70,6 +70,8 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
             yield f"{number:2}. [{hit.date}] {hit.grain} summary of {hit.period}, {len(shown)} of {len(text)} lines:"
             yield from (f"      {_cut(line)}" for line in shown)
             source = f"from {len(hit.source_ids)} {hit.grain.finer} {'summaries' if hit.grain.rank > 1 else 'facts'}"
+        whose = plain(", ".join(getattr(hit, "users", ())) or hit.identity)
+        source += f", memory of {whose}" if whose else ""
         score = f", score {hit.score:.2f}" if query else ""
         yield f"    {source}{score}, id {hit.id}"
         if hit.parts is not None:

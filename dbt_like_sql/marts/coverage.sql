@@ -1,5 +1,5 @@
 -- Share of the agents with material that have a summary of a period. Material is facts of a day, or finer summaries. A
--- period that has just closed has no summaries yet.
+-- period that has just closed has no summaries yet. Each user and group of an agent counts as an agent.
 -- Row: one workspace, summary grain and period with material.
 -- Owner: team:memory
 -- Columns:
@@ -15,7 +15,7 @@
 --     expired.
 WITH material AS (
     SELECT DISTINCT
-        workspace_id, agent_id, material_for AS period,
+        workspace_id, agent_id, identity, material_for AS period,
         CASE grain
             WHEN 'working' THEN 'daily'
             WHEN 'daily' THEN 'weekly'
@@ -32,7 +32,8 @@ judged AS (
         s.agent_id IS NULL AND coalesce(m.period <= e.through, FALSE) AS has_expired
     FROM material AS m
     LEFT JOIN memory_by_period AS s
-        ON s.workspace_id = m.workspace_id AND s.agent_id = m.agent_id AND s.grain = m.grain AND s.period = m.period
+        ON s.workspace_id = m.workspace_id AND s.agent_id = m.agent_id AND s.identity = m.identity
+        AND s.grain = m.grain AND s.period = m.period
     LEFT JOIN stg_expirations AS e
         ON e.workspace_id = m.workspace_id AND e.agent_id = m.agent_id AND e.kept = m.grain
 )

@@ -1,9 +1,10 @@
--- Durable memories of each agent, counted by kind, status and temperature.
--- Row: one agent, kind, status and temperature.
+-- Durable memories of each agent, user and group, counted by kind, status and temperature.
+-- Row: one agent and identity, kind, status and temperature.
 -- Owner: team:memory
 -- Columns:
 --   workspace_id - Workspace.
 --   agent_id - Agent.
+--   identity - User or group whose memory it is, such as user:u17; empty for the agent's own.
 --   kind - fact, rule, instruction, observation, preference, procedure, reflection, decision, plan or tool_output.
 --   status - active, superseded, deprecated or archived.
 --   temperature - hot (in the hot index), warm (recalled) or cold (only in archive searches).
@@ -18,8 +19,8 @@
 --   without_vector - Memories without an embedding, which only full-text search finds.
 WITH held AS MATERIALIZED (
     SELECT
-        owner, memory_id, is_newest, workspace_id, agent_id, kind, status, temperature, characters, access_count,
-        importance, confidence, updated_at, changed_at, last_accessed_at, reviewed_at, embed_model
+        owner, memory_id, is_newest, workspace_id, agent_id, identity, kind, status, temperature, characters,
+        access_count, importance, confidence, updated_at, changed_at, last_accessed_at, reviewed_at, embed_model
     FROM stg_memories
 ),
 counted AS (
@@ -35,6 +36,7 @@ agents AS (
 SELECT
     h.workspace_id,
     h.agent_id,
+    h.identity,
     h.kind,
     h.status,
     h.temperature,
@@ -51,7 +53,8 @@ FROM held AS h
 JOIN counted AS c ON c.owner = h.owner AND c.memory_id = h.memory_id
 JOIN agents AS a ON a.owner = h.owner
 WHERE h.is_newest
-GROUP BY h.workspace_id, h.agent_id, h.kind, h.status, h.temperature, a.as_of
+GROUP BY h.workspace_id, h.agent_id, h.identity, h.kind, h.status, h.temperature, a.as_of
 ORDER BY
-    h.workspace_id, h.agent_id, h.kind, list_position(['active', 'superseded', 'deprecated', 'archived'], h.status),
+    h.workspace_id, h.agent_id, h.identity, h.kind,
+    list_position(['active', 'superseded', 'deprecated', 'archived'], h.status),
     list_position(['hot', 'warm', 'cold'], h.temperature)

@@ -1,11 +1,12 @@
--- Memory of each agent by period, with its sources and cost. Other marts aggregate it.
--- Row: one agent, retention class and period. Hours of working memory are added to their day.
+-- Memory of each agent, user and group by period, with its sources and cost. Other marts aggregate it.
+-- Row: one agent and identity, retention class and period. Hours of working memory are added to their day.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
 --   month - Month of the period's first day, such as 2024-01.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
+--   identity - User or group whose memory it is, such as user:u17; empty for the agent's own.
 --   grain - working, daily, weekly, monthly, quarterly or yearly.
 --   kept - Retention class: conversations (turns), facts or preferences for working memory, otherwise the grain.
 --   period - Period; for working memory, the day.
@@ -29,13 +30,13 @@ WITH days AS (
 ),
 -- Materialized, so that each of the many files is opened once.
 facts AS MATERIALIZED (
-    SELECT id, period, workspace_id, agent_id, kind, kept, characters, bytes, fallback, embed_model
+    SELECT id, period, workspace_id, agent_id, identity, kind, kept, characters, bytes, fallback, embed_model
     FROM stg_facts
 ),
 summaries AS MATERIALIZED (
     SELECT
-        id, grain, period, workspace_id, agent_id, characters, bytes, tokens_in, tokens_out, cost, fallback, embed_model,
-        source_ids
+        id, grain, period, workspace_id, agent_id, identity, characters, bytes, tokens_in, tokens_out, cost, fallback,
+        embed_model, source_ids
     FROM stg_summaries
 ),
 sources AS (
@@ -51,21 +52,23 @@ condensed AS (
 ),
 memories AS (
     SELECT
-        d.month, f.workspace_id, f.agent_id, 'working' AS grain, f.kept, d.period, d.period AS material_for, d.ends_on,
-        1 AS rows, 0 AS messages, f.bytes, CASE WHEN f.kind = 'turn' THEN f.characters ELSE 0 END AS characters_in,
+        d.month, f.workspace_id, f.agent_id, f.identity, 'working' AS grain, f.kept, d.period,
+        d.period AS material_for, d.ends_on, 1 AS rows, 0 AS messages, f.bytes,
+        CASE WHEN f.kind = 'turn' THEN f.characters ELSE 0 END AS characters_in,
         f.characters AS characters_out, 0 AS tokens_in, 0 AS tokens_out, NULL::DOUBLE AS cost, f.fallback, f.embed_model
     FROM facts AS f
     JOIN days AS d ON d.hour = f.period
     UNION ALL
     SELECT
-        d.month, m.workspace_id, m.agent_id, 'working' AS grain, 'conversations' AS kept, d.period,
+        d.month, m.workspace_id, m.agent_id, m.identity, 'working' AS grain, 'conversations' AS kept, d.period,
         d.period AS material_for, d.ends_on, 0 AS rows, 1 AS messages, m.bytes, 0 AS characters_in, 0 AS characters_out,
         0 AS tokens_in, 0 AS tokens_out, NULL::DOUBLE AS cost, NULL AS fallback, '' AS embed_model
     FROM stg_messages AS m
     JOIN days AS d ON d.hour = m.period
     UNION ALL
     SELECT
-        p.month, s.workspace_id, s.agent_id, s.grain, s.grain AS kept, s.period, p.parent AS material_for, p.ends_on,
+        p.month, s.workspace_id, s.agent_id, s.identity, s.grain, s.grain AS kept, s.period, p.parent AS material_for,
+        p.ends_on,
         1 AS rows, 0 AS messages, s.bytes, coalesce(c.characters_in, 0) AS characters_in,
         s.characters AS characters_out, s.tokens_in, s.tokens_out, s.cost, s.fallback, s.embed_model
     FROM summaries AS s
@@ -76,6 +79,7 @@ SELECT
     month,
     workspace_id,
     agent_id,
+    identity,
     grain,
     kept,
     period,
@@ -92,5 +96,5 @@ SELECT
     count(fallback) AS fallbacks,
     count(*) FILTER (embed_model IS NULL) AS without_vector
 FROM memories
-GROUP BY month, workspace_id, agent_id, grain, kept, period, material_for, ends_on
-ORDER BY month, workspace_id, agent_id, grain, kept, period
+GROUP BY month, workspace_id, agent_id, identity, grain, kept, period, material_for, ends_on
+ORDER BY month, workspace_id, agent_id, identity, grain, kept, period

@@ -1,5 +1,5 @@
--- Model requests and their cost by day, agent and purpose.
--- Row: one day, workspace, agent, grain, purpose and model.
+-- Model requests and their cost by day, agent, user and purpose.
+-- Row: one day, workspace, agent, identity, grain, purpose and model.
 -- Owner: team:memory
 -- Incremental: month
 -- Columns:
@@ -7,10 +7,11 @@
 --   day - Day (UTC) of the requests.
 --   workspace_id - Workspace.
 --   agent_id - Agent.
+--   identity - User or group whose memory it is, such as user:u17; empty for the agent's own.
 --   grain - Grain of the memory that the requests were sent for.
 --   purpose - extraction, summary, consolidation or embedding.
 --   model - Requested model.
---   calls - Number of requests; a request for several agents counts for the first of them.
+--   calls - Number of requests; a request for several identities counts for the first of them.
 --   failed - Number of requests without a usable answer.
 --   tokens_in - Tokens read, as counted by the provider.
 --   tokens_out - Tokens written, as counted by the provider.
@@ -22,6 +23,7 @@ SELECT
     day,
     workspace_id,
     agent_id,
+    identity,
     grain,
     purpose,
     model,
@@ -33,7 +35,7 @@ SELECT
     count(*) FILTER (id = request_id AND cost IS NULL AND tokens_in > 0) AS calls_without_price,
     round(sum(seconds), 6)::DOUBLE AS seconds
 FROM stg_model_calls
-GROUP BY month, day, workspace_id, agent_id, grain, purpose, model
+GROUP BY month, day, workspace_id, agent_id, identity, grain, purpose, model
 ORDER BY
-    day, workspace_id, agent_id,
+    day, workspace_id, agent_id, identity,
     list_position(['working', 'daily', 'weekly', 'monthly', 'quarterly', 'yearly'], grain), purpose, model

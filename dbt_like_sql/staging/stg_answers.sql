@@ -2,6 +2,6 @@
 -- Row: one answer.
 -- Owner: team:memory
 SELECT
-    key, grain, period, workspace_id, agent_id, purpose, model, prompt_version, tokens_in, tokens_out, cost,
+    key, grain, period, workspace_id, agent_id, identity, purpose, model, prompt_version, tokens_in, tokens_out, cost,
     length(answer) AS characters
 FROM answers

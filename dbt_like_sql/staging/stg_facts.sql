@@ -2,7 +2,7 @@
 -- Row: one fact.
 -- Owner: team:memory
 SELECT
-    id, period, workspace_id, agent_id, kind,
+    id, period, workspace_id, agent_id, identity, kind,
     CASE
         WHEN kind = 'turn' THEN 'conversations'
         WHEN kind IN ('preference', 'instruction') THEN 'preferences'

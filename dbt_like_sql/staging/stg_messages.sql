@@ -2,6 +2,6 @@
 -- Row: one message.
 -- Owner: team:memory
 SELECT
-    id, period, workspace_id, agent_id, conversation_id, user_id, role, name, content,
+    id, period, workspace_id, agent_id, identity, conversation_id, user_id, role, name, content,
     length(content) AS characters, strlen(content) AS bytes, sent_at
 FROM messages

@@ -3,12 +3,12 @@
 -- Owner: team:memory
 -- Checks: durable_memories
 -- Severity: error
-SELECT workspace_id, agent_id, memory_id AS id, count(*) FILTER (is_newest) AS newest, count(*) AS versions
+SELECT workspace_id, agent_id, identity, memory_id AS id, count(*) FILTER (is_newest) AS newest, count(*) AS versions
 FROM stg_memories
-GROUP BY workspace_id, agent_id, memory_id
+GROUP BY workspace_id, agent_id, identity, memory_id
 HAVING
     count(*) FILTER (is_newest) <> 1
     OR max(version) FILTER (is_newest) <> count(*)
     OR count(DISTINCT version) <> count(*)
     OR min(version) <> 1
-ORDER BY workspace_id, agent_id, id
+ORDER BY workspace_id, agent_id, identity, id

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from memory_pipeline.cli import check, erase, evaluate, graph, memories, operate, read, repair, serve, sql, write
+from memory_pipeline.cli import check, erase, evaluate, graph, memories, operate, read, repair, serve, sql, users, write
 from memory_pipeline.cli.common import cli
 from memory_pipeline.errors import MemoryPipelineError
 
@@ -23,6 +23,7 @@ __all__ = [
     "repair",
     "serve",
     "sql",
+    "users",
     "write",
 ]
 

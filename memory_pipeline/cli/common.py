@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ import click
 
 from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
 from memory_pipeline.errors import InputError
+from memory_pipeline.rendering import plain
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
+    from memory_pipeline.writer import MemoryWriter
 
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -81,10 +84,71 @@ def now_option(command: Command) -> Command:
     )(command)
 
 
-def scope_options(command: Command) -> Command:
-    """Add the required options --workspace and --agent."""
-    command = click.option("--agent", "agent_id", required=True, help="Id of the agent.")(command)
-    return click.option("--workspace", "workspace_id", required=True, help="Workspace of the agent.")(command)
+@dataclass(frozen=True, slots=True)
+class AgentMemory:
+    """The memory that a command reads or changes: of an agent, and of a user if one is given."""
+
+    root: str | None
+    workspace_id: str
+    agent_id: str
+    user_id: str | None
+
+    def __str__(self) -> str:
+        """Return the ids: ``acme/support for user u17``."""
+        user = "" if self.user_id is None else f" for user {plain(self.user_id)}"
+        return f"{self.workspace_id}/{self.agent_id}{user}"
+
+    def lake(self, *, must_exist: bool = True) -> Lake:
+        """Open the lake; see :func:`lake_of`."""
+        return lake_of(settings_of(self.root), must_exist=must_exist)
+
+    def reader(self, lake: Lake | None = None) -> MemoryReader:
+        """Open a reader."""
+        from memory_pipeline.domain.scopes import Scope
+        from memory_pipeline.models.factory import reading_embedder
+        from memory_pipeline.reader import MemoryReader
+
+        lake = lake or self.lake()
+        embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
+        return MemoryReader(lake, Scope(self.workspace_id, self.agent_id), embedder, user_id=self.user_id)
+
+    def writer(self, lake: Lake | None = None) -> MemoryWriter:
+        """Open a writer, of the user's memory or else of the agent's own."""
+        from memory_pipeline.domain.conversations import audience_in
+        from memory_pipeline.writer import MemoryWriter
+
+        lake = lake or self.lake(must_exist=False)
+        audience = audience_in({"user_id": self.user_id, "users": None, "group_id": None}, ())
+        scope = lake.new_scope(self.workspace_id, self.agent_id, audience.identity)
+        return MemoryWriter(lake, scope, user_id=self.user_id)
+
+
+def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the required options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
+
+    If the command has a parameter `user_id`, it is the user.
+    """
+
+    @wraps(command)
+    def with_agent(
+        *, root: str | None, workspace_id: str, agent_id: str, user_id: str | None = None, **options: Any
+    ) -> Any:
+        return command(agent=AgentMemory(root, workspace_id, agent_id, user_id), **options)
+
+    given = click.option("--agent", "agent_id", required=True, help="Id of the agent.")(with_agent)
+    return click.option("--workspace", "workspace_id", required=True, help="Workspace of the agent.")(given)
+
+
+def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of :func:`agent_options`, and --user."""
+    user = click.option(
+        "--user",
+        "user_id",
+        metavar="ID",
+        help="Id of a user. Reads the memory of the user, of the user's groups and of the agent; changes the user's. "
+        "[default: the agent's own memory]",
+    )
+    return agent_options(user(command))
 
 
 def settings_of(root: str | None) -> Settings:
@@ -115,16 +179,6 @@ def models_of(lake: Lake) -> Models:
     from memory_pipeline.models.factory import configured_models
 
     return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
-
-
-def reader_of(lake: Lake, workspace_id: str, agent_id: str) -> MemoryReader:
-    """Open a reader of one agent's memory."""
-    from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.models.factory import reading_embedder
-    from memory_pipeline.reader import MemoryReader
-
-    embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-    return MemoryReader(lake, Scope(workspace_id, agent_id), embedder)
 
 
 def show_progress(*, quiet: bool) -> None:

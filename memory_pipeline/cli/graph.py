@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Time, cli, common, lake_of, now_option, reader_of, scope_options, settings_of
+from memory_pipeline.cli.common import Time, cli, common, now_option, scope_options
 from memory_pipeline.errors import counted
 from memory_pipeline.rendering import plain, table_lines, to_json
 
@@ -15,16 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from memory_pipeline.graph import Facts, Graph
+    from memory_pipeline.cli.common import AgentMemory
+    from memory_pipeline.graph import Facts
 
 
 @cli.group()
 def graph() -> None:
     """Read or change an agent's graph. A fact is a subject, predicate and object with its validity in time."""
-
-
-def _graph(root: str | None, workspace_id: str, agent_id: str) -> Graph:
-    return reader_of(lake_of(settings_of(root)), workspace_id, agent_id).graph
 
 
 _LIMIT = click.option("--limit", default=50, show_default=True, help="Maximum number of results.")
@@ -36,11 +33,9 @@ _LIMIT = click.option("--limit", default=50, show_default=True, help="Maximum nu
 @click.option("--at", type=Time(), metavar="TIME", help="Facts that held at this time, as known today.")
 @_LIMIT
 @common
-def facts(
-    name: str, workspace_id: str, agent_id: str, at: datetime | None, limit: int, root: str | None, as_json: bool
-) -> None:
+def facts(name: str, agent: AgentMemory, at: datetime | None, limit: int, as_json: bool) -> None:
     """Show the current facts about NAME, newest first. Ignores case and follows aliases."""
-    _show(_graph(root, workspace_id, agent_id).facts_about(name, at=at, limit=limit), name, as_json=as_json)
+    _show(agent.reader().graph.facts_about(name, at=at, limit=limit), name, as_json=as_json)
 
 
 @graph.command()
@@ -49,11 +44,9 @@ def facts(
 @scope_options
 @_LIMIT
 @common
-def history(
-    subject: str, predicate: str | None, workspace_id: str, agent_id: str, limit: int, root: str | None, as_json: bool
-) -> None:
+def history(subject: str, predicate: str | None, agent: AgentMemory, limit: int, as_json: bool) -> None:
     """Show all facts about SUBJECT, current and ended. Sorted by when they began."""
-    _show(_graph(root, workspace_id, agent_id).history(subject, predicate, limit=limit), subject, as_json=as_json)
+    _show(agent.reader().graph.history(subject, predicate, limit=limit), subject, as_json=as_json)
 
 
 @graph.command()
@@ -64,9 +57,9 @@ def history(
 @_LIMIT
 @now_option
 @common
-def about(text: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool, **options: Any) -> None:
+def about(text: str, agent: AgentMemory, as_json: bool, **options: Any) -> None:
     """Show the facts most relevant to the entities in TEXT."""
-    _show(_graph(root, workspace_id, agent_id).search(text, **options), "the entities in the text", as_json=as_json)
+    _show(agent.reader().graph.search(text, **options), "the entities in the text", as_json=as_json)
 
 
 @graph.command()
@@ -75,11 +68,9 @@ def about(text: str, workspace_id: str, agent_id: str, root: str | None, as_json
 @click.option("--depth", default=1, show_default=True, help="Maximum distance, 1 to 6.")
 @_LIMIT
 @common
-def neighbors(
-    name: str, workspace_id: str, agent_id: str, depth: int, limit: int, root: str | None, as_json: bool
-) -> None:
+def neighbors(name: str, agent: AgentMemory, depth: int, limit: int, as_json: bool) -> None:
     """Show the entities that facts connect to NAME, nearest first."""
-    found = _graph(root, workspace_id, agent_id).neighbors(name, depth, limit=limit)
+    found = agent.reader().graph.neighbors(name, depth, limit=limit)
     if as_json:
         click.echo(to_json({"total": found.total, "neighbors": found}))
         return
@@ -96,11 +87,9 @@ def neighbors(
 @common
 def query(
     statement: str,
-    workspace_id: str,
-    agent_id: str,
+    agent: AgentMemory,
     max_rows: int,
     max_seconds: float,
-    root: str | None,
     as_json: bool,
 ) -> None:
     """Run one SELECT on the graph, in DuckDB's SQL.
@@ -108,7 +97,7 @@ def query(
     The tables are facts (current facts), history (current and ended facts) and entities. The statement can read
     nothing else and change nothing.
     """
-    answer = _graph(root, workspace_id, agent_id).query(statement, max_rows=max_rows, max_seconds=max_seconds)
+    answer = agent.reader().graph.query(statement, max_rows=max_rows, max_seconds=max_seconds)
     if as_json:
         click.echo(to_json({"columns": answer.columns, "rows": answer.rows, "is_cut": answer.is_cut}))
         return
@@ -121,9 +110,9 @@ def query(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @scope_options
 @common
-def export(file: Path, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:
+def export(file: Path, agent: AgentMemory, as_json: bool) -> None:
     """Write all facts, current and ended, to a Parquet FILE."""
-    rows = _graph(root, workspace_id, agent_id).export(file)
+    rows = agent.reader().graph.export(file)
     click.echo(to_json({"file": str(file), "rows": rows}) if as_json else f"{counted(rows, 'fact')} written to {file}")
 
 
@@ -175,23 +164,8 @@ def delete(**options: Any) -> None:
     _change("DELETE", **options)
 
 
-def _change(
-    verb: str,
-    *,
-    workspace_id: str,
-    agent_id: str,
-    root: str | None,
-    as_json: bool,
-    now: datetime | None,
-    **change: Any,
-) -> None:
-    from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.writer import MemoryWriter
-
-    settings = settings_of(root)
-    lake = lake_of(settings, must_exist=False)
-    writer = MemoryWriter(lake, Scope(workspace_id, agent_id))
-    [identifier] = writer.graph.apply([{"edit": verb, **change}], now=now)
+def _change(verb: str, *, agent: AgentMemory, as_json: bool, now: datetime | None, **change: Any) -> None:
+    [identifier] = agent.writer().graph.apply([{"edit": verb, **change}], now=now)
     click.echo(to_json({"id": identifier}) if as_json else f"written: {identifier}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import cli, common, lake_of, now_option, reader_of, scope_options, settings_of
+from memory_pipeline.cli.common import agent_options, cli, common, now_option, scope_options
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.memories.events import AGENT, STEP
 from memory_pipeline.domain.memories.record import MemoryKind, Status
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
+    from memory_pipeline.cli.common import AgentMemory
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
-    from memory_pipeline.reader import MemoryReader
-    from memory_pipeline.writer import MemoryWriter
 
 _KINDS = click.Choice([kind.value for kind in MemoryKind])
 
@@ -34,25 +33,13 @@ def memories() -> None:
     """
 
 
-def _reader(root: str | None, workspace_id: str, agent_id: str) -> MemoryReader:
-    return reader_of(lake_of(settings_of(root)), workspace_id, agent_id)
-
-
-def _writer(root: str | None, workspace_id: str, agent_id: str) -> MemoryWriter:
-    from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.writer import MemoryWriter
-
-    settings = settings_of(root)
-    return MemoryWriter(lake_of(settings, must_exist=False), Scope(workspace_id, agent_id))
-
-
 _LIMIT = click.option("--limit", default=50, show_default=True, help="Maximum number of results.")
 
 
 def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that filter memories."""
     for option in (
-        click.option("--user", "user_id", help="Preferences of this user."),
+        click.option("--preferences-of", "owner", metavar="USER", help="Preferences of this user."),
         click.option("--tag", help="Memories with this tag."),
         click.option("--object", "object", metavar="NAME", help="Facts with this object."),
         click.option("--predicate", metavar="NAME", help="Facts with this predicate, e.g. lives_in."),
@@ -76,10 +63,10 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 @now_option
 @scope_options
 @common
-def list_(workspace_id: str, agent_id: str, root: str | None, as_json: bool, status: str, **filters: Any) -> None:
+def list_(agent: AgentMemory, as_json: bool, status: str, owner: str | None, **filters: Any) -> None:
     """Show memories that match all given filters, newest first."""
-    found = _reader(root, workspace_id, agent_id).memories.list(status=None if status == "any" else status, **filters)
-    _show(found, as_json=as_json)
+    known = agent.reader().memories
+    _show(known.list(status=None if status == "any" else status, user_id=owner, **filters), as_json=as_json)
 
 
 @memories.command()
@@ -87,9 +74,9 @@ def list_(workspace_id: str, agent_id: str, root: str | None, as_json: bool, sta
 @_LIMIT
 @scope_options
 @common
-def about(subject: str, workspace_id: str, agent_id: str, limit: int, root: str | None, as_json: bool) -> None:
+def about(subject: str, agent: AgentMemory, limit: int, as_json: bool) -> None:
     """Show the active facts about SUBJECT, newest first. Ignores case."""
-    _show(_reader(root, workspace_id, agent_id).memories.about(subject, limit=limit), as_json=as_json)
+    _show(agent.reader().memories.about(subject, limit=limit), as_json=as_json)
 
 
 @memories.command()
@@ -99,14 +86,12 @@ def about(subject: str, workspace_id: str, agent_id: str, limit: int, root: str 
 @common
 def show(
     id: str,  # noqa: A002  # its name
-    workspace_id: str,
-    agent_id: str,
-    root: str | None,
+    agent: AgentMemory,
     as_json: bool,
     now: datetime | None,
 ) -> None:
     """Show all fields of one memory of any status. ID#2 is its second version."""
-    memory = _reader(root, workspace_id, agent_id).memories.get(id, now=now)
+    memory = agent.reader().memories.get(id, now=now)
     if memory is None:
         raise _unknown(id)
     click.echo(to_json(memory) if as_json else plain("\n".join(_all_lines(memory))))
@@ -116,9 +101,9 @@ def show(
 @click.argument("id")
 @scope_options
 @common
-def history(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002  # as above
+def history(id: str, agent: AgentMemory, as_json: bool) -> None:  # noqa: A002  # as above
     """Show all versions of a memory. Oldest first, each with its editor."""
-    found = _reader(root, workspace_id, agent_id).memories.history(id)
+    found = agent.reader().memories.history(id)
     if not found:
         raise _unknown(id)
     if as_json:
@@ -134,9 +119,9 @@ def history(id: str, workspace_id: str, agent_id: str, root: str | None, as_json
 @click.argument("id")
 @scope_options
 @common
-def explain(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002  # as above
+def explain(id: str, agent: AgentMemory, as_json: bool) -> None:  # noqa: A002  # as above
     """Show all changes of a memory. Oldest first, each with its editor and reason."""
-    found = _reader(root, workspace_id, agent_id).memories.explain(id)
+    found = agent.reader().memories.explain(id)
     if not found:
         raise _unknown(id)
     if as_json:
@@ -156,17 +141,15 @@ def explain(id: str, workspace_id: str, agent_id: str, root: str | None, as_json
 @common
 def search(
     text: str,
-    workspace_id: str,
-    agent_id: str,
+    agent: AgentMemory,
     archive: bool,
     max_results: int,
     hops: int,
     now: datetime | None,
-    root: str | None,
     as_json: bool,
 ) -> None:
     """Show the memories most relevant to TEXT. A warning marks one that may be out of date."""
-    known = _reader(root, workspace_id, agent_id).memories
+    known = agent.reader().memories
     if archive:
         found = known.search_archive(text, max_results, now=now)
     else:
@@ -188,9 +171,9 @@ def search(
 @now_option
 @scope_options
 @common
-def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool, now: datetime | None) -> None:
+def hot(agent: AgentMemory, as_json: bool, now: datetime | None) -> None:
     """Show the hot index. These lines are for every system prompt; the last consolidation chose them."""
-    index = _reader(root, workspace_id, agent_id).memories.hot_index(now=now)
+    index = agent.reader().memories.hot_index(now=now)
     if as_json:
         click.echo(to_json(index))
     elif not index:
@@ -202,11 +185,12 @@ def hot(workspace_id: str, agent_id: str, root: str | None, as_json: bool, now: 
 
 @memories.command()
 @click.argument("user_id", metavar="USER")
-@scope_options
+@agent_options
 @common
-def preferences(user_id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:
+def preferences(agent: AgentMemory, as_json: bool) -> None:
     """Show all preferences of a USER, with their values as JSON."""
-    found = _reader(root, workspace_id, agent_id).memories.preferences(user_id)
+    user_id = agent.user_id or ""
+    found = agent.reader().memories.preferences(user_id)
     if as_json:
         click.echo(to_json(found))
         return
@@ -249,9 +233,7 @@ def _attributes(command: Callable[..., Any]) -> Callable[..., Any]:
 @common
 def remember(
     content: str,
-    workspace_id: str,
-    agent_id: str,
-    root: str | None,
+    agent: AgentMemory,
     as_json: bool,
     tags: Sequence[str],
     **attributes: Any,
@@ -260,7 +242,7 @@ def remember(
 
     If a memory with the same words exists, it gets a new version instead.
     """
-    memory_id = _writer(root, workspace_id, agent_id).remember(content, tags=list(tags) or None, **attributes)
+    memory_id = agent.writer().remember(content, tags=list(tags) or None, **attributes)
     _echo_written(memory_id, as_json=as_json)
 
 
@@ -275,15 +257,13 @@ def remember(
 @common
 def update(
     id: str,  # noqa: A002  # as above
-    workspace_id: str,
-    agent_id: str,
-    root: str | None,
+    agent: AgentMemory,
     as_json: bool,
     tags: Sequence[str],
     **attributes: Any,
 ) -> None:
     """Write a new version of a memory. Options not given keep their values. Old versions stay in the history."""
-    memory_id = _writer(root, workspace_id, agent_id).update(id, tags=list(tags) or None, **attributes)
+    memory_id = agent.writer().update(id, tags=list(tags) or None, **attributes)
     _echo_written(memory_id, as_json=as_json)
 
 
@@ -295,14 +275,14 @@ def update(
 @now_option
 @scope_options
 @common
-def forget(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **filters: Any) -> None:
+def forget(agent: AgentMemory, as_json: bool, owner: str | None, **filters: Any) -> None:
     """Revoke one memory, or all that match every filter.
 
     Revoked memories stay in the history. Memory search no longer finds them, and recall omits messages with the same
     words. Other searches of conversations still find these messages; to erase them from disk, use
     `memory-pipeline forget`.
     """
-    count = _writer(root, workspace_id, agent_id).forget(filters.pop("id"), **filters)
+    count = agent.writer().forget(filters.pop("id"), user_id=owner, **filters)
     click.echo(to_json({"forgotten": count}) if as_json else f"forgotten: {count:,}")
 
 
@@ -315,9 +295,9 @@ _AMOUNT = click.option("--amount", default=STEP, show_default=True, help="Amount
 @now_option
 @scope_options
 @common
-def boost(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **given: Any) -> None:
+def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Raise a memory's importance, up to 1."""
-    _echo_written(_writer(root, workspace_id, agent_id).boost(**given), as_json=as_json)
+    _echo_written(agent.writer().boost(**given), as_json=as_json)
 
 
 @memories.command()
@@ -326,9 +306,9 @@ def boost(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **g
 @now_option
 @scope_options
 @common
-def reduce(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **given: Any) -> None:
+def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Lower a memory's importance, down to 0."""
-    _echo_written(_writer(root, workspace_id, agent_id).reduce(**given), as_json=as_json)
+    _echo_written(agent.writer().reduce(**given), as_json=as_json)
 
 
 @memories.command()
@@ -337,9 +317,9 @@ def reduce(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **
 @now_option
 @scope_options
 @common
-def confirm(workspace_id: str, agent_id: str, root: str | None, as_json: bool, **given: Any) -> None:
+def confirm(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Confirm that a memory still holds. An observation becomes a fact with the same id."""
-    _echo_written(_writer(root, workspace_id, agent_id).confirm(**given), as_json=as_json)
+    _echo_written(agent.writer().confirm(**given), as_json=as_json)
 
 
 @memories.command()
@@ -348,20 +328,10 @@ def confirm(workspace_id: str, agent_id: str, root: str | None, as_json: bool, *
 @click.argument("value", required=False)
 @click.option("--delete", is_flag=True, help="Delete the preference.")
 @now_option
-@scope_options
+@agent_options
 @common
-def prefer(
-    user_id: str,
-    key: str,
-    value: str | None,
-    workspace_id: str,
-    agent_id: str,
-    delete: bool,
-    now: datetime | None,
-    root: str | None,
-    as_json: bool,
-) -> None:
-    """Set or delete a preference. VALUE is parsed as JSON, or else taken as text. A preference never expires.
+def prefer(key: str, value: str | None, agent: AgentMemory, delete: bool, now: datetime | None, as_json: bool) -> None:
+    """Set or delete a preference of a USER. VALUE is parsed as JSON, or else taken as text. It never expires.
 
     \b
     memory-pipeline memories prefer u17 language Portuguese --workspace acme --agent support
@@ -369,7 +339,7 @@ def prefer(
     """
     if (value is None) is not delete:
         raise click.UsageError("give either VALUE or --delete")
-    writer = _writer(root, workspace_id, agent_id)
+    writer, user_id = agent.writer(), agent.user_id or ""
     if delete:
         is_gone = writer.delete_preference(user_id, key, now=now)
         click.echo(to_json({"deleted": is_gone}) if as_json else "deleted" if is_gone else "no such preference was set")

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Day, cli, common, lake_of, now_option, reader_of, scope_options, settings_of
+from memory_pipeline.cli.common import Day, cli, common, now_option, scope_options
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
 
 if TYPE_CHECKING:
-    from memory_pipeline.cli.common import Command
+    from memory_pipeline.cli.common import AgentMemory, Command
+    from memory_pipeline.reader.all_users import AllUsersReader
 
 
 def filter_options(command: Command) -> Command:
@@ -36,6 +37,12 @@ def filter_options(command: Command) -> Command:
 @click.argument("query", required=False)
 @scope_options
 @click.option(
+    "--all-users",
+    is_flag=True,
+    help="For operators: list the newest entries of all users and groups that hold every word of QUERY, with their "
+    "users. Nothing is ranked.",
+)
+@click.option(
     "--grain",
     default="working",
     show_default=True,
@@ -55,12 +62,11 @@ def filter_options(command: Command) -> Command:
 @common
 def search(
     query: str | None,
-    workspace_id: str,
-    agent_id: str,
+    agent: AgentMemory,
+    all_users: bool,
     min_days_ago: float,
     max_days_ago: float,
     full: bool,
-    root: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -69,27 +75,37 @@ def search(
     Results match all given filters. --since replaces --max-days-ago, and --until replaces --min-days-ago. The age of a
     summary counts from the end of its period. Messages that the pipeline has not processed yet are found too.
     """
-    reader = reader_of(lake_of(settings_of(root)), workspace_id, agent_id)
     grain = options["grain"]
-    hits = reader.search_memory(
-        minimum_days_ago=min_days_ago, maximum_days_ago=max_days_ago, query_text=query, **options
-    )
+    ages: dict[str, Any] = {"minimum_days_ago": min_days_ago, "maximum_days_ago": max_days_ago}
+    if all_users:
+        hits = _reader_of_all(agent, explain=options.pop("explain")).search_memory(query_text=query, **ages, **options)
+    else:
+        hits = agent.reader().search_memory(query_text=query, **ages, **options)
     if as_json:
         click.echo(to_json({"total": hits.total, "offset": hits.offset, "hits": hits}))
     elif hits:
-        click.echo(
-            "\n".join(hit_lines(hits, None if full else query, lines=None if full else 5, first=hits.offset + 1))
-        )
+        shown_for = None if full or all_users else query
+        click.echo("\n".join(hit_lines(hits, shown_for, lines=None if full else 5, first=hits.offset + 1)))
         if hits.offset + len(hits) < hits.total:
             click.echo(
                 f"… of {counted(hits.total, 'memory')}; see the next with --offset {hits.offset + len(hits)}", err=True
             )
     else:
         click.echo(
-            f"no results in {grain} memory of {workspace_id}/{agent_id}; memories that pass the filters: "
+            f"no results in {grain} memory of {agent}; memories that pass the filters: "
             f"{hits.total:,}; raise --max-days-ago, check both ids, or list the periods with `memory-pipeline status`",
             err=True,
         )
+
+
+def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.reader.all_users import AllUsersReader
+
+    if agent.user_id is not None or explain:
+        other = "--explain" if explain else "--user"
+        raise InputError(f"{other} and --all-users do not go together; give one of them")
+    return AllUsersReader(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
 
 
 @cli.command()
@@ -99,19 +115,19 @@ def search(
 @filter_options
 @now_option
 @common
-def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool, **options: Any) -> None:
+def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> None:
     """Collect memory about QUERY for a prompt. Reads all grains, within a token budget and without repetition.
 
     Facts come first. Points of summaries are added if no fact covers them.
     """
-    found = reader_of(lake_of(settings_of(root)), workspace_id, agent_id).recall(query, **options)
+    found = agent.reader().recall(query, **options)
     if as_json:
         click.echo(to_json({"tokens": found.tokens, "items": found}))
     elif found:
         click.echo(plain(str(found)))
     else:
         click.echo(
-            f"no memory of {workspace_id}/{agent_id} matches; check both ids, or see `memory-pipeline status`",
+            f"no memory of {agent} matches; check both ids, or see `memory-pipeline status`",
             err=True,
         )
 
@@ -138,9 +154,7 @@ def recall(query: str, workspace_id: str, agent_id: str, root: str | None, as_js
 def inject(
     prompt: str,
     documents: tuple[Path, ...],
-    workspace_id: str,
-    agent_id: str,
-    root: str | None,
+    agent: AgentMemory,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -153,15 +167,13 @@ def inject(
         snippets = [{"id": str(file), "content": file.read_text(encoding="utf-8")} for file in documents]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--document cannot be read: {error}; give a readable UTF-8 text file") from None
-    reader = reader_of(lake_of(settings_of(root)), workspace_id, agent_id)
+    reader = agent.reader()
     known = reader.inject_knowledge(prompt, snippets, **options)
     if as_json:
         record = {"block": known.block, "tokens": known.tokens, "left_out": known.left_out}
         click.echo(to_json({**record, "troubles": known.troubles, "parts": known.parts}))
         return
-    click.echo(
-        plain(known.block) if known.parts else f"no memory of {workspace_id}/{agent_id} matches", err=not known.parts
-    )
+    click.echo(plain(known.block) if known.parts else f"no memory of {agent} matches", err=not known.parts)
     for source, reason in known.troubles.items():
         click.echo(f"{source} failed and was skipped: {reason}", err=True)
 
@@ -170,10 +182,10 @@ def inject(
 @click.argument("id")
 @scope_options
 @common
-def expand(id: str, workspace_id: str, agent_id: str, root: str | None, as_json: bool) -> None:  # noqa: A002
+def expand(id: str, agent: AgentMemory, as_json: bool) -> None:  # noqa: A002
     """Show the sources of a summary or fact. ID is the id that search prints; the output ends with the messages.
 
     ID#3 follows only point 3 of a summary; points count from 0.
     """
-    node = reader_of(lake_of(settings_of(root)), workspace_id, agent_id).expand(id)
+    node = agent.reader().expand(id)
     click.echo(to_json(node) if as_json else "\n".join(node.lines()))

@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import click
 
-from memory_pipeline.cli.common import cli, lake_of, reader_of, root_option, scope_options, settings_of
+from memory_pipeline.cli.common import AgentMemory, cli, root_option, scope_options
 
 
 @cli.command()
@@ -23,8 +23,11 @@ from memory_pipeline.cli.common import cli, lake_of, reader_of, root_option, sco
     help="Token budget of one answer, at 4 bytes a token; at least 200.",
 )
 @root_option()
-def mcp(workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, root: str | None) -> None:
+def mcp(agent: AgentMemory, allow_writing: bool, max_tokens: int) -> None:
     """Serve one agent's memory to an MCP client. The transport is standard input and output.
+
+    Start a server for each user: --user decides whose memory the tools read and write, and no tool call can change it.
+    Without --user they read and write the agent's own memory only.
 
     Tools: search_memories, recall_memory, search_archive, get_memory, graph_facts, list_summaries; with --allow-writing
     also add_memory, update_memory, delete_memory, add_fact and delete_fact. Resources: memory://hot-index, and
@@ -32,20 +35,18 @@ def mcp(workspace_id: str, agent_id: str, allow_writing: bool, max_tokens: int, 
 
     \b
     {"mcpServers": {"memory": {"command": "memory-pipeline",
-                               "args": ["mcp", "--root", "/data/lake", "--workspace", "acme", "--agent", "support"]}}}
+                               "args": ["mcp", "--root", "/data/lake", "--workspace", "acme", "--agent", "support",
+                                        "--user", "u17"]}}}
 
     The server exits when the client disconnects. It logs to standard error.
     """
-    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.tools.mcp import MemoryServer
     from memory_pipeline.tools.tool import Access
-    from memory_pipeline.writer import MemoryWriter
 
-    settings = settings_of(root)
-    lake = lake_of(settings, must_exist=not allow_writing)
-    reader = reader_of(lake, workspace_id, agent_id)
-    writer = MemoryWriter(lake, Scope(workspace_id, agent_id)) if allow_writing else None
-    server = MemoryServer(Access(reader, writer, max_tokens=max_tokens), version("memory-pipeline"))
+    lake = agent.lake(must_exist=not allow_writing)
+    writer = agent.writer(lake) if allow_writing else None
+    access = Access(agent.reader(lake), writer, max_tokens=max_tokens)
+    server = MemoryServer(access, version("memory-pipeline"))
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="memory-pipeline: %(message)s")
     # A blocked read of standard input cannot be interrupted otherwise. Nothing is lost.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

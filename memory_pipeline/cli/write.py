@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 @FILES
 @click.option("--workspace", "workspace_id", help="Workspace of conversations that name none.")
 @click.option("--agent", "agent_id", help="Agent of conversations that name none.")
+@click.option("--user", "user_id", metavar="ID", help="User of conversations that name no user.")
 @now_option
 @common
 def ingest(
     files: tuple[Path, ...],
     workspace_id: str | None,
     agent_id: str | None,
+    user_id: str | None,
     now: datetime | None,
     root: str | None,
     as_json: bool,
@@ -37,12 +39,13 @@ def ingest(
 
     \b
     {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",
-     "user_id": "u17", "tags": ["phone"],                                          (optional)
+     "user_id": "u17", "tags": ["phone"],        (optional; a group: "users": ["u17", "u18"], "group_id": "team")
      "messages": [{"id": "m1", "role": "user", "name": "Anna", "content": "I moved to Porto.",
                    "timestamp": "2024-01-15T08:03:00+01:00"}]}                     (id, name: optional)
 
-    Roles: user, assistant, system, tool. Times need a time zone. Invalid records are moved to the lake's
-    journal/quarantine with a reason, and ingestion continues. Ingesting a file twice adds no duplicates.
+    It becomes memory of its user or group, or else of the users that its messages name as "user_id"; without users, of
+    the agent itself. Roles: user, assistant, system, tool. Times need a time zone. Invalid records are moved to the
+    lake's journal/quarantine with a reason, and ingestion continues. Ingesting a file twice adds no duplicates.
 
     \b
     Exit code: 0 each file has records that were accepted or already known
@@ -55,7 +58,7 @@ def ingest(
     settings = settings_of(root)
     lake = lake_of(settings, must_exist=False)
     admission = Admission(lake.accepts_from, now or datetime.now(UTC), lake.calendar)
-    defaults = {"workspace_id": workspace_id, "agent_id": agent_id}
+    defaults = {"workspace_id": workspace_id, "agent_id": agent_id, "user_id": user_id}
     scope = {name: value for name, value in defaults.items() if value}
     results = {}
     for path in files:

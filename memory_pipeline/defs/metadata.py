@@ -34,9 +34,9 @@ from memory_pipeline.steps.results import PartitionResult
 MOST_PREVIEWS = 50
 MOST_CHARACTERS = 1_500
 
-#: Agents per preview, facts or points per agent, rows per fact or point, and characters per row, since code blocks are
+#: Scopes per preview, facts or points per scope, rows per fact or point, and characters per row, since code blocks are
 #: not wrapped. Together they stay below MOST_CHARACTERS.
-_AGENTS, _POINTS, _ROWS, _WIDTH = 3, 3, 2, 62
+_SCOPES, _POINTS, _ROWS, _WIDTH = 3, 3, 2, 62
 _COLUMNS = (*SCOPE_COLUMNS, "period", "content")
 #: These invisible characters join letters and emoji. All others are removed.
 _JOINERS = "\u200c\u200d"
@@ -85,15 +85,15 @@ def previews_of(lake: Lake, periods: Sequence[Period]) -> Mapping[Period, str]:
     rows = rows.filter(pc.is_in(rows["workspace_id"], pa.array(allowed, pa.string())))
     previews = {}
     for period, part in by_period(rows, list(periods)).items():
-        agents = by_scope(part)
-        shown = sorted(agents, key=lambda scope: scope.ids)[:_AGENTS]
+        scopes = by_scope(part)
+        shown = sorted(scopes, key=lambda scope: scope.ids)[:_SCOPES]
         if shown:
-            previews[period] = markdown(grain, {scope: _texts(grain, agents[scope]) for scope in shown}, len(agents))
+            previews[period] = markdown(grain, {scope: _texts(grain, scopes[scope]) for scope in shown}, len(scopes))
     return previews
 
 
 def _texts(grain: Grain, rows: pa.Table) -> list[str]:
-    """Return an agent's most important facts, or the first points of its summary."""
+    """Return a scope's most important facts, or the first points of its summary."""
     if grain is Grain.WORKING:
         order = [("importance", "descending"), ("event_at", "ascending"), ("position", "ascending")]
         best = pc.sort_indices(rows, sort_keys=order)[:_POINTS]
@@ -101,12 +101,13 @@ def _texts(grain: Grain, rows: pa.Table) -> list[str]:
     return str(rows["content"][0].as_py()).split("\n", _POINTS)[:_POINTS]
 
 
-def markdown(grain: Grain, agents: Mapping[Scope, Sequence[str]], total: int) -> str:
-    """Return a preview of the untrusted texts of `agents`, of at most :data:`MOST_CHARACTERS` characters."""
+def markdown(grain: Grain, scopes: Mapping[Scope, Sequence[str]], total: int) -> str:
+    """Return a preview of the untrusted texts of `scopes`, of at most :data:`MOST_CHARACTERS` characters."""
     title = "Most important facts" if grain is Grain.WORKING else "First points of the summaries"
-    count = f"{len(agents)} of {total} agents" if total > len(agents) else f"{total} agent{'s' * (total != 1)}"
+    what = "scope" if any(scope.identity for scope in scopes) else "agent"
+    count = f"{len(scopes)} of {total} {what}s" if total > len(scopes) else f"{total} {what}{'s' * (total != 1)}"
     parts = [f"{title} of {count}:"]
-    for scope, texts in agents.items():
+    for scope, texts in scopes.items():
         name = " / ".join(scope.ids)
         rows = [
             name if len(name) <= _WIDTH else f"{name[: _WIDTH - 1]}…",

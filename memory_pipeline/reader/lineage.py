@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 
-_MEMORY = ("memory_id", "version", "content", "created_at", "editor", "source_ids")
+_MEMORY = ("memory_id", "identity", "version", "content", "created_at", "editor", "source_ids")
 _PROVENANCE = (
     "model", "prompt_version", "fallback", "tokens_in", "tokens_out", "cost", "code_version", "embed_model",
 )  # fmt: skip
@@ -54,6 +54,7 @@ class Node:
         provenance: known fields of a fact or a summary: model, prompt_version, fallback, tokens_in, tokens_out, cost
             (US dollars), code_version, embed_model.
         sources: in time order.
+        identity: the user or group whose memory it is: ``user:`` or ``group:`` and an id; empty for the agent's own.
     """
 
     id: str
@@ -64,12 +65,14 @@ class Node:
     method: str | None
     provenance: Mapping[str, object]
     sources: tuple[Node, ...]
+    identity: str = ""
 
     def lines(self, depth: int = 0) -> Iterator[str]:
-        """Yield the tree as indented lines."""
+        """Yield the tree as indented lines. The first names the user or group."""
         label = self.period if self.what not in SUMMARY_GRAINS else f"{self.what} {self.period}"
         text = " ".join(self.content.split())
-        yield f"{'  ' * depth}{label}  {text if len(text) <= 160 else text[:159] + '…'}"
+        whose = f"  (memory of {self.identity})" if self.identity and not depth else ""
+        yield f"{'  ' * depth}{label}  {text if len(text) <= 160 else text[:159] + '…'}{whose}"
         for source in self.sources:
             yield from source.lines(depth + 1)
 
@@ -202,4 +205,5 @@ def _describe(reference: Reference, row: dict[str, Any]) -> dict[str, Any] | Non
         "method": method,
         "provenance": provenance,
         "sources": sources,
+        "identity": row["identity"],
     }

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.models.factory import reading_embedder, reading_models
+from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.recall import forms_shown, recollect
@@ -58,6 +59,9 @@ class MemoryReader:
 
     New messages are found at once: pending journal entries are searched together with the index. Safe to use from
     several threads. Keep a reader open: it answers faster than a new one. Create it with :meth:`open`.
+
+    Attributes:
+        user_id: the user for whom it reads, or None.
     """
 
     def __init__(
@@ -72,15 +76,44 @@ class MemoryReader:
     ) -> None:
         """Read the scope `scope`, or those that `scopes` returns at each call, `scope` among them first.
 
-        `user_id` is the user for whom to read: in the graph, the entities ``user:ID`` and ``User`` are one.
+        `user_id` is the user for whom to read: by default also the scopes of the user and of the user's groups. In the
+        graph, the entities ``user:ID`` and ``User`` are one.
         """
         self._lake = lake
         self._scope = scope
         self._embedder = embedder
-        self._states = ScopeStates(lake, scopes or (lambda: (scope,)), embedder, resident_rows)
+        self._resident_rows = resident_rows
+        self.user_id = label_of("user_id", user_id)
+        if scopes is None:
+            scopes = (
+                (lambda: (scope,))
+                if user_id is None
+                else lambda: lake.scopes_for(scope.workspace_id, scope.agent_id, user_id)
+            )
+        self._states = ScopeStates(lake, scopes, embedder, resident_rows)
         self._searcher = self._states.searcher()
         self._graph = self._states.graph(user_id)
         self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector)
+
+    @overload
+    @classmethod
+    def open(
+        cls, uri: str, *, workspace_id: str, agent_id: str, user_id: None = None, users: Literal["all"]
+    ) -> AllUsersReader: ...
+
+    @overload
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        *,
+        workspace_id: str,
+        agent_id: str,
+        user_id: str | None = None,
+        users: None = None,
+        embedder: Embedder | None = None,
+        resident_rows: int = DEFAULT_ROWS,
+    ) -> MemoryReader: ...
 
     @classmethod
     def open(
@@ -90,9 +123,10 @@ class MemoryReader:
         workspace_id: str,
         agent_id: str,
         user_id: str | None = None,
+        users: Literal["all"] | None = None,
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
-    ) -> MemoryReader:
+    ) -> MemoryReader | AllUsersReader:
         """Open the memory of one agent in the lake at `uri`. The memory of an unknown agent is empty.
 
         The reader sees the agent's own memory and, with `user_id`, that of the user and of the user's groups.
@@ -102,26 +136,34 @@ class MemoryReader:
             workspace_id: the agent's workspace.
             agent_id: the agent.
             user_id: the user for whom to read.
+            users: ``"all"`` in place of `user_id`, for operators: a reader that only lists, of all users; see
+                :class:`~memory_pipeline.reader.all_users.AllUsersReader`.
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
             resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
 
         Raises:
-            InputError: an id is invalid.
+            InputError: an id or `users` is invalid.
             ConfigurationError: the address or the lake's configuration is invalid.
         """
         lake = Lake(uri)
         scope = Scope(workspace_id, agent_id)
+        if users is not None:
+            if users != "all" or user_id is not None:
+                raise InputError(f"users {shown(users)} is not accepted; expected 'all' without user_id, or a user_id")
+            return AllUsersReader(lake, scope)
         embedder = embedder or reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-        if user_id is not None:
-            label_of("user_id", user_id)
-        return cls(
-            lake,
-            scope,
-            embedder,
-            resident_rows=resident_rows,
-            scopes=lambda: lake.scopes_for(workspace_id, agent_id, user_id),
-            user_id=user_id,
-        )
+        return cls(lake, scope, embedder, resident_rows=resident_rows, user_id=user_id)
+
+    def for_user(self, user_id: str) -> MemoryReader:
+        """Return a reader of the same agent for a user. It shares the lake and the embedder.
+
+        Raises:
+            InputError: `user_id` is invalid, or this reader is for another user.
+        """
+        if self.user_id not in {None, user_id}:
+            raise InputError(f"this reader is for user {shown(self.user_id)}, not {shown(user_id)}; open another one")
+        rows = self._resident_rows
+        return MemoryReader(self._lake, self._scope, self._embedder, resident_rows=rows, user_id=user_id)
 
     def search_memory(
         self,
@@ -389,6 +431,11 @@ class MemoryReader:
     def scope(self) -> Scope:
         """The workspace and agent."""
         return self._scope
+
+    @property
+    def scopes(self) -> Sequence[Scope]:
+        """The scopes that it reads now: the agent's own memory and, for a user, the user's and that of the groups."""
+        return self._states.scopes()
 
     @property
     def calendar(self) -> Calendar:

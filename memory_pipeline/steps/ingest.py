@@ -211,7 +211,7 @@ def load_messages(
             input_digest=NO_ROWS,
             output_digest=RowDigests(map(message_digest, messages)).combined,
             rows=len(messages),
-            agents=len({message.scope for message in messages}),
+            agents=len({message.scope.own for message in messages}),
             messages=len(messages),
             changed=hour.key in changed,
             bytes=sizes.get(hour.key, 0),

@@ -25,7 +25,7 @@ from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.embed import vectors_in, with_vectors
-from memory_pipeline.steps.group import by_period, by_scope
+from memory_pipeline.steps.group import agents_in, by_period, by_scope
 from memory_pipeline.steps.results import (
     PartitionResult,
     RowDigests,
@@ -333,7 +333,7 @@ def summarize_periods(
                 input_digest=sources.inputs[period].combined,
                 output_digest=marks_of(part).combined,
                 rows=part.num_rows,
-                agents=part.num_rows,
+                agents=agents_in(part),
                 fallbacks=part.num_rows - part["fallback"].null_count,
                 unfinished=unfinished_rows(part, sources.lasting) + waiting[period],
                 refused=refused[period],

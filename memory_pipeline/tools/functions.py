@@ -144,15 +144,18 @@ def memory_tools(
 ) -> MemoryTools:
     """Return functions that read an agent's memory and, with a writer, change it.
 
+    Open both with a `user_id` for a conversation with that user. The functions then read the memory of the user, of the
+    user's groups and of the agent, and change that of the user. No argument of a model changes whose memory it is.
+
     Args:
-        reader: reads the agent's memory.
-        writer: writer of the same agent; without it the functions are read-only.
+        reader: reads the memory.
+        writer: writer of the same agent and user; without it the functions are read-only.
         now: time of all calls, or a function that returns it; by default the current time.
         max_tokens: token budget of one answer, at 4 bytes a token; at least 200.
         strict: return schemas for OpenAI's strict mode, in which all arguments are required and may be null.
 
     Raises:
-        InputError: reader and writer are of different agents, or `max_tokens` is out of range.
+        InputError: reader and writer are of different agents or users, or `max_tokens` is out of range.
     """
     return MemoryTools(Access(reader, writer, now, max_tokens), strict=strict)
 

@@ -7,7 +7,9 @@
     store.get(("weekly",), "weekly:2024-W03:5f2c…")
 
 Namespaces: one per grain (``("working",)``, ``("daily",)``, …), ``("durable",)`` for durable memories, and
-``("graph",)``.
+``("graph",)``. They hold what the reader sees. The same namespaces after ``("memories", user_id)`` hold what a user
+sees: the memory of the user, of the user's groups and of the agent. A template such as ``("memories", "{user_id}")``
+takes the user from the configuration of a run, never from a model.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.facts import FactKind
@@ -24,6 +26,7 @@ from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.tools.tool import refuse_all_users
 
 try:
     from langgraph.store.base import (
@@ -53,6 +56,10 @@ if TYPE_CHECKING:
 
 DURABLE: Final = "durable"
 GRAPH: Final = "graph"
+#: The first label of the namespaces of users.
+USERS: Final = "memories"
+#: Readers of users that stay open.
+_MOST_READERS: Final = 64
 _NAMESPACES: Final = (*(grain.value for grain in Grain), DURABLE, GRAPH)
 #: Limits of a reader's search: results per page, largest offset, and days back.
 _PAGE, _LAST, _ALL_DAYS = 100, 10_000, 36_525
@@ -76,7 +83,7 @@ class _FoundItem:
 
 
 class MemoryStore(BaseStore):
-    """One agent's memory, read-only. Thread-safe.
+    """One agent's memory, read-only, also that of its users. Thread-safe.
 
     An item's key is the memory's id. Its value has ``content`` and
 
@@ -87,30 +94,34 @@ class MemoryStore(BaseStore):
     - in ``graph``: ``subject``, ``predicate``, ``object``, ``confidence``, ``weight``, ``since``, ``source_ids``.
 
     Times are ISO 8601. Searches with a query return the best results first, others the newest. Without a namespace they
-    search all namespaces. Filters are applied to the values, before the limit.
+    search all namespaces of the reader, with ``("memories", user_id)`` all of the user; ``("memories",)`` alone has
+    nothing. Filters are applied to the values, before the limit.
 
     Args:
-        reader: reads the agent's memory.
+        reader: reads the agent's memory. If it reads for a user, namespaces of other users are refused.
         is_marked: mark each text as recalled data, for use in a prompt: a model then does not take it for instructions,
             and ingestion drops it. False returns texts as they are stored.
         now: returns the time up to which memory is searched; by default the current time.
     """
 
-    __slots__ = ("_is_marked", "_now", "_reader")
+    __slots__ = ("_open", "_view")
 
     def __init__(
         self, reader: MemoryReader, *, is_marked: bool = True, now: Callable[[], datetime] | None = None
     ) -> None:
-        self._reader = reader
-        self._is_marked = is_marked
-        self._now = now or partial(datetime.now, UTC)
+        refuse_all_users(reader)
+        clock = now or partial(datetime.now, UTC)
+        self._view = _View(reader, (), clock, is_marked=is_marked)
+        self._open = lru_cache(_MOST_READERS)(
+            lambda user_id: _View(reader.for_user(user_id), (USERS, user_id), clock, is_marked=is_marked)
+        )
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations in order.
 
         Raises:
             NotImplementedError: an operation writes; then no operation runs.
-            InputError: an argument of a search is invalid.
+            InputError: an argument of a search is invalid, or a namespace is of another user than the reader.
             langgraph.store.base.InvalidNamespaceError: a namespace is invalid.
         """
         listed = list(ops)
@@ -128,12 +139,44 @@ class MemoryStore(BaseStore):
 
     def _do(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            found = self._get(op)
-            return None if found is None else self._item(found)
+            view = self._view_of(op.namespace)
+            return view.get(op._replace(namespace=view.inner(op.namespace)))
         if isinstance(op, SearchOp):
-            return [self._search_item(found) for found in self._search(op)]
+            view = self._view_of(op.namespace_prefix)
+            return view.search(op._replace(namespace_prefix=view.inner(op.namespace_prefix)))
         assert isinstance(op, ListNamespacesOp)  # noqa: S101  # checked in batch()
-        return self._list(op)
+        prefixes = (tuple(one.path) for one in op.match_conditions or () if one.match_type == "prefix")
+        return self._view_of(next(prefixes, ())).namespaces(op)
+
+    def _view_of(self, namespace: tuple[str, ...]) -> _View:
+        """Return the view of the user that a namespace names, or else of the reader."""
+        is_of_user = len(namespace) > 1 and namespace[0] == USERS and namespace[1] != "*"
+        return self._open(namespace[1]) if is_of_user else self._view
+
+
+class _View:
+    """The namespaces of one reader, after a prefix."""
+
+    __slots__ = ("_is_marked", "_now", "_prefix", "_reader")
+
+    def __init__(
+        self, reader: MemoryReader, prefix: tuple[str, ...], now: Callable[[], datetime], *, is_marked: bool
+    ) -> None:
+        self._reader = reader
+        self._prefix = prefix
+        self._now = now
+        self._is_marked = is_marked
+
+    def inner(self, namespace: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a namespace without the prefix."""
+        return namespace[len(self._prefix) :]
+
+    def get(self, op: GetOp) -> Item | None:
+        found = self._get(op)
+        return None if found is None else self._item(found)
+
+    def search(self, op: SearchOp) -> list[SearchItem]:
+        return [self._search_item(found) for found in self._search(op)]
 
     def _get(self, op: GetOp) -> _FoundItem | None:
         if len(op.namespace) != 1 or op.namespace[0] not in _NAMESPACES:
@@ -225,9 +268,10 @@ class MemoryStore(BaseStore):
         for fact in facts:
             yield _of_fact(fact, is_scored=query is not None)
 
-    def _list(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        names = [(name,) for name in _NAMESPACES if all(_matches(one, (name,)) for one in op.match_conditions or ())]
-        present: list[tuple[str, ...]] = sorted(name for name in names if self._has_any(name[0]))
+    def namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        names = [(*self._prefix, name) for name in _NAMESPACES]
+        names = [name for name in names if all(_matches(one, name) for one in op.match_conditions or ())]
+        present: list[tuple[str, ...]] = sorted(name for name in names if self._has_any(name[-1]))
         if op.max_depth is not None:
             present = sorted({name[: op.max_depth] for name in present})
         return present[max(op.offset, 0) : max(op.offset, 0) + max(op.limit, 0)]
@@ -243,14 +287,14 @@ class MemoryStore(BaseStore):
         return Item(
             value=self._value(found),
             key=found.key,
-            namespace=(found.namespace,),
+            namespace=(*self._prefix, found.namespace),
             created_at=found.created_at,
             updated_at=found.updated_at,
         )
 
     def _search_item(self, found: _FoundItem) -> SearchItem:
         return SearchItem(
-            namespace=(found.namespace,),
+            namespace=(*self._prefix, found.namespace),
             key=found.key,
             value=self._value(found),
             created_at=found.created_at,

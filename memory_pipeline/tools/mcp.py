@@ -1,5 +1,7 @@
 """An MCP server of one agent's memory, on standard input and output. The only module that imports the MCP SDK.
 
+It serves the memory of one user, if its reader has one: start a server for each user.
+
 Its tools are those of :mod:`memory_pipeline.tools.functions`, under the usual names of MCP memory servers. Summaries
 (``memory://summaries/weekly/2024-W03``) and the hot index (``memory://hot-index``) are resources. Standard output
 carries the protocol only: output of libraries goes to standard error.
@@ -56,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class MemoryServer:
-    """Serves one agent's memory. If `access` has a writer, clients can change it."""
+    """Serves one agent's memory, or that of a user of the agent. If `access` has a writer, clients can change it."""
 
     def __init__(self, access: Access, version: str = "") -> None:
         self._access = access
@@ -133,15 +135,16 @@ class MemoryServer:
         ]
 
     def _summaries(self) -> list[types.Resource]:
+        hits = [hit for grain in SUMMARY_GRAINS for hit in newest_summaries(self._access, grain, _LISTED_PER_GRAIN)]
         return [
             types.Resource(
-                uri=uri_of(hit),
+                uri=uri,
                 name=f"{hit.grain}-{hit.period}",
                 title=f"{hit.grain} summary of {hit.period}",
                 mime_type="text/plain",
             )
-            for grain in SUMMARY_GRAINS
-            for hit in newest_summaries(self._access, grain, _LISTED_PER_GRAIN)
+            # Those of a user and of the user's groups share an address.
+            for uri, hit in {uri_of(hit): hit for hit in hits}.items()
         ]
 
     def _text(self, uri: str) -> str:
@@ -163,10 +166,13 @@ class MemoryServer:
                 f"{', '.join(SUMMARY_GRAINS)}"
             )
         period = Period.parse(Grain(grain), key)
-        hit = self._access.reader.get(summary_id(self._access.reader.scope, period), now=self._access.clock())
-        if hit is None:
+        reader, now = self._access.reader, self._access.clock()
+        hits = [reader.get(summary_id(scope, period), now=now) for scope in reader.scopes]
+        entries = [entry_of(hit) for hit in hits if hit is not None]
+        if not entries:
             raise InputError(f"there is no {grain} summary of {period}; it may not be computed yet")
-        return answer_text("A summary:", [entry_of(hit)], self._access.max_tokens * _RESOURCE)
+        head = "A summary:" if len(entries) == 1 else f"{len(entries)} summaries:"
+        return answer_text(head, entries, self._access.max_tokens * _RESOURCE)
 
     async def _guarded(self, work: Callable[[], _Result]) -> _Result:
         """Run `work` in a thread. Errors become protocol errors without internal details."""

@@ -32,14 +32,27 @@ def is_durable(identifier: str) -> bool:
 
 
 def note_use(access: Access, identifiers: Iterable[str]) -> None:
-    """Record a use of each memory, which delays its decay. Without a writer nothing is recorded."""
-    own = list(dict.fromkeys(identifiers))
-    if access.writer is None or not own:
-        return
+    """Record a use of each memory that the writer may change, which delays its decay."""
     try:
-        access.writer.touch(own, now=access.clock())
+        own = [one for one in dict.fromkeys(identifiers) if _is_own(access, one)]
+        if access.writer is not None and own:
+            access.writer.touch(own, now=access.clock())
     except Exception:  # noqa: BLE001  # the results are returned anyway
         _log.exception("the use of memories could not be recorded")
+
+
+def _is_own(access: Access, identifier: str) -> bool:
+    """Return whether a memory is in the scope of the writer: of the user, if there is one."""
+    writer = access.writer
+    return writer is not None and access.reader.memories.identity_of(identifier) == writer.scope.identity
+
+
+def _own(access: Access, identifier: str) -> str:
+    """Return the id of a memory that the writer may change. Raise InputError if the user may only read it."""
+    identifier = identifier.strip()
+    if access.reader.memories.get(identifier) is not None and not _is_own(access, identifier):
+        raise InputError(f"memory {identifier} is shared with others and can only be read; remember a new one instead")
+    return identifier
 
 
 def durable_text(access: Access, identifier: str) -> str:
@@ -91,16 +104,16 @@ def _remember(access: Access, *, text: str, kind: str, title: str | None, is_sna
 
 
 def _update(access: Access, *, id: str, text: str | None, reason: str | None) -> str:  # noqa: A002  # its name
-    writer, now = writer_of(access), access.clock()
+    writer, now, memory_id = writer_of(access), access.clock(), _own(access, id)
     if text is None or not text.strip():
-        memory_id = writer.confirm(id.strip(), reason=reason or None, now=now)
+        memory_id = writer.confirm(memory_id, reason=reason or None, now=now)
         return f"It is noted that this is still so ({memory_id})."
-    memory_id = writer.update(id.strip(), text, reason=reason or None, now=now)
+    memory_id = writer.update(memory_id, text, reason=reason or None, now=now)
     return f"Corrected ({memory_id}); what it said before is kept as history."
 
 
 def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A002  # as above
-    count = writer_of(access).forget(id.strip(), reason=reason or None, now=access.clock())
+    count = writer_of(access).forget(_own(access, id), reason=reason or None, now=access.clock())
     if not count:
         return "It was revoked already."
     return (

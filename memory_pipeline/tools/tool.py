@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.reader.all_users import AllUsersReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -173,10 +174,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The memory that tools access.
+    """The memory that tools access: of an agent, or of the user of its reader. No argument of a call changes that.
 
     Attributes:
-        writer: writer of the same agent; None for read-only access.
+        writer: writer of the same agent and user; None for read-only access.
         now: time of all calls, or a function that returns it; None for the current time.
         max_tokens: token budget of one answer.
     """
@@ -190,18 +191,38 @@ class Access:
         tokens = self.max_tokens
         if isinstance(tokens, bool) or not isinstance(tokens, int) or not LEAST_TOKENS <= tokens <= 1_000_000:
             raise InputError(f"max_tokens {shown(tokens)} is not accepted; expected {LEAST_TOKENS} to 1,000,000")
-        if self.writer is not None and self.writer.scope != self.reader.scope:
-            mine, other = self.reader.scope, self.writer.scope
-            raise InputError(
-                f"the writer is for {other.workspace_id}/{other.agent_id}, the reader for "
-                f"{mine.workspace_id}/{mine.agent_id}; open both for the same agent"
-            )
+        refuse_all_users(self.reader)
+        if self.writer is not None:
+            _check_same(self.reader, self.writer)
 
     def clock(self) -> datetime:
         """Return the time of a call."""
         if self.now is None:
             return datetime.now(UTC)
         return self.reader.calendar.moment("now", self.now() if callable(self.now) else self.now)
+
+
+def refuse_all_users(reader: object) -> None:
+    """Raise InputError if a reader is of all users: a model answers one of them."""
+    if isinstance(reader, AllUsersReader):
+        raise InputError("a reader of all users is not for a model; open the reader with one user_id, or without users")
+
+
+def _check_same(reader: MemoryReader, writer: MemoryWriter) -> None:
+    """Raise InputError if a reader and a writer are of different agents or users."""
+    users = writer.users
+    is_for_same = reader.user_id in users if users else reader.user_id is None
+    if writer.scope.own == reader.scope.own and is_for_same:
+        return
+    mine, other = reader.scope.own, writer.scope.own
+    raise InputError(
+        f"the writer is for {other} and {_users(users)}, the reader for {mine} and "
+        f"{_users([] if reader.user_id is None else [reader.user_id])}; open both for the same agent and user"
+    )
+
+
+def _users(users: Sequence[str]) -> str:
+    return f"user {shown(', '.join(users))}" if users else "no user"
 
 
 @dataclass(frozen=True, slots=True)

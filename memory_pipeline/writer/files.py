@@ -87,8 +87,9 @@ def ingest_file(
     records are moved to the journal's quarantine with a reason, and ingestion continues. The accepted messages of a
     conversation are written atomically. Ingesting a file twice adds no duplicates.
 
-    `default_scope` has the ``workspace_id`` and ``agent_id`` of conversations that name none. `progress` is called
-    after each batch. Raise InputError if the file cannot be opened.
+    `default_scope` has the ``workspace_id`` and ``agent_id`` of conversations that name none, and optionally the
+    ``user_id`` of those that name no user. `progress` is called after each batch. Raise InputError if the file cannot
+    be opened.
     """
     ingest = _Ingest(lake, default_scope or {}, progress)
     for where, record in _records(path):
@@ -113,7 +114,7 @@ class _Ingest:
 
     def take(self, where: str, record: object, admission: Admission) -> None:
         result = self.result
-        conversation = {**self._default_scope, **record} if isinstance(record, Mapping) else record
+        conversation = self._with_defaults(record) if isinstance(record, Mapping) else record
         messages, rejections, recalled = read_messages(conversation, admission, self._lake.new_scope)
         self._batch += messages
         result.recalled += recalled
@@ -125,6 +126,12 @@ class _Ingest:
             self._accepted += self._known_bad & _parts(conversation, rejections)
         if len(self._batch) >= _BATCH:
             self.flush()
+
+    def _with_defaults(self, record: Mapping[str, object]) -> dict[str, object]:
+        conversation = {**self._default_scope, **record}
+        if any(with_users(record).get(name) is not None for name in ("users", "group_id")):
+            conversation["user_id"] = record.get("user_id")
+        return conversation
 
     def set_aside(self, candidates: Iterable[Rejection]) -> None:
         """Move records to the quarantine, except those of erased subjects."""

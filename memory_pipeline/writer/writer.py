@@ -190,8 +190,16 @@ class MemoryWriter(MemoryEventWriter):
     messages; stored messages are not duplicated.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date | None = None, users: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        scope: Scope,
+        start: date | None = None,
+        users: Sequence[str] = (),
+        user_id: str | None = None,
+    ) -> None:
         super().__init__(lake, scope, start, users)
+        self._user_id = user_id or scope.user_id
         self._known = KnownMessages(lake, keeps=True)
 
     @classmethod
@@ -233,7 +241,8 @@ class MemoryWriter(MemoryEventWriter):
         audience = audience_in(fields, ())
         if not audience.identity:
             return cls(lake, own)
-        return cls(lake, lake.new_scope(workspace_id, agent_id, audience.identity), users=audience.users)
+        scope = lake.new_scope(workspace_id, agent_id, audience.identity)
+        return cls(lake, scope, users=audience.users, user_id=user_id)
 
     def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation atomically.
@@ -321,6 +330,11 @@ class MemoryWriter(MemoryEventWriter):
         """The scope of durable memories, of the graph, and of conversations that name no user."""
         return self._scope
 
+    @property
+    def users(self) -> Sequence[str]:
+        """The users for whom it writes, unless a conversation names others; none for the agent's own memory."""
+        return self._users or ([] if self._user_id is None else [self._user_id])
+
     @cached_property
     def graph(self) -> GraphWriter:
         """Changes the agent's graph directly, rather than through conversations."""
@@ -339,7 +353,7 @@ class MemoryWriter(MemoryEventWriter):
         """Return a conversation with the ids of this writer, and with its user if no other is named."""
         own: dict[str, object] = {**conversation, **self._ids}
         if all(own.get(name) is None for name in ("user_id", "users", "group_id")):
-            own |= self._scope.audience_fields(self._users)
+            own |= {**self._scope.audience_fields(self._users), "user_id": self._user_id}
         return own
 
     def _admission(self, now: When | None) -> Admission:

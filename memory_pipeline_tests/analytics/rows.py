@@ -151,6 +151,8 @@ def put(lake: Lake, spec: TableSpec, rows: Sequence[Row], **fixed: str) -> None:
     keys = {row[key] for row in rows}
     if "scope" in spec.schema.names:
         rows = [{**row, "identity": "", "scope": Scope(row["workspace_id"], row["agent_id"]).key} for row in rows]
+    if "users" in spec.schema.names:
+        rows = [{**row, "users": []} for row in rows]
     lake.tables.replace(spec, keys, pa.Table.from_pylist(list(rows), schema=spec.schema), **fixed)
 
 

@@ -24,6 +24,7 @@ from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.writer import MemoryWriter, Receipt
+from memory_pipeline_tests.users import lake_of
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 AT = "2024-01-15T08:03:00+00:00"
@@ -526,3 +527,11 @@ def test_text_sent_with_recalled_text_is_stored_once(
 def test_a_conversation_of_recalled_text_alone_creates_no_lake(writer: MemoryWriter, root: str) -> None:
     assert write(writer, message(mark("- Anna: hello"))) == Receipt((), (), 1)
     assert not Path(root).exists()
+
+
+def test_the_user_of_a_writer_speaks_also_where_users_share_one_memory(root: str) -> None:
+    lake = lake_of(root, per_user=False)
+    writer = open_writer(root, user_id="anna")
+    write(writer)
+    [said] = [said for file in lake.journal.pending() for said in lake.journal.read(file).messages]
+    assert (said.user_id, said.scope.identity, list(writer.users)) == ("anna", "", ["anna"])

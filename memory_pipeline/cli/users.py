@@ -1,0 +1,114 @@
+"""The commands `agents`, `users` and `members`: whose memory the lake holds."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memory_pipeline.cli.common import agent_options, cli, common, lake_of, settings_of
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.rendering import plain, table_lines, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from memory_pipeline.cli.common import AgentMemory
+
+
+@cli.command()
+@click.option("--workspace", "workspace_id", help="Only agents of this workspace.")
+@common
+def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
+    """List the agents with the number of their users and groups, and their first and last activity.
+
+    Times of records that the pipeline has not processed yet are rounded to the hour.
+    """
+    from memory_pipeline.reader.activity import activities, users_of
+
+    lake = lake_of(settings_of(root))
+    known = [one for one in activities(lake) if workspace_id in {None, one.scope.workspace_id}]
+    rows = []
+    for own, group in groupby(known, key=lambda one: one.scope.own):
+        scopes = list(group)
+        rows.append(
+            {
+                "workspace_id": own.workspace_id,
+                "agent_id": own.agent_id,
+                "users": len({user for one in scopes for user in users_of(lake, one.scope)}),
+                "groups": sum(one.scope.is_group for one in scopes),
+                "first_at": min(one.first_at for one in scopes),
+                "last_at": max(one.last_at for one in scopes),
+            }
+        )
+    if as_json:
+        click.echo(to_json(rows))
+    else:
+        _show(rows, "agent")
+
+
+@cli.command()
+@agent_options
+@common
+def users(agent: AgentMemory, as_json: bool) -> None:
+    """List the users of an agent, and the groups with their members, with their first and last activity.
+
+    A user without activity has only been in groups. The users of an agent with `per_user: false`, who share one memory,
+    are not listed. Times of records that the pipeline has not processed yet are rounded to the hour.
+    """
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.reader.activity import activities, users_of
+
+    lake = agent.lake()
+    known = activities(lake, Scope(agent.workspace_id, agent.agent_id))
+    groups: list[dict[str, Any]] = [
+        {"group": scope.identity, "users": users_of(lake, scope), "first_at": first_at, "last_at": last_at}
+        for scope, first_at, last_at in known
+        if scope.is_group
+    ]
+    silent = {user: (None, None) for group in groups for user in group["users"]}
+    active = {scope.user_id: (first_at, last_at) for scope, first_at, last_at in known if scope.user_id is not None}
+    times = sorted({**silent, **active}.items())
+    found = [{"user_id": user, "first_at": first_at, "last_at": last_at} for user, (first_at, last_at) in times]
+    if as_json:
+        click.echo(to_json({"users": found, "groups": groups}))
+        return
+    _show(found, "user")
+    if groups:
+        click.echo()
+        _show(groups, "group")
+
+
+@cli.group()
+def members() -> None:
+    """Change the members of groups."""
+
+
+@members.command()
+@click.argument("user")
+@click.option("--group", "identity", required=True, help="The group, as `memory-pipeline users` lists it: group:team.")
+@agent_options
+@common
+def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
+    """Remove a USER from a group, whose memory the user then no longer sees.
+
+    The group keeps what the user said. A later conversation of the group that names the user adds it again.
+    """
+    lake = agent.lake()
+    group = lake.scope(agent.workspace_id, agent.agent_id, identity)
+    if not group.is_group:
+        raise InputError(f"--group {shown(identity)} is not a group; list them with `memory-pipeline users`")
+    if not lake.members.remove(group, user):
+        known = ", ".join(lake.members.users_of(group)) or "none"
+        raise InputError(f"user {shown(user)} is not a member of {shown(identity)}; accepted: {shown(known)}")
+    left = lake.members.users_of(group)
+    click.echo(to_json({"users": left}) if as_json else plain(f"removed; members: {', '.join(left) or 'none'}"))
+
+
+def _show(rows: Sequence[Mapping[str, Any]], what: str) -> None:
+    if not rows:
+        click.echo(f"there is no {what}", err=True)
+        return
+    cells = [[", ".join(value) if isinstance(value, tuple) else value for value in row.values()] for row in rows]
+    click.echo("\n".join(table_lines(list(rows[0]), cells)))

@@ -1,0 +1,141 @@
+"""The reader of all users: a list for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.factory import default_models
+from memory_pipeline.reader import MemoryReader, all_users
+from memory_pipeline.reader.all_users import AllUsersReader, UserHit
+from memory_pipeline.tools import memory_tools
+from memory_pipeline.tools.langgraph import MemoryStore
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import NOW, run
+from memory_pipeline_tests.users import GROUP, HOMES, IN_GROUP, LATER, OF_AGENT, PINS, write_users
+
+EVER: dict[str, Any] = {"maximum_days_ago": 36_525, "now": NOW}
+
+
+@pytest.fixture(params=["pending", "processed", "both"])
+def lake(root: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    monkeypatch.setattr(all_users, "_AT_ONCE", 2)
+    lake = write_users(root)
+    if request.param != "pending":
+        run(lake, default_models())
+    if request.param == "both":
+        writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support", user_id="ben")
+        message = {"role": "user", "content": "The kettle is new.", "timestamp": LATER.isoformat()}
+        writer.write({"conversation_id": "later", "messages": [message]})
+    return lake
+
+
+def reader_on(lake: Lake, **options: Any) -> Any:
+    return MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support", **options)
+
+
+def listed(lake: Lake, query: str | None = None, **options: Any) -> dict[str, tuple[str, ...]]:
+    hits = reader_on(lake, users="all").search_memory(query_text=query, **{**EVER, "max_results": 100, **options})
+    assert hits.total == len(hits)
+    assert all(isinstance(hit, UserHit) for hit in hits)
+    return {hit.content: hit.users for hit in hits if isinstance(hit, UserHit)}
+
+
+def test_entries_of_all_users_are_listed_with_their_users(lake: Lake) -> None:
+    found = listed(lake)
+    assert found.pop("User: The kettle is new.", ("ben",)) == ("ben",)
+    homes = {f"User: I live in {HOMES[user]}. My PIN is {PINS[user]}." for user in HOMES}
+    assert found.keys() == {f"User: {OF_AGENT}", f"User: {IN_GROUP}"} | homes
+    assert found[f"User: {OF_AGENT}"] == ()
+    assert found[f"User: {IN_GROUP}"] == GROUP
+    assert found["User: I live in Oslo. My PIN is 2222."] == ("ben",)
+
+
+def test_the_list_is_that_of_the_readers_of_each_user(lake: Lake) -> None:
+    for options in (
+        {},
+        {"kind": "statement"},
+        {"grain": "daily"},
+        {"since": "2024-01-16"},
+        {"minimum_importance": 0.3},
+    ):
+        expected: dict[str, Any] = {}
+        for user in (None, *HOMES):
+            hits = reader_on(lake, user_id=user).search_memory(**{**EVER, "max_results": 100, **options})
+            expected |= {hit.id: hit.ends_at for hit in hits}
+        hits = reader_on(lake, users="all").search_memory(**{**EVER, "max_results": 100, **options})
+        assert {hit.id: hit.ends_at for hit in hits} == expected
+        assert [hit.ends_at for hit in hits] == sorted(expected.values(), reverse=True)
+
+
+def test_pages_together_are_the_whole_list(lake: Lake) -> None:
+    reader = reader_on(lake, users="all")
+    whole = reader.search_memory(**EVER, max_results=100)
+    pages = [reader.search_memory(**EVER, max_results=2, offset=offset) for offset in range(0, whole.total, 2)]
+    assert [hit for page in pages for hit in page] == list(whole)
+    assert {page.total for page in pages} == {whole.total}
+    assert reader.search_memory(**EVER, offset=whole.total) == []
+
+
+def test_entries_with_all_words_are_listed(lake: Lake) -> None:
+    assert set(listed(lake, "PIN").values()) == {("anna",), ("ben",), ("cleo",)}
+    assert set(listed(lake, "living in OSLO").values()) == {("ben",)}
+    assert listed(lake, "Oslo Rome") == {}
+    assert listed(lake, "the boats", now=LATER - timedelta(days=300)) == {}
+    assert set(listed(lake, person="user", kind="statement").values()) >= {("anna",), ("ben",), ("cleo",), GROUP, ()}
+
+
+def test_another_agent_is_not_listed(lake: Lake) -> None:
+    reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="sales", users="all")
+    assert reader.search_memory(**EVER) == []
+
+
+REFUSED: dict[str, Callable[[Any], object]] = {
+    "recall": lambda reader: reader.recall("PIN"),
+    "imagine": lambda reader: reader.imagine(["PIN"]),
+    "inject_knowledge": lambda reader: reader.inject_knowledge("PIN"),
+    "hot_index": lambda reader: reader.hot_index(),
+    "search_archive": lambda reader: reader.search_archive("PIN"),
+    "get": lambda reader: reader.get("x"),
+    "expand": lambda reader: reader.expand("x"),
+    "graph": lambda reader: reader.graph,
+    "memories": lambda reader: reader.memories,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_nothing_else_reads_all_users(root: str, name: str) -> None:
+    reader = reader_on(write_users(root), users="all")
+    with pytest.raises(InputError, match=f"{name} is not available for all users; open the reader with one user_id"):
+        REFUSED[name](reader)
+
+
+def test_every_method_that_reads_is_refused_or_lists() -> None:
+    public = {name for name in dir(MemoryReader) if not name.startswith("_")}
+    assert public - REFUSED.keys() == {"open", "for_user", "search_memory", "scope", "scopes", "calendar"}
+    assert {name for name in dir(AllUsersReader) if not name.startswith("_")} == {"search_memory"}
+
+
+def test_all_users_are_not_for_a_model(root: str) -> None:
+    reader = reader_on(write_users(root), users="all")
+    assert isinstance(reader, AllUsersReader)
+    offers: list[Callable[[Any], object]] = [memory_tools, MemoryStore]
+    for offer in offers:
+        with pytest.raises(InputError, match="a reader of all users is not for a model"):
+            offer(reader)
+
+
+@pytest.mark.parametrize("options", [{"users": "everybody"}, {"users": "all", "user_id": "anna"}])
+def test_other_values_are_refused(root: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="expected 'all' without user_id"):
+        reader_on(write_users(root), **options)
+
+
+def test_a_query_without_a_word_is_refused(root: str) -> None:
+    with pytest.raises(InputError, match="query_text 'of the' has no word to filter by"):
+        reader_on(write_users(root), users="all").search_memory(query_text="of the")
