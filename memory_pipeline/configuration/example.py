@@ -47,10 +47,11 @@ defaults:
     # Replaces the built-in instructions. Placeholders: {first_day} {last_day} {agent}; double other braces.
     #prompt: "Find what {agent} should remember of the conversations from {first_day} to {last_day}."
 
-  # Summaries: daily, weekly, monthly, quarterly, yearly, each with any key of completion, and two more.
+  # Summaries: daily, weekly, monthly, quarterly, yearly, each with any key of completion, and three more.
   summaries:
     monthly:
       length: 3000                        # maximum characters of a summary; null: the grain's default
+      minimum_tokens: 400                 # with fewer tokens of sources, rules summarise the period
       # Placeholders: {grain} {period} {first_day} {last_day} {length} {agent}
       #prompt: "Summarize {period} for {agent} in at most {length} characters."
     yearly:

@@ -162,9 +162,11 @@ class Summarization(Completion):
 
     Attributes:
         length: maximum characters of a summary; None means the grain's default.
+        minimum_tokens: a period with fewer tokens of sources is summarised by rules, not by the model.
     """
 
     length: Annotated[int, Field(ge=200, le=100_000)] | None = None
+    minimum_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
 class Injection(TextModelSettings):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.domain.model_calls import Purpose, Trouble, Use
+from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic import ExtractiveSummarizer
@@ -81,7 +81,9 @@ class HostedSummarizer:
         settings = self._settings(scope, grain)
         if settings.is_deterministic:
             return self._rules.method(scope, grain)
-        return f"{_version(settings, grain)} {identity_of(settings)} {settings.temperature} {_length(settings, grain)}"
+        parts = [_version(settings, grain), identity_of(settings), settings.temperature, _length(settings, grain)]
+        parts += [settings.minimum_tokens] if settings.minimum_tokens else []
+        return " ".join(map(str, parts))
 
     def summarize(self, assignments: Sequence[Assignment]) -> list[Condensation | None]:
         """Return the summary of each assignment; None where it waits for a budget.
@@ -107,7 +109,8 @@ class HostedSummarizer:
         ordered = sorted(assignment.material, key=lambda item: (item.event_at, item.position, item.id))
         progress = _Progress(assignment, [_Piece(item.text, _as_point(item)) for item in ordered])
         settings = self._settings(assignment.scope, assignment.period.grain)
-        if settings.is_deterministic or not ordered:
+        is_short = sum(count_tokens(piece.text) for piece in progress.pieces) < settings.minimum_tokens
+        if settings.is_deterministic or is_short or not ordered:
             progress.result, progress.is_done = self._rules.condense(assignment), True
         return progress
 

@@ -337,6 +337,17 @@ def test_the_order_of_material_does_not_matter(rng: random.Random) -> None:
     assert Counter(outcomes[0][1]) == Counter(outcomes[1][1])
 
 
+def test_rules_summarise_a_period_with_little_material() -> None:
+    rest = "workspaces: {acme: {summaries: {daily: {minimum_tokens: 20}}}}"
+    executor = Scripted(condensing, configuration(rest=rest))
+    little, much = assignment("Anna: I moved."), assignment(*["Anna: I moved to the house at the harbour."] * 5)
+    found = HostedSummarizer(executor, "UTC").summarize([little, much])
+    assert [made and made.model for made in found] == [None, "openai/m"]
+    assert [made and made.fallback for made in found] == [None, None], "it is no failure"
+    assert len(executor.questions) == 1
+    assert HostedSummarizer(executor, "UTC").method(ACME, DAY.grain).endswith(" 20"), "a change makes days stale"
+
+
 # --- more than the context -------------------------------------------------------------------------------------------
 
 
