@@ -17,7 +17,7 @@ PINS = {"anna": "1111", "ben": "2222", "cleo": "3333"}
 GROUP = ("anna", "ben")
 STRANGER = "dora"
 EVERYBODY = (*HOMES, STRANGER)
-#: What the group said, and what the agent itself keeps.
+#: Texts of the group, and of the agent's own memory.
 IN_GROUP, OF_AGENT = "The boat leaves the harbour at noon.", "The office opens at nine."
 #: After all conversations.
 LATER = datetime(2024, 1, 16, tzinfo=UTC)

@@ -38,8 +38,8 @@ class Scope:
         workspace_id, agent_id: the agent. Both ids are safe in a path.
         identity: ``user:`` or ``group:`` and an id, or ``users:`` and a digest of the members; empty for the agent's
             own memory.
-        key: the scope in rows and paths, 32 hexadecimal digits. It decides the shard. Users and groups have one of
-            their lake; see :func:`scope_key`.
+        key: the scope in rows and paths, 32 hexadecimal digits. It decides the shard. The keys of users and groups
+            differ between lakes; see :func:`scope_key`.
     """
 
     workspace_id: str
@@ -162,6 +162,7 @@ def _own_key(workspace_id: str, agent_id: str) -> str:
     return digest("scope", workspace_id, agent_id)
 
 
+@lru_cache(maxsize=65_536)
 def scope_key(secret: str, workspace_id: str, agent_id: str, identity: str) -> str:
     """Return the key of the scope of a user or group: a digest keyed with a lake's secret.
 

@@ -56,7 +56,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_HOURS_NAME = 150
 #: Replaces hours that do not fit in a file name.
 _MORE = "more"
-#: What a folder keeps of ids, and how many characters of them.
+#: Characters that are replaced in the name of a folder, and the longest part of the ids in it.
 _UNSAFE, _MAX_PREFIX = re.compile(r"[^a-z0-9._-]+"), 60
 _FOLDER = re.compile(r".*\.(?P<key>[0-9a-f]{32})")
 _GAP = re.compile(r"[1-9][0-9]{0,6}")

@@ -13,11 +13,14 @@ then every reader that finds the record finds the group.
 from __future__ import annotations
 
 import json
+import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.scopes import user_identity
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +30,10 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope, ScopeOf
     from memory_pipeline.lake.files.storage import Storage
 
+_log = logging.getLogger(__name__)
+
 _GROUPS, _USERS = "journal/members/groups", "journal/members/users"
+_FIELDS = ("workspace_id", "agent_id", "identity", "user_id", "timestamp")
 
 
 class Members:
@@ -62,7 +68,8 @@ class Members:
                 continue
             ids = {"workspace_id": group.workspace_id, "agent_id": group.agent_id, "identity": group.identity}
             data = json.dumps({**ids, "user_id": user_id, "timestamp": at.isoformat()}).encode()
-            for path in (of_user, of_group):  # whoever is in the group's list is in the user's
+            # The group's list comes second: it is the one that is checked above.
+            for path in (of_user, of_group):
                 self._storage.create(path, data)
                 self._contents.pop(path, None)
 
@@ -76,27 +83,35 @@ class Members:
 
     def all(self) -> Iterator[tuple[Scope, str, datetime]]:
         """Yield all members of all groups: the group, the user, and the time of the user's first record."""
-        for one in self._read(_USERS):
+        for _, one in self._read(_USERS):
             group = self._scope_of(one["workspace_id"], one["agent_id"], one["identity"])
             yield group, one["user_id"], datetime.fromisoformat(one["timestamp"])
 
     def groups_of(self, user: Scope) -> list[Scope]:
         """Return the groups of a user, given the scope of the user's own memory; sorted by their keys."""
         found = self._read(f"{_USERS}/{user.key}")
-        return [self._scope_of(user.workspace_id, user.agent_id, one["identity"]) for one in found]
+        groups = [(path, self._scope_of(user.workspace_id, user.agent_id, one["identity"])) for path, one in found]
+        # A file that was copied or written by hand must not open the memory of somebody else.
+        return [group for path, group in groups if group.is_group and path.endswith(f"/{group.key}.json")]
 
     def users_of(self, group: Scope) -> tuple[str, ...]:
         """Return the members of a group, sorted."""
-        return tuple(sorted(one["user_id"] for one in self._read(f"{_GROUPS}/{group.key}")))
+        return tuple(sorted(one["user_id"] for _, one in self._read(f"{_GROUPS}/{group.key}")))
 
-    def _read(self, folder: str) -> Iterator[dict[str, str]]:
+    def _read(self, folder: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the path and content of each file. Invalid files are ignored with a warning."""
         for entry in self._storage.list(folder):
             if entry.path not in self._contents:
                 data = self._storage.read(entry.path)
                 if data is None:  # removed in the meantime
                     continue
-                self._contents[entry.path] = json.loads(data)
-            yield self._contents[entry.path]
+                try:
+                    content = parse_json(data)
+                    self._contents[entry.path] = {name: str(content[name]) for name in _FIELDS}
+                except (InputError, KeyError) as error:
+                    _log.warning("%s is not valid, and ignored: %s", self._storage.locate(entry.path), error)
+                    continue
+            yield entry.path, self._contents[entry.path]
 
     def _paths(self, group: Scope, user_id: str) -> tuple[str, str]:
         user = self._scope_of(group.workspace_id, group.agent_id, user_identity(user_id))

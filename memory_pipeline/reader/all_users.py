@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Scopes that are read at once.
 _AT_ONCE = 200
-#: What a reader of one user has besides.
+#: Names of MemoryReader that need one user.
 _OF_ONE_USER: Final = frozenset(
     [
         "recall", "imagine", "inject_knowledge", "hot_index", "search_archive", "get", "expand", "graph", "memories",
@@ -56,8 +56,8 @@ class UserHit(Hit):
 class AllUsersReader:
     """Lists the memory of all users and groups of an agent, and its own. It ranks nothing, and serves no model.
 
-    It reads some scopes at a time, and keeps no more entries than it returns. What else a
-    :class:`~memory_pipeline.reader.MemoryReader` has raises InputError. Create it with :meth:`MemoryReader.open`.
+    It reads some scopes at a time, and keeps no more entries than it returns. All other names of
+    :class:`~memory_pipeline.reader.MemoryReader` raise InputError. Create it with :meth:`MemoryReader.open`.
     """
 
     def __init__(self, lake: Lake, scope: Scope) -> None:

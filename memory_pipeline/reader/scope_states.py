@@ -1,4 +1,4 @@
-"""What a reader holds of each scope."""
+"""The rows, graph and memories of each scope of a reader."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ TALKS = [
     talk("16T09:00", f"I like maps. My PIN is {PINS[3]}.", by=ANNA, users=[ANNA], group_id="alone"),
     talk("16T09:10", f"I repeat: {PINS[3]}.", role="assistant", users=[ANNA], group_id="alone"),
 ]
-#: What is still pending when the user is erased.
+#: Conversations that are pending when the user is erased.
 LATER = [
     talk("20T08:00", f"I moved to Faro. My PIN is {PINS[4]}.", user_id=ANNA),
     talk("20T08:10", "I moved to Bergen.", user_id=BEN),

@@ -1,4 +1,4 @@
-"""The index of members: who is in which group, and since when."""
+"""The index of members lists the groups of users and the users of groups."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ def test_a_removed_member_is_added_again_by_a_later_write_of_any_process(lake: L
     assert lake.members.users_of(team) == ("anna", "ben")
     assert groups_of(lake, "anna") == ["group:team"]
     assert {since for _, user, since in lake.members.all() if user == "anna"} == {AT + timedelta(days=2)}
+
+
+def test_a_file_that_was_written_by_hand_opens_no_memory(lake: Lake, tmp_path: Path) -> None:
+    team, board = (lake.scope("acme", "support", f"group:{name}") for name in ("team", "board"))
+    anna, ben = (lake.scope("acme", "support", user_identity(user)) for user in ("anna", "ben"))
+    lake.members.add([said_in(team, "anna"), said_in(board, "ben")])
+    folder = tmp_path / "lake/journal/members/users"
+    mine, theirs = folder / anna.key / f"{team.key}.json", folder / ben.key / f"{board.key}.json"
+    (mine.parent / f"{'0' * 32}.json").write_bytes(theirs.read_bytes())
+    (mine.parent / f"{ben.key}.json").write_bytes(theirs.read_bytes().replace(b"group:board", b"user:ben"))
+    (mine.parent / f"{board.key}.json").write_text("[]")
+    assert groups_of(lake, "anna") == ["group:team"]
