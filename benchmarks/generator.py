@@ -114,7 +114,6 @@ def conversation(source: random.Random, agent: str, hour: datetime, messages: in
         "workspace_id": WORKSPACE,
         "agent_id": agent,
         "conversation_id": f"{agent}-{hour:%Y%m%dT%H}",
-        "user_id": name.lower(),
         "messages": [
             {
                 "id": f"m{number}",

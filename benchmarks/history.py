@@ -46,11 +46,13 @@ _EDITS = 60
 _KINDS = (MemoryKind.FACT, MemoryKind.OBSERVATION, MemoryKind.DECISION, MemoryKind.PROCEDURE, MemoryKind.PREFERENCE)
 
 
-def said(agent: int, at: datetime, messages: int = EACH) -> list[Message]:
-    """Return the messages of an agent in the hour that starts at `at`."""
+def said(agent: int, at: datetime, messages: int = EACH, user_of: Lake | None = None) -> list[Message]:
+    """Return the messages of an agent in the hour that starts at `at`; with `user_of`, of a user of one agent."""
     name = agent_name(agent)
     talk = conversation(random.Random(f"{name} {at}"), name, at, messages)
-    return read_messages(talk, Admission(START.date(), NOW))[0]
+    if user_of is None:
+        return read_messages(talk, Admission(START.date(), NOW))[0]
+    return read_messages({**talk, "agent_id": "agent", "user_id": name}, Admission(START.date(), NOW), user_of.scope)[0]
 
 
 def grow(lake: Lake, agents: int) -> None:

@@ -38,11 +38,11 @@ from dataclasses import asdict
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from benchmarks.generator import START, WORKSPACE, agent_name, query
+from benchmarks.generator import START, WORKSPACE, agent_name, conversation, query
 from benchmarks.history import EACH, NOW, findings, grow, said
 from benchmarks.measure import Table, memory, milliseconds, p50, progress, versions
 from memory_pipeline.domain.periods import Grain, Period
@@ -54,6 +54,7 @@ from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 #: The measured hour and day are after the year of the history.
 _HOUR = NOW + timedelta(hours=9)
-_PARTS = ("hour", "history", "log", "scope", "s3")
+_PARTS = ("hour", "users", "history", "log", "scope", "s3")
 _THREE_YEARS = 26_280
 #: Hours per commit of the long log.
 _HOURS_A_COMMIT = 240
@@ -94,12 +95,21 @@ def run(
         history_agents: number of agents of the history.
         history: a lake of :mod:`benchmarks.history`, which is copied; else a new one is written.
         s3_agents: numbers of agents on S3.
-        only: some of hour, history, log, scope and s3; all by default.
+        only: some of hour, users, history, log, scope and s3; all by default.
     """
     goals = Table("scale", "each line in a process of its own; CPU and peak are of the process")
     parts = only or _PARTS
     for number in (agents or ((10, 40) if quick else (100, 1_000, 10_000))) if "hour" in parts else ():
         goals.rows += _hours(str(folder / f"empty-{number}"), number, f"{number:,} agents")
+    if "users" in parts:
+        number = max(agents or (40 if quick else 10_000,))
+        pending = _child("pending", str(folder / "pending"), number)
+        goals.rows += [
+            _row(f"{number:,} users pending", name, pending, goal)
+            for name, goal in (("write: CPU ms", "5"), ("open, first search: ms", "150"), ("next search: ms", ""))
+        ]
+        users = _hours(str(folder / "users"), number, f"{number:,} users of one agent", "users")
+        goals.rows += [{**row, "measured": str(row["measured"]).replace("an agent", "a user")} for row in users]
     if "scope" in parts:
         messages = _LARGE_SCOPE // 25 if quick else _LARGE_SCOPE
         found = _child("scope", str(folder / "scope"), messages)
@@ -122,10 +132,11 @@ def _row(where: str, name: str, found: Measured, goal: str = "") -> dict[str, Ce
     return {"what": where, "measured": name, "figure": found[name], "at most": goal}
 
 
-def _hours(root: str, agents: int, where: str) -> Iterator[dict[str, Cell]]:
+def _hours(root: str, agents: int, where: str, first: str = "hour") -> Iterator[dict[str, Cell]]:
     """Measure an hour of many agents, the same hour again, with one more speaker, and the summaries of the day."""
-    found = {name: _child(name, root, agents) for name in ("hour", "again", "one more", "day")}
-    hour = found["hour"] | {"CPU ms an agent": found["hour"]["CPU s"] * 1_000 / agents}
+    found = {name: _child(name, root, agents) for name in (first, "again", "one more", "day")}
+    hour = found[first]
+    hour["CPU ms an agent"] = hour["CPU s"] * 1_000 / agents
     goals = {"CPU ms an agent": "8", "peak MB": "1,000", "wall s": "", "commits": "", "files": ""}
     yield from (_row(f"{where}: an hour", name, hour, goal) for name, goal in goals.items())
     yield from (_row(f"{where}: again", name, found["again"]) for name in ("CPU s", "peak MB", "commits"))
@@ -184,10 +195,12 @@ def _child(name: str, root: str, number: int) -> Measured:
     return measured
 
 
-def _speak(lake: Lake, agents: Sequence[int], messages: int = EACH, at: datetime = _HOUR) -> None:
+def _speak(
+    lake: Lake, agents: Sequence[int], messages: int = EACH, at: datetime = _HOUR, *, are_users: bool = False
+) -> None:
     lake.ensure()
     for agent in agents:
-        lake.journal.append(said(agent, at, messages))
+        lake.journal.append(said(agent, at, messages, lake if are_users else None))
 
 
 def _compute(lake: Lake, grain: Grain, at: datetime = _HOUR) -> None:
@@ -235,6 +248,33 @@ def _cpu() -> float:
 def _hour(root: str, agents: int) -> Measured:
     _speak(Lake(root), range(agents))
     return _again(root, agents)
+
+
+def _users(root: str, users: int) -> Measured:
+    _speak(Lake(root), range(users), are_users=True)
+    return _again(root, users)
+
+
+def _pending(root: str, users: int) -> Measured:
+    """Measure writers and readers of users in a warm process; nothing is processed."""
+    _speak(Lake(root), range(users), are_users=True)
+    writes, firsts, nexts = [], [], []
+    for number in range(_READERS):
+        ids: dict[str, Any] = {"workspace_id": WORKSPACE, "agent_id": "agent", "user_id": agent_name(number)}
+        writer = MemoryWriter.open(root, **ids)
+        talk = conversation(random.Random(number), "agent", _HOUR + timedelta(hours=1), EACH)
+        cpu = _cpu()
+        writer.write(talk, now=_HOUR + timedelta(hours=2))
+        writes.append((_cpu() - cpu) * 1_000)
+        started = time.perf_counter()
+        reader = MemoryReader.open(root, **ids)
+        asked = [time.perf_counter()]
+        for turn in range(2):
+            reader.search_memory(query_text=query(random.Random(turn)), now=_HOUR + timedelta(hours=2))
+            asked.append(time.perf_counter())
+        firsts.append((asked[1] - started) * 1_000)
+        nexts.append((asked[2] - asked[1]) * 1_000)
+    return {"write: CPU ms": p50(writes), "open, first search: ms": p50(firsts), "next search: ms": p50(nexts)}
 
 
 def _again(root: str, _: int) -> Measured:
@@ -337,6 +377,8 @@ def _erase(root: str, agents: int) -> Measured:
 
 _MEASUREMENTS: dict[str, Callable[[str, int], Measured]] = {
     "hour": _hour,
+    "users": _users,
+    "pending": _pending,
     "again": _again,
     "one more": _one_more,
     "day": _day,

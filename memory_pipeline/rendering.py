@@ -124,12 +124,12 @@ def estimate_lines(expected: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not expected:
         yield "no model calls expected"
         return
-    yield "grain      purpose       workspace             calls    tokens in   tokens out         cost  model"
+    yield "grain      purpose       workspace            scopes  calls    tokens in   tokens out         cost  model"
     for row in expected:
         cost = "unknown" if row["cost"] is None else f"${row['cost']:.4f}"
         yield (
-            f"{row['grain']:<10} {row['purpose']:<13} {row['workspace_id']:<20} {row['calls']:>6,} "
-            f"{row['tokens_in']:>12,} {row['tokens_out']:>12,} {cost:>12}  {row['model']}"
+            f"{row['grain']:<10} {row['purpose']:<13} {row['workspace_id']:<20} {row['scopes']:>6,} "
+            f"{row['calls']:>6,} {row['tokens_in']:>12,} {row['tokens_out']:>12,} {cost:>12}  {row['model']}"
         )
     calls, dollars = sum(row["calls"] for row in expected), sum(row["cost"] or 0.0 for row in expected)
     unpriced = sum(row["unpriced"] for row in expected)

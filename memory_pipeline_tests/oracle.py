@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from memory_pipeline.domain.periods import SUMMARY_GRAINS
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import configured_models
 from memory_pipeline_tests.building import NOW
@@ -26,12 +27,17 @@ _PROMPT = re.compile(r"^The prompt: (.*)$", re.MULTILINE)
 _NAME = re.compile(r"(?<=\s)[A-Z]\w+")
 _LIVES = re.compile(r"moved to (\w+)")
 
-CONFIG = """
+#: Has the model summarise every period, however short.
+SUMMARIES = f"  summaries: {{{{{', '.join(f'{grain}: {{{{minimum_tokens: 0}}}}' for grain in SUMMARY_GRAINS)}}}}}\n"
+CONFIG = (
+    """
 defaults:
   max_concurrency: 8
   completion: {{model: openai/oracle, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
                price: {{input: 1.0, output: 2.0}}}}
 """
+    + SUMMARIES
+)
 #: Adds the models of readers: entities and reranking.
 INJECTION = """
   injection: {{rerank: model, entities: model, attempts: 1}}

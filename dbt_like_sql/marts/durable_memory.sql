@@ -19,19 +19,21 @@
 --   without_vector - Memories without an embedding, which only full-text search finds.
 WITH held AS MATERIALIZED (
     SELECT
-        owner, memory_id, is_newest, workspace_id, agent_id, identity, kind, status, temperature, characters,
+        memory_id, is_newest, workspace_id, agent_id, identity, kind, status, temperature, characters,
         access_count, importance, confidence, updated_at, changed_at, last_accessed_at, reviewed_at, embed_model
     FROM stg_memories
 ),
 counted AS (
-    SELECT owner, memory_id, count(*) AS versions
+    SELECT workspace_id, agent_id, memory_id, count(*) AS versions
     FROM held
-    GROUP BY owner, memory_id
+    GROUP BY workspace_id, agent_id, memory_id
 ),
 agents AS (
-    SELECT owner, max(greatest(changed_at, updated_at, last_accessed_at, reviewed_at)) AS as_of
+    SELECT
+        workspace_id, agent_id,
+        max(greatest(changed_at, updated_at, last_accessed_at, reviewed_at)) AS as_of
     FROM held
-    GROUP BY owner
+    GROUP BY workspace_id, agent_id
 )
 SELECT
     h.workspace_id,
@@ -50,8 +52,8 @@ SELECT
     round(avg(epoch(a.as_of) - epoch(h.updated_at)) / 86400, 6)::DOUBLE AS mean_age_days,
     count(*) FILTER (h.embed_model IS NULL) AS without_vector
 FROM held AS h
-JOIN counted AS c ON c.owner = h.owner AND c.memory_id = h.memory_id
-JOIN agents AS a ON a.owner = h.owner
+JOIN counted AS c ON c.workspace_id = h.workspace_id AND c.agent_id = h.agent_id AND c.memory_id = h.memory_id
+JOIN agents AS a ON a.workspace_id = h.workspace_id AND a.agent_id = h.agent_id
 WHERE h.is_newest
 GROUP BY h.workspace_id, h.agent_id, h.identity, h.kind, h.status, h.temperature, a.as_of
 ORDER BY

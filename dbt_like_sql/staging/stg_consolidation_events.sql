@@ -2,6 +2,6 @@
 -- Row: one event.
 -- Owner: team:memory
 SELECT
-    workspace_id || '~' || agent_id AS owner, period AS night, id, workspace_id, agent_id, identity, verb, memory_id,
+    period AS night, id, workspace_id, agent_id, identity, verb, memory_id,
     other_id, changes, reason, turn AS pass, place, event_at
 FROM consolidation_events

@@ -2,7 +2,7 @@
 -- Row: one operation.
 -- Owner: team:memory
 SELECT
-    workspace_id || '~' || agent_id AS owner, period, id, workspace_id, agent_id, identity, verb, subject_id, subject,
+    period, id, workspace_id, agent_id, identity, verb, subject_id, subject,
     predicate, object, confidence, weight,
     evidence_id, is_edit, conversation_id, turn, place, event_at
 FROM graph_operations

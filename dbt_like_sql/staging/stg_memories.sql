@@ -2,7 +2,7 @@
 -- Row: one version of a durable memory; older ones are history.
 -- Owner: team:memory
 SELECT
-    workspace_id || '~' || agent_id AS owner, id, memory_id, version, is_newest, workspace_id, agent_id, identity,
+    id, memory_id, version, is_newest, workspace_id, agent_id, identity,
     kind, title, hook, content,
     length(content) AS characters, strlen(content) AS bytes, subject, predicate, object, user_id, key, value,
     importance, confidence, decay_rate, access_count, last_accessed_at, is_point_in_time, temperature, status,

@@ -2,6 +2,6 @@
 -- Row: one event.
 -- Owner: team:memory
 SELECT
-    workspace_id || '~' || agent_id AS owner, period, id, workspace_id, agent_id, identity, verb, memory_id, other_id,
+    period, id, workspace_id, agent_id, identity, verb, memory_id, other_id,
     changes, editor, reason, evidence, conversation_id, turn, place, event_at, is_edit
 FROM memory_events

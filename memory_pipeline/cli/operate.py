@@ -128,7 +128,7 @@ def _estimate(settings: Settings, now: datetime, between: tuple[datetime, dateti
         if not as_json:
             click.echo(f"{grain:<13} {len(periods):>6,} periods checked", err=True)
     ordered = sorted(executor.expected.items(), key=lambda item: item[0].order)
-    expected = [{**asdict(what), **asdict(usage)} for what, usage in ordered]
+    expected = [{**asdict(what), "scopes": len(executor.scopes[what]), **asdict(usage)} for what, usage in ordered]
     click.echo(to_json(expected) if as_json else "\n".join(estimate_lines(expected)))
 
 

@@ -96,12 +96,16 @@ def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
     The group keeps what the user said. A later conversation of the group that names the user adds it again.
     """
     lake = agent.lake()
+    if not identity.startswith(("group:", "users:")):
+        raise InputError(
+            f"--group {shown(identity)} is not a group; expected group: or users: and an id, as "
+            "`memory-pipeline users` lists it"
+        )
     group = lake.scope(agent.workspace_id, agent.agent_id, identity)
-    if not group.is_group:
-        raise InputError(f"--group {shown(identity)} is not a group; list them with `memory-pipeline users`")
     if not lake.members.remove(group, user):
-        known = ", ".join(lake.members.users_of(group)) or "none"
-        raise InputError(f"user {shown(user)} is not a member of {shown(identity)}; accepted: {shown(known)}")
+        known = ", ".join(map(shown, lake.members.users_of(group)))
+        accepted = f"accepted: {known}" if known else "it has no members"
+        raise InputError(f"user {shown(user)} is not a member of {shown(identity)}; {accepted}")
     left = lake.members.users_of(group)
     click.echo(to_json({"users": left}) if as_json else plain(f"removed; members: {', '.join(left) or 'none'}"))
 

@@ -89,6 +89,8 @@ defaults:
   budget:
     usd_per_month: 20
     tokens_per_month: 50000000
+    #usd_per_user: 0.5                    # the same for each user and each group
+    #tokens_per_user: 1000000
     when_spent: fall_back                 # use the deterministic models; or wait: postpone to another month
 
   # How long memory is kept, counted from the end of its hour, day and so on. Without this section nothing expires. Set
@@ -110,7 +112,7 @@ defaults:
 
   # Whether each user, and each group of users, has a memory of its own. It is recorded for an agent when it first
   # writes for a user, and fixed from then on. Otherwise all users of an agent share the agent's memory.
-  per_user: false
+  per_user: true
 
   # Whether Dagster shows samples of memory content with its runs. They are stored in Dagster's own storage, and erasure
   # does not remove them.

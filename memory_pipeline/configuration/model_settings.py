@@ -166,7 +166,7 @@ class Summarization(Completion):
     """
 
     length: Annotated[int, Field(ge=200, le=100_000)] | None = None
-    minimum_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    minimum_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 400
 
 
 class Injection(TextModelSettings):
@@ -220,10 +220,13 @@ class Budget(Record):
 
     Attributes:
         usd_per_month, tokens_per_month: the limits; a request that is expected to exceed them is not sent.
+        usd_per_user, tokens_per_user: the same for each user and each group, per month, without embeddings.
         when_spent: ``fall_back`` computes memory with the deterministic models, ``wait`` postpones it. A run in another
             month, or with a larger budget, completes both.
     """
 
     usd_per_month: Annotated[float, Field(ge=0)] | None = None
     tokens_per_month: Annotated[int, Field(ge=0)] | None = None
+    usd_per_user: Annotated[float, Field(ge=0)] | None = None
+    tokens_per_user: Annotated[int, Field(ge=0)] | None = None
     when_spent: Literal["fall_back", "wait"] = "fall_back"

@@ -66,7 +66,7 @@ class Inherited:
     injection: Keys = field(default_factory=dict)
     memories: Keys = field(default_factory=dict)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    per_user: bool = False
+    per_user: bool = True
 
     def at(self, level: Level) -> Inherited:
         """Return the settings of the next level, with the sections of `level` applied."""
@@ -293,8 +293,11 @@ class Resolution:
         if not keys:
             return None
         budget = Budget.model_validate(keys)
-        if budget.usd_per_month is None and budget.tokens_per_month is None:
-            self.faults.append((path, "no limit is set; expected usd_per_month, tokens_per_month or both"))
+        limits = (budget.usd_per_month, budget.tokens_per_month, budget.usd_per_user, budget.tokens_per_user)
+        if all(limit is None for limit in limits):
+            self.faults.append(
+                (path, "no limit is set; expected usd_per_month, tokens_per_month, usd_per_user or tokens_per_user")
+            )
         return budget
 
 

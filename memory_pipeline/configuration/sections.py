@@ -221,7 +221,7 @@ class Level(Record):
     graph: GraphSettings = GraphSettings()
     injection: Injection = Injection()
     memories: MemoriesSettings = MemoriesSettings()
-    per_user: bool = False
+    per_user: bool = True
 
 
 class AgentSection(Level):

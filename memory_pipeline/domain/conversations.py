@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
-from memory_pipeline.domain.scopes import Audience, Scope, audience_of, user_identity
+from memory_pipeline.domain.scopes import Audience, Scope, audience_of, label_of, optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -40,18 +40,16 @@ if TYPE_CHECKING:
 
 #: Longest text of one message, in characters.
 MAX_CONTENT = 1_000_000
-#: Longest id, name or tag, in characters.
-MAX_ID = 256
 #: Maximum number of tags of a conversation; every message is stored with all of them.
 MAX_TAGS = 100
 #: Maximum number of users of a conversation; every message is stored with all members of a group.
 MAX_USERS = 1_000
 #: A message further ahead of the clock is rejected as a mistake.
 CLOCK_SKEW = timedelta(hours=24)
+#: A name that is the label of a user.
+_LABEL = re.compile(r"\s*user\s*(:|$)", re.IGNORECASE)
 
 _HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "users", "group_id", "tags")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\"'`/\\]|\.\.")
 
 
 class NothingSaidError(InputError):
@@ -112,9 +110,9 @@ class Message:
         remaining = _without_recalled(record.get("content"))
         scope = recorded_scope(record, scope_of)
         conversation_id = label_of("conversation_id", record.get("conversation_id"))
-        source_id = _optional_label("id", record.get("id"))
+        source_id = optional_label("id", record.get("id"))
         role = _role(record.get("role"))
-        name = _name(record.get("name"))
+        name = optional_label("name", record.get("name"))
         content = _text(remaining)
         sent_at = timestamp_of("timestamp", record.get("timestamp"))
         turn = record.get("turn")
@@ -126,7 +124,7 @@ class Message:
             id=make_id(MESSAGE, hour, *scope.ids, conversation_id, source_id is not None, identity),
             scope=scope,
             conversation_id=conversation_id,
-            user_id=_optional_label("user_id", record.get("user_id")),
+            user_id=optional_label("user_id", record.get("user_id")),
             tags=_labels("tags", record.get("tags") or ()),
             source_id=source_id,
             turn=turn,
@@ -170,9 +168,14 @@ class Message:
 
     @property
     def user(self) -> str:
-        """The name of the user who speaks, or a label; where several users speak, it has the user's id."""
+        """The name of the user who speaks, or a label; where several users speak, it has the user's id.
+
+        A name that looks like a label is ignored, so that nobody can speak as another user.
+        """
+        if self.name and not _LABEL.match(self.name):
+            return self.name
         is_shared = self.user_id is not None and self.scope.user_id is None
-        return self.name or (user_identity(self.user_id) if is_shared and self.user_id else "User")
+        return user_identity(self.user_id) if is_shared and self.user_id else "User"
 
     def says_the_same_as(self, other: Message) -> bool:
         """Return whether two messages have the same role, name, content and time."""
@@ -302,7 +305,7 @@ def audience_in(fields: Mapping[str, Any], speakers: Sequence[object]) -> Audien
         InputError: an id is invalid, or they contradict each other.
     """
     users = None if fields["users"] is None else _labels("users", fields["users"], MAX_USERS)
-    user_id, group_id = (_optional_label(name, fields[name]) for name in ("user_id", "group_id"))
+    user_id, group_id = (optional_label(name, fields[name]) for name in ("user_id", "group_id"))
     return audience_of(user_id, users, group_id, {label_of("user_id", speaker) for speaker in speakers})
 
 
@@ -355,37 +358,6 @@ def _role(value: object) -> Role:
         return Role(value)  # type: ignore[arg-type]  # other values raise ValueError
     except ValueError:
         raise InputError(f"role {shown(value)} is unknown; accepted: {', '.join(Role)}") from None
-
-
-def label_of(name: str, value: object) -> str:
-    """Return an id or a tag after a check.
-
-    Raises:
-        InputError: it is not valid.
-    """
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
-        raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
-    if _FORBIDDEN.search(value) or value.startswith(".") or not is_unicode(value):
-        raise InputError(
-            f"{name} {shown(value)} is not valid; quotes, slashes, '..', a leading '.', control characters and "
-            "broken Unicode are not accepted"
-        )
-    return value
-
-
-def _name(value: object) -> str | None:
-    """Validate the name of a person. Quotes are accepted (O'Brien): a name is never part of a path or a query."""
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
-        raise InputError(f"name {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
-    if _CONTROL.search(value) or not is_unicode(value):
-        raise InputError(f"name {shown(value)} is not valid; control characters and broken Unicode are not accepted")
-    return value
-
-
-def _optional_label(name: str, value: object) -> str | None:
-    return None if value is None else label_of(name, value)
 
 
 def _labels(name: str, values: object, most: int = MAX_TAGS) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -62,6 +62,11 @@ class Use:
 
     scope: Scope
     period: Period
+
+
+if TYPE_CHECKING:
+    #: Who pays for a call: a workspace, by its id, or the scope of a user or group.
+    Payer: TypeAlias = str | Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +197,8 @@ class CallStore(Protocol):
         """
         ...
 
-    def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
-        """Return the usage of a workspace in a calendar month (UTC), such as ``2024-01``.
+    def spent(self, payer: Payer, month: str, *, look: bool = False) -> Usage:
+        """Return the usage of a workspace, user or group in a calendar month (UTC), such as ``2024-01``.
 
         `look` includes the latest usage of other processes.
         """

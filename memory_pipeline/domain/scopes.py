@@ -13,19 +13,21 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _KEY = re.compile(r"[0-9a-f]{32}")
 #: Prefixes of identities: of a user, of a group with an id, and of a group that is the set of its members.
 _USER, _GROUP, _SET = "user:", "group:", "users:"
 #: The beginning of a user's entity in a text, and the ends of an id after it.
 _ENTITY = re.compile(rf"(?<!\w){_USER}")
 _END_OF_ID = re.compile(r"(?<!^)(?!\w|[^\w\s,;/'’]\w)")
-_LONGEST_ID = 256
+#: Longest id, name or tag, in characters.
+MAX_ID: Final = 256
 #: The columns of a scope in rows, in the order of :class:`Scope`'s arguments.
 SCOPE_COLUMNS: Final = ("workspace_id", "agent_id", "identity", "scope")
 
@@ -35,7 +37,7 @@ class Scope:
     """An agent's own memory, or that of a user or a group.
 
     Attributes:
-        workspace_id, agent_id: the agent. Both ids are safe in a path.
+        workspace_id, agent_id: the agent. Both are opaque: see :func:`label_of`.
         identity: ``user:`` or ``group:`` and an id, or ``users:`` and a digest of the members; empty for the agent's
             own memory.
         key: the scope in rows and paths, 32 hexadecimal digits. It decides the shard. The keys of users and groups
@@ -48,13 +50,8 @@ class Scope:
     key: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("workspace_id", "agent_id"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not _ID.fullmatch(value) or ".." in value:
-                raise InputError(
-                    f"{name} {shown(value)} is not valid; accepted: 1 to 100 ASCII letters, digits, '.', '_', '-', "
-                    "beginning with a letter or digit, without '..'"
-                )
+        label_of("workspace_id", self.workspace_id)
+        label_of("agent_id", self.agent_id)
         if self.identity == "":
             object.__setattr__(self, "key", _own_key(self.workspace_id, self.agent_id))
         elif not isinstance(self.identity, str) or not self.identity.startswith((_USER, _GROUP, _SET)):
@@ -109,6 +106,25 @@ class Audience(NamedTuple):
     users: tuple[str, ...] = ()
 
 
+def label_of(name: str, value: object) -> str:
+    """Return an id, a name or a tag after a check. It is opaque: nothing is read into its characters.
+
+    Raises:
+        InputError: it is not a text of 1 to 256 characters, is blank, or has control characters or broken Unicode. The
+            message calls it `name`.
+    """
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
+        raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
+    if _CONTROL.search(value) or not is_unicode(value):
+        raise InputError(f"{name} {shown(value)} is not valid; control characters and broken Unicode are not accepted")
+    return value
+
+
+def optional_label(name: str, value: object) -> str | None:
+    """Return :func:`label_of` a value, or None if it is None."""
+    return None if value is None else label_of(name, value)
+
+
 def user_identity(user_id: str) -> str:
     """Return the identity of a user's own memory."""
     return f"{_USER}{user_id}"
@@ -121,7 +137,7 @@ def users_named_in(text: str) -> Iterator[str]:
     ``user:annabel`` or ``user:anna-2``.
     """
     for entity in _ENTITY.finditer(text):
-        rest = text[entity.end() : entity.end() + _LONGEST_ID]
+        rest = text[entity.end() : entity.end() + MAX_ID]
         yield from (rest[: end.start()] for end in _END_OF_ID.finditer(rest))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import MAX_ID, Role
-from memory_pipeline.domain.scopes import Scope, user_identity, users_named_in
-from memory_pipeline.domain.text.words import is_unicode, words_of_name
+from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity, users_named_in
+from memory_pipeline.domain.text.words import words_of_name
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 MAX_NAMES = 50
 #: Labels of speakers without a name. As names they would match everyone.
 _ROLES = frozenset([*Role, "agent", "the user", "the agent", "the assistant"])
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class SubjectKind(StrEnum):
@@ -60,8 +58,8 @@ class Subject:
         Raises:
             InputError: an id is invalid.
         """
-        label = _text("conversation_id", conversation_id, 1)
-        user = None if user_id is None else _text("user_id", user_id, 1)
+        label = label_of("conversation_id", conversation_id)
+        user = optional_label("user_id", user_id)
         return cls(SubjectKind.CONVERSATION, scope.workspace_id, scope.agent_id, label, user_id=user)
 
     @classmethod
@@ -86,7 +84,7 @@ class Subject:
         Raises:
             InputError: an id or a name is invalid.
         """
-        return cls._person(workspace_id, names, agent_id, _text("user_id", user_id, 1))
+        return cls._person(workspace_id, names, agent_id, label_of("user_id", user_id))
 
     @classmethod
     def _person(cls, workspace_id: str, names: Iterable[str], agent_id: str | None, user_id: str | None) -> Subject:
@@ -178,16 +176,8 @@ def _any(value: Any) -> Any:
     return value
 
 
-def _text(name: str, value: object, least: int) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
-        raise InputError(f"{name} {shown(value)} is not valid; expected a text of {least} to {MAX_ID} characters")
-    if _CONTROL.search(value) or not is_unicode(value):
-        raise InputError(f"{name} {shown(value)} is not valid; control characters and broken Unicode are not accepted")
-    return value
-
-
 def _name(value: object) -> str:
-    name = _text("name of a person", value, 2).strip()
+    name = label_of("name of a person", value).strip()
     words = words_of_name(name)
     if sum(map(len, words)) < 2:
         raise InputError(

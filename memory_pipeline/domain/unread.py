@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.erasure import Forgotten
 
 _NAMES = ("workspace_id", "agent_id")
-_ID = r"""["']?{}["']?\s*[:=]\s*["']?([\w.-]+)"""
+#: An id in a text that may be no JSON, or cut: in quotes, or else of letters, digits, dots and hyphens.
+_ID = r"""["']?{}["']?\s*[:=]\s*(?:"((?:[^"\\]|\\.){{1,1600}})|'([^']{{1,256}})|([\w.-]+))"""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){1,256})"')
 #: For records without an agent: a person may be erased from the whole workspace.
 _UNKNOWN_AGENT = "x" * 100
@@ -44,7 +45,7 @@ def is_forgotten(
     else:
         text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
         texts, at = [text], default_at
-        scope_ids = {name: found for name in _NAMES if (found := re.findall(_ID.format(name), text))}
+        scope_ids = {name: found for name in _NAMES if (found := ids_in(text, name))}
         ids = _QUOTED.findall(text)
     workspaces, agents = (scope_ids.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
     for scope in _scopes(workspaces or forgotten.workspaces, agents):
@@ -53,6 +54,19 @@ def is_forgotten(
         if any(forgotten.reaches(scope, at, conversation_id=one, user_id=one) for one in set(ids)):
             return True
     return False
+
+
+def ids_in(text: str, name: str) -> list[str]:
+    """Return the values of a key, such as ``agent_id``, in a text that may be no JSON."""
+    found = re.findall(_ID.format(name), text)
+    return [_unescaped(quoted) if quoted else single or plain for quoted, single, plain in found]
+
+
+def _unescaped(quoted: str) -> str:
+    try:
+        return str(json.loads(f'"{quoted}"'))
+    except ValueError:  # cut, or no JSON
+        return quoted
 
 
 def _scopes(workspaces: Iterable[str], agents: Sequence[str]) -> Iterator[Scope]:

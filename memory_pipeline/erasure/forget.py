@@ -54,10 +54,10 @@ from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
 from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
-from memory_pipeline.lake.collections.collection import drop_collections
+from memory_pipeline.lake.collections.collection import COLLECTIONS, collections_of, drop_collections
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.layout import PROJECTIONS, agent_of, collections_of
+from memory_pipeline.lake.layout import PROJECTIONS, key_in
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 from memory_pipeline.steps.scopes import groups_with, known_scopes, recompute_scopes
@@ -186,7 +186,7 @@ def forget(
         not_covered=(
             *log.remarks,
             *_configured(lake, subject),
-            *_left_behind(lake, subject.workspace_id),
+            *_left_behind(lake),
             *old_versions(lake),
             *_NOT_COVERED,
         ),
@@ -268,7 +268,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
     for name in sorted(folders & known):
         log.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
     if subject.kind is not SubjectKind.AGENT:
-        before = _index_files(lake, subject.workspace_id, log.scopes)
+        before = _index_files(lake, log.scopes)
         # An interrupted run may have removed all rows of an agent, whose tables are then unknown.
         scopes = None if everywhere else log.scopes
         lake.index.purge(scopes)
@@ -277,7 +277,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
         _note_deleted(lake, before, log)
     else:
         log.scopes |= _scopes(lake, subject)
-        _remove_index(lake, subject, log)
+        _remove_index(lake, log)
         hour = Calendar().hour(scanner.at)
         since = {
             grain: {key for key in lake.tables.keys(spec, **fixed) if key >= lake.calendar.ancestor(hour, grain).key}
@@ -285,7 +285,7 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
             for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
         }
         sync_index(lake, log.scopes, since, dimension, ErasureLog())
-        for folder in ("vectordb", PROJECTIONS, "tables"):
+        for folder in (COLLECTIONS, PROJECTIONS, "tables"):
             lake.storage.prune(folder)
         if not any(scope.identity for scope in _scopes(lake, subject)):
             lake.forget_per_user(Scope(subject.workspace_id, subject.agent_id or ""))
@@ -314,28 +314,26 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
                 path.unlink()
 
 
-def _remove_index(lake: Lake, subject: Subject, log: ErasureLog) -> None:
-    before = _index_files(lake, subject.workspace_id, log.scopes)
+def _remove_index(lake: Lake, log: ErasureLog) -> None:
+    before = _index_files(lake, log.scopes)
     lake.index.delete(of_agent(log.scopes), log.scopes)
     lake.index.purge(log.scopes)
     for projection in lake.projections.values():
         projection.purge(log.scopes)
-    for agent in {scope.own for scope in log.scopes}:
-        drop_collections(lake.storage, agent)
+    drop_collections(lake, log.scopes)
     _note_deleted(lake, before, log)
 
 
-def _index_files(lake: Lake, workspace_id: str, scopes: Collection[Scope]) -> dict[str, int]:
-    """Return the files of the index and of agents' collections, with their sizes in bytes."""
-    agents = {scope.agent_id for scope in scopes}
-    files = {entry.path: entry.size for entry in lake.storage.list(PROJECTIONS)}
-    collections = lake.storage.list(f"vectordb/{workspace_id}")
-    return files | {entry.path: entry.size for entry in collections if agent_of(entry.path) in agents}
+def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:
+    """Return the files of the index and of the scopes' collections, with their sizes in bytes."""
+    keys = {scope.key for scope in scopes}
+    folders = [f"{COLLECTIONS}/{name}" for name in lake.storage.folders(COLLECTIONS) if key_in(name) in keys]
+    return {entry.path: entry.size for folder in (PROJECTIONS, *folders) for entry in lake.storage.list(folder)}
 
 
 def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> None:
     """Add deleted files of the index to the log, by table."""
-    left = {entry.path for folder in (PROJECTIONS, "vectordb") for entry in lake.storage.list(folder)}
+    left = {entry.path for folder in (PROJECTIONS, COLLECTIONS) for entry in lake.storage.list(folder)}
     deleted = before.keys() - left
     counts = Counter(path.partition(".lance/")[0] for path in deleted)
     log.take("index", "files", counts)
@@ -346,7 +344,7 @@ def _note_deleted(lake: Lake, before: Mapping[str, int], log: ErasureLog) -> Non
 def _scopes(lake: Lake, subject: Subject) -> set[Scope]:
     """Return the scopes that may hold the subject: those of its agent, or of all agents of the workspace."""
     known = known_scopes(lake, subject.workspace_id) | lake.journal.pending_scopes()
-    known |= {scope for scope, _ in collections_of(lake.storage, subject.workspace_id)}
+    known |= {scope for scope, _, _ in collections_of(lake)}
     known |= set() if subject.agent_id is None else {Scope(subject.workspace_id, subject.agent_id)}
     found = {scope for scope in known if scope.workspace_id == subject.workspace_id}
     found = {scope for scope in found if subject.agent_id in (None, scope.agent_id)}
@@ -374,9 +372,9 @@ def _configured(lake: Lake, subject: Subject) -> list[str]:
     return [f"{CONFIGURATION}, which names it: edit it"] if Mentions(names).mentioned_in(text) else []
 
 
-def _left_behind(lake: Lake, workspace_id: str) -> list[str]:
+def _left_behind(lake: Lake) -> list[str]:
     """Return a remark on files outside of all tables. They may hold forgotten data and are deleted when old."""
-    count = len(unnamed_files(lake.storage, workspace_id))
+    count = len(unnamed_files(lake.storage))
     if not count:
         return []
     text = (

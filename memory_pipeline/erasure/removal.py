@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from operator import itemgetter, methodcaller
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +17,10 @@ from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.recompute import note_summaries
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
+from memory_pipeline.lake.collections.collection import collections_of, drop_collections
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 from memory_pipeline.lake.index.maintenance import rewrite
-from memory_pipeline.lake.layout import collections_of
 from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
@@ -258,13 +258,17 @@ _ITEMS_PER_COMMIT = 1_000
 
 
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
-    """Delete items that name the person in id, content or metadata from the collections of agents, and from disk."""
+    """Drop the person's collections. Delete items that name the person from those of agents, other users and groups."""
     subject = scanner.subject
     loop, databases = EventLoop(), Databases(lake.storage)
-    for scope, name in sorted(collections_of(lake.storage, subject.workspace_id), key=itemgetter(1)):
-        if subject.agent_id in (None, scope.agent_id):
-            count = loop.run(_forget(lake, databases, scanner, f"vectordb/{subject.workspace_id}", name))
-            log.take("collections", "items", {f"{subject.workspace_id}/{name}": count} if count else 0)
+    owned = [each for each in collections_of(lake) if subject.owns(each[0])]
+    drop_collections(lake, {scope for scope, _, _ in owned})
+    log.take("collections", "tables", {f"{folder}/{name}": 1 for _, folder, names in owned for name in names})
+    for scope, folder, names in collections_of(lake):
+        if scope.workspace_id == subject.workspace_id and subject.agent_id in (None, scope.agent_id):
+            for name in names:
+                count = loop.run(_forget(lake, databases, scanner, folder, name))
+                log.take("collections", "items", {f"{folder}/{name}": count} if count else 0)
 
 
 async def _forget(lake: Lake, databases: Databases, scanner: SubjectScanner, folder: str, name: str) -> int:

@@ -21,8 +21,11 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.scopes import Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
+from memory_pipeline.domain.unread import ids_in
 from memory_pipeline.erasure.changes import texts_in, texts_of
 from memory_pipeline.erasure.report import LEAST_CHARACTERS, content_mark
+from memory_pipeline.lake.collections.collection import COLLECTIONS
+from memory_pipeline.lake.layout import key_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +47,7 @@ _CHANGES = "changes"
 #: Columns and keys with the time of a record; the first one present counts.
 _TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
 _ENDS = ("period_end", "ends_at")
-_PENDING = re.compile(r"journal/pending/[^/]*\.(?P<key>[0-9a-f]{32})/")
+_PENDING = re.compile(r"journal/pending/(?P<folder>[^/]*)/")
 _HEX = re.compile(r"[0-9a-f]{32}")
 _DATED = re.compile(r"(\d{4}-\d\d-\d\d) ")
 #: Shorter names occur in binary data by chance. In printable runs a lower limit is safe.
@@ -100,7 +103,6 @@ class SubjectMatcher:
         self._long = PersonMentions(subject, _LEAST_LETTERS)
         self._users = frozenset(subject.user_ids)
         self._identities = pa.array(map(user_identity, subject.user_ids), pa.string())
-        self._owner = f"{subject.workspace_id}~{subject.agent_id}"
         self._paths = self._path_pattern()
         self._raw = self._raw_patterns()
 
@@ -109,6 +111,11 @@ class SubjectMatcher:
         return whose[0] in (None, self._subject.workspace_id) and (
             self._subject.agent_id is None or whose[1] in (None, self._subject.agent_id)
         )
+
+    def whose(self, path: str) -> Whose:
+        """Return the workspace and the agent of a collection. The rows of other tables say whose they are."""
+        folder = path.split("/")[1] if path.startswith(f"{COLLECTIONS}/") else ""
+        return self._owners.get(key_in(folder) or "", ANYBODY)
 
     def in_path(self, path: str) -> Counter[str]:
         """Search the path of a file or a folder."""
@@ -119,8 +126,8 @@ class SubjectMatcher:
         found.update({"its path has the id of a removed row": len(known)} if known else {})
         parts = path.split("/")
         # Folders of the journal, the index and the graph have names of workspaces and agents, not of persons.
-        free = parts[4:] if parts[:2] == ["journal", "pending"] else parts[3:] if parts[0] == "vectordb" else parts
-        if any(self._mentions.mentioned_in(part) for part in free if not part.startswith("owner=")):
+        free = parts[4:] if parts[:2] == ["journal", "pending"] else parts[3:] if parts[0] == COLLECTIONS else parts
+        if any(map(self._mentions.mentioned_in, free)):
             found["its path has a name of the person"] += 1
         return found
 
@@ -151,11 +158,9 @@ class SubjectMatcher:
 
     def names_agent(self, text: str) -> bool:
         """Return whether a text, such as a broken record, has the agent's id and names no other workspace."""
-        quoted = re.search(
-            rf"""["']?agent_id["']?\s*[:=]\s*["']?{re.escape(self._subject.agent_id or "")}(?![\w.-])""", text
-        )
-        named = re.search(r"""["']?workspace_id["']?\s*[:=]\s*["']?([\w.-]+)""", text)
-        return bool(quoted) and (named is None or named[1] == self._subject.workspace_id)
+        workspaces = ids_in(text, "workspace_id")
+        is_within = not workspaces or workspaces[0] == self._subject.workspace_id
+        return is_within and self._subject.agent_id in ids_in(text, "agent_id")
 
     def in_record(self, record: object, whose: Whose = ANYBODY) -> Counter[str]:
         """Search a JSON value."""
@@ -164,7 +169,7 @@ class SubjectMatcher:
         later = False
         if isinstance(record, Mapping):
             if whose == ANYBODY and (file := _PENDING.match(str(record.get("where")))):  # a quarantined line
-                whose = self._owners.get(file["key"], ANYBODY)
+                whose = self._owners.get(key_in(file["folder"]) or "", ANYBODY)
             owner: Whose = (_id(record.get("workspace_id"), whose[0]), _id(record.get("agent_id"), whose[1]))
             later = self._is_later(record)
             if (
@@ -206,7 +211,7 @@ class SubjectMatcher:
         if not within.num_rows:
             return found
         names, subject = set(within.column_names), self._subject
-        if subject.kind is SubjectKind.AGENT and ("agent_id" in names or "owner" in names):
+        if subject.kind is SubjectKind.AGENT and "agent_id" in names:
             found["rows of the agent"] += within.num_rows
         elif subject.kind is SubjectKind.CONVERSATION and "conversation_id" in names:
             ids = within["conversation_id"].cast(pa.string())
@@ -274,11 +279,7 @@ class SubjectMatcher:
         """Return the rows that may hold the subject, without those after the cutoff."""
         subject = self._subject
         names = set(rows.column_names)
-        if "owner" in names and "agent_id" not in names:
-            owners = rows["owner"].cast(pa.string())
-            prefix = self._owner if subject.agent_id else f"{subject.workspace_id}~"
-            rows = rows.filter(pc.equal(owners, prefix) if subject.agent_id else pc.starts_with(owners, prefix))
-        elif not self.is_within_reach(whose):
+        if not self.is_within_reach(whose):
             return rows.slice(0, 0)
         for name, expected in (("workspace_id", subject.workspace_id), ("agent_id", subject.agent_id)):
             if name in names and expected is not None:
@@ -327,21 +328,17 @@ class SubjectMatcher:
         subject = self._subject
         if subject.kind is not SubjectKind.AGENT:
             return None
-        workspace, agent = re.escape(subject.workspace_id), re.escape(subject.agent_id or "")
         own = Scope(subject.workspace_id, subject.agent_id or "")
-        return re.compile(
-            rf"/(owner=)?{workspace}(~|%7E){agent}/|/pending/[^/]*{own.key}/"
-            rf"|/vectordb/{workspace}/_{agent}\.[^/]*\.lance/",
-            re.IGNORECASE,
-        )
+        return re.compile(rf"/(journal/pending|{COLLECTIONS})/[^/]*{own.key}/")
 
     def _raw_patterns(self) -> list[tuple[str, re.Pattern[bytes], bool]]:
         """Return for each pattern: description, pattern, and whether it also applies to otherwise readable files."""
         subject = self._subject
         workspace, agent = (re.escape((one or "").encode()) for one in (subject.workspace_id, subject.agent_id))
         if subject.kind is SubjectKind.AGENT:
-            owner = rb"(?<![\w.-])%b(~|%%7E|/)%b(?![\w.-])" % (workspace, agent)
-            return [("the agent's name", re.compile(owner, re.IGNORECASE), True)]
+            owner = rb"(?<![\w.-])%b/%b(?![\w.-])" % (workspace, agent)
+            is_rare = len(workspace + agent) >= LEAST_BYTES
+            return [("the agent's name", re.compile(owner, re.IGNORECASE), True)] if is_rare else []
         is_person = subject.kind is SubjectKind.PERSON
         names = list(subject.names) if is_person else [subject.conversation_id or ""]
         if is_person and subject.user_id is not None:

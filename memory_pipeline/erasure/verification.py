@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from memory_pipeline.erasure.subject_matcher import ANYBODY, SubjectMatcher
+from memory_pipeline.erasure.subject_matcher import SubjectMatcher
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.collections.collection import collections_of
 from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
-from memory_pipeline.lake.layout import agent_of
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.steps.scopes import known_scopes
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from memory_pipeline.erasure.report import ErasureReport
-    from memory_pipeline.erasure.subject_matcher import Whose
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.files.storage import Storage
 
@@ -49,12 +46,6 @@ class LanceFolder:
         self.name = name.removesuffix(".lance")
         self._files: list[str] = []
         self._manifests = b""
-
-    @property
-    def whose(self) -> Whose:
-        """The workspace and the agent of a collection; the rows of other tables say whose they are."""
-        _, _, workspace_id = self.folder.partition("/")
-        return workspace_id or None, agent_of(self.path)
 
     def add(self, path: str, data: bytes) -> bool:
         """Add a file of the table. Return whether it holds rows, which reading the versions covers."""
@@ -109,7 +100,6 @@ async def _rows(table: Any, version: int) -> list[pa.Table]:
 
 
 _ROWS_PER_BATCH = 20_000
-_WORKSPACE = re.compile(r"/workspace_id=(?P<workspace>[^/]+)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +160,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             f"the receipt is of the lake at {shown(receipt.lake, 200)}, not of the one at {lake.storage.uri}; name the "
             "lake with --root"
         )
-    scopes = known_scopes(lake) | lake.journal.pending_scopes()
+    scopes = known_scopes(lake) | lake.journal.pending_scopes() | {scope for scope, _, _ in collections_of(lake)}
     matcher = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents, scopes)
     result = Verification(beyond=old_versions(lake))
     files = _files(lake)
@@ -186,7 +176,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
         folder = table_of(path)
         if folder is not None:
             lance = tables.setdefault(folder, LanceFolder(folder))
-            is_unread = matcher.is_within_reach(lance.whose) and not lance.add(path, data)
+            is_unread = matcher.is_within_reach(matcher.whose(folder)) and not lance.add(path, data)
             _note(result, path, matcher.in_path(path) + matcher.in_bytes(data, unreadable=is_unread))
         else:
             _note(result, path, _searched(matcher, path, data))
@@ -195,7 +185,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
     purged = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
     reader = LanceReader(lake.storage)
     for lance in tables.values():
-        if matcher.is_within_reach(lance.whose):
+        if matcher.is_within_reach(matcher.whose(lance.path)):
             is_purged = f"{lance.folder}/{lance.name}" in purged
             _search_table(lake, matcher, result, reader, lance, clean=is_purged)
     if not result.ok:
@@ -236,18 +226,15 @@ def old_versions(lake: Lake) -> list[str]:
 
 
 def _searched(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str]:
-    read = _in_parquet(matcher, path, data) if data[:4] == b"PAR1" else _in_text(matcher, data)
+    read = _in_parquet(matcher, data) if data[:4] == b"PAR1" else _in_text(matcher, data)
     return matcher.in_path(path) + matcher.in_bytes(data, unreadable=read is None) + (read or Counter())
 
 
-def _in_parquet(matcher: SubjectMatcher, path: str, data: bytes) -> Counter[str] | None:
+def _in_parquet(matcher: SubjectMatcher, data: bytes) -> Counter[str] | None:
     found: Counter[str] = Counter()
-    # Files of tables partitioned by workspace do not store the workspace; their path does.
-    workspace = _WORKSPACE.search(path)
-    whose = (unquote(workspace["workspace"]), None) if workspace else ANYBODY
     try:
         for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(_ROWS_PER_BATCH):
-            found += matcher.in_rows(pa.Table.from_batches([batch]), whose)
+            found += matcher.in_rows(pa.Table.from_batches([batch]))
     except (OSError, pa.ArrowException):
         return None  # such as a truncated file
     return found
@@ -296,7 +283,7 @@ def _search_table(
     """Search all versions and unreferenced files of a table. If `clean`, deleted rows count as unsearched."""
     problems: list[str] = []
     for version, rows in reader.versions(lance, problems):
-        _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, lance.whose))
+        _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, matcher.whose(lance.path)))
     for path in lance.unread():
         _note(result, path, matcher.in_bytes(lake.storage.read(path) or b"", unreadable=True))
         result.unsearched.append(f"{path}: no version reads it")

@@ -38,6 +38,7 @@ from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, LakeError, shown
 from memory_pipeline.lake.files.strict_json import parse_json
+from memory_pipeline.lake.layout import folder_name, key_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,9 +57,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_HOURS_NAME = 150
 #: Replaces hours that do not fit in a file name.
 _MORE = "more"
-#: Characters that are replaced in the name of a folder, and the longest part of the ids in it.
-_UNSAFE, _MAX_PREFIX = re.compile(r"[^a-z0-9._-]+"), 60
-_FOLDER = re.compile(r".*\.(?P<key>[0-9a-f]{32})")
 _GAP = re.compile(r"[1-9][0-9]{0,6}")
 _DONE = re.compile(r"(?P<mark>[0-9a-f]{32})\.(?P<first>[^.]+)\.(?P<last>[^.]+)\.done")
 #: The hour of a record as the journal writes it. Quotes inside a record's text would be escaped, so none match.
@@ -157,9 +155,9 @@ class Journal:
                 hours = self._hours_of(entry.path, name)
             except ValueError:
                 continue
-            if hours and (match := _FOLDER.fullmatch(folder)):
+            if hours and (key := key_in(folder)):
                 left = _left(hours, spans, entry.path)
-                files.append(JournalFile(entry.path, match["key"], hours, entry.size, entry.tag, left or hours))
+                files.append(JournalFile(entry.path, key, hours, entry.size, entry.tag, left or hours))
         return files
 
     def pending_hours(self) -> set[Period]:
@@ -331,8 +329,7 @@ class Journal:
 
 def folder_of(scope: Scope) -> str:
     """Return the folder of a scope's pending files."""
-    prefix = _UNSAFE.sub("-", f"{scope.workspace_id}.{scope.agent_id}".lower())[:_MAX_PREFIX]
-    return f"{_PENDING}/{prefix}.{scope.key}"
+    return f"{_PENDING}/{folder_name(scope)}"
 
 
 def _mark(path: str) -> str:

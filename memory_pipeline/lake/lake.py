@@ -141,8 +141,8 @@ class Lake:
         recorded: bool = json.loads(self.storage.read(path) or b"{}").get("per_user", configured)
         if recorded is not configured:
             raise ConfigurationError(
-                f"per_user of agent {agent} is {configured}, but was {recorded} when it first wrote for a user; set it "
-                "back, or use another agent"
+                f"per_user of agent {agent} is {json.dumps(configured)}, but was {json.dumps(recorded)} when it first "
+                "wrote for a user; set it back, or use another agent"
             )
         self._per_user[agent] = recorded
         return recorded

@@ -1,4 +1,4 @@
-"""Which table a scope's rows are in.
+"""Names of folders and tables, and which table a scope's rows are in.
 
 A **shard** holds the rows of many scopes: those whose key, a hash, is in its range. A scope with many rows has an index
 table of its own beside its shard's.
@@ -9,11 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.scopes import Scope
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
 
 
@@ -22,12 +19,33 @@ PROJECTIONS = "projections"
 #: Number of shards of a new lake. A lake records its own.
 SHARDS = 16
 MOST_SHARDS = 1_000
-COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_COLLECTION = re.compile(r"vectordb/[^/]+/_(?P<agent>[^/]+)\.[A-Za-z0-9_-]+\.lance(?=/|$)")
 #: A table of a projection: its name, its shard, and the scope that it holds if it is not all of the shard.
 _TABLE = re.compile(r"(?P<projection>[a-z]+)-(?P<shard>[0-9]{3})(?:-(?P<scope>[0-9a-f]{32}))?")
+#: A name by :func:`path_name`; the characters that it replaces, and the longest part of a text in it.
+_NAME = re.compile(r"(?:.+-)?(?P<key>[0-9a-f]{32})")
+_UNSAFE, _MAX_PREFIX = re.compile(r"[^a-z0-9_-]+"), 60
 #: A scope's key is compared by this many of its hexadecimal digits.
 _DIGITS = 8
+
+
+def path_name(text: str, key: str) -> str:
+    """Return a name for a file or folder: the beginning of a text, to be read by people, and a key.
+
+    Every file system accepts it. Names with different keys also differ where case is ignored.
+    """
+    prefix = _UNSAFE.sub("-", text.lower())[:_MAX_PREFIX].strip("-")
+    return f"{prefix}-{key}" if prefix else key
+
+
+def folder_name(scope: Scope) -> str:
+    """Return the name of a folder of a scope. It names workspace and agent, but no user."""
+    return path_name(f"{scope.workspace_id}.{scope.agent_id}", scope.key)
+
+
+def key_in(name: str) -> str | None:
+    """Return the key in a name by :func:`path_name`, or None."""
+    match = _NAME.fullmatch(name)
+    return match and match["key"]
 
 
 def shard_of(key: str, shards: int) -> int:
@@ -66,18 +84,3 @@ def scope_in(name: str) -> str | None:
 def shard_in(name: str) -> int:
     """Return the shard of a projection's table."""
     return int(name.split("-")[1])
-
-
-def collections_of(storage: Storage, workspace_id: str) -> Iterator[tuple[Scope, str]]:
-    """Yield the owner and the table name of each collection in a workspace."""
-    for folder in storage.folders(f"vectordb/{workspace_id}"):
-        table, _, kind = folder.rpartition(".")
-        agent_id, _, name = table.removeprefix("_").rpartition(".")
-        if kind == "lance" and table.startswith("_") and COLLECTION_NAME.fullmatch(name):
-            yield Scope(workspace_id, agent_id), table
-
-
-def agent_of(path: str) -> str | None:
-    """Return the id of the agent that owns a collection, or a file of it, or None if the path does not say."""
-    known = _COLLECTION.match(path)
-    return known["agent"] if known else None

@@ -93,11 +93,11 @@ def last_vacuum(storage: Storage) -> datetime | None:
     return _noted(storage, "at")
 
 
-def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[FileInfo]:
+def unnamed_files(storage: Storage) -> list[FileInfo]:
     """Return files of any age that no table, mart or index version lists, and unfinished ones.
 
     They belong to running, killed or failed writers; :func:`vacuum` deletes those of the latter two. Tables with an
-    unreadable log are skipped. `workspace_id` limits the search of the index.
+    unreadable log are skipped.
     """
     found = list(storage.partial())
     for folder in ("tables", "marts"):
@@ -114,7 +114,7 @@ def unnamed_files(storage: Storage, workspace_id: str | None = None) -> list[Fil
                 known = {unquote(name).rpartition(f"{path}/")[2] for name in (*table.file_uris(), *removed)}
                 files = [entry for entry in files if unquote(entry.path.removeprefix(f"{path}/")) not in known]
             found += [entry for entry in files if "/_delta_log/" not in entry.path]
-    for lance in lance_tables(storage, workspace_id):
+    for lance in lance_tables(storage):
         found += lance.unneeded(storage, _NEVER, _EVER)[1]
     return found
 

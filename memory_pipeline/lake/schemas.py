@@ -431,6 +431,7 @@ CONSOLIDATION = TableSpec(
     "consolidation",
     pa.schema(
         [
+            field("bucket", ID, "First digit of the scope's key."),
             field("id", ID, "Key of the scope."),
             *SCOPE,
             field("through", ID, "Last consolidated day, such as 2024-01-15."),
@@ -440,8 +441,8 @@ CONSOLIDATION = TableSpec(
             field("troubles", IDS, "Failed passes with their reasons; the next run repeats the day."),
         ]
     ),
-    partition_by=("workspace_id",),
-    order_by=("agent_id",),
+    partition_by=("bucket",),
+    order_by=("id",),
 )
 
 EXPIRATIONS = TableSpec(
@@ -454,8 +455,8 @@ EXPIRATIONS = TableSpec(
             field("at", TIME, "Time at which the last expired period was last advanced (UTC)."),
         ]
     ),
-    partition_by=("workspace_id",),
-    order_by=("agent_id", "kept"),
+    partition_by=("kept",),
+    order_by=("workspace_id", "agent_id"),
 )
 
 TOMBSTONES = TableSpec(

@@ -20,6 +20,7 @@ import numpy as np
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.scopes import optional_label
 from memory_pipeline.domain.text.ranking import Query
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.errors import InputError, ModelError
@@ -28,7 +29,7 @@ from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories import DurableMemories
 from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
-from memory_pipeline.search.arguments import MAX_RESULTS, count_of, label_of, validate_ids, validate_query
+from memory_pipeline.search.arguments import MAX_RESULTS, count_of, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class MemorySearch(DurableMemories):
             raise InputError("query is blank; expected a text to search for. To list the newest memories, use list")
         count_of("max_results", most, 1, MAX_RESULTS)
         kinds = None if kind is None else frozenset([MemoryKind.parse(kind)])
-        label = label_of("tag", tag)
+        label = optional_label("tag", tag)
         return Wanted(
             Query.of(text, ()),
             self.embedded([text])[0],

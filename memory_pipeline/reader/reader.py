@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, overload
 
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake import Lake
@@ -28,7 +28,6 @@ from memory_pipeline.search.arguments import (
     MAX_TOKENS,
     count_of,
     filter_of,
-    label_of,
     prompt_of,
     validate_ids,
     validate_query,
@@ -83,7 +82,7 @@ class MemoryReader:
         self._scope = scope
         self._embedder = embedder
         self._resident_rows = resident_rows
-        self.user_id = label_of("user_id", user_id)
+        self.user_id = optional_label("user_id", user_id)
         if scopes is None:
             scopes = (
                 (lambda: (scope,))
@@ -364,7 +363,7 @@ class MemoryReader:
         instant = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else instant
         excluded = validate_ids("exclude", exclude)
-        label_of("speaker", speaker)
+        optional_label("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
         request = InjectionRequest(
             prompt=prompt_of(prompt),

@@ -7,9 +7,10 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import CLOCK_SKEW, MAX_ID
+from memory_pipeline.domain.conversations import CLOCK_SKEW
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import MAX_ID, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.index.filters import Filter
@@ -63,7 +64,7 @@ def filter_of(
     if grain is not Grain.WORKING:
         newest = min(newest, calendar.bounds(calendar.last_closed(grain, now))[1])
     for name, label in labels.items():
-        label_of(name, label)
+        optional_label(name, label)
     return Filter(
         since=first,
         until=last,
@@ -95,16 +96,6 @@ def prompt_of(text: object) -> str | None:
     text = without_recalled(text)  # context injected earlier is not part of the question
     half = MAX_QUERY // 2 - 1
     return validate_query(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
-
-
-def label_of(name: str, value: object) -> str | None:
-    """Return a short text, such as a name, or None. Raise InputError if it is blank or has more than 256 characters."""
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip() or len(value) > MAX_ID:
-        raise InputError(f"{name} {shown(value)} is not valid; expected a text of 1 to {MAX_ID} characters")
-    _unicode(name, value)
-    return value
 
 
 def validate_ids(name: str, values: object) -> frozenset[str]:

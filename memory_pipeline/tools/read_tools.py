@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import MAX_ID
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.domain.identity import EDIT, GRAPH, MESSAGE
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
+from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
 from memory_pipeline.errors import InputError

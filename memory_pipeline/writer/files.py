@@ -24,7 +24,7 @@ from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_js
 from memory_pipeline.domain.unread import is_forgotten
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of, parse_json
-from memory_pipeline.writer.writer import KnownMessages, without_users, written_without_users
+from memory_pipeline.writer.writer import KnownMessages, without_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -161,12 +161,12 @@ class _Ingest:
         self._lake.ensure(min((message.sent_at for message in batch), default=None))
         # The first message with an id counts, whatever the hours of the others.
         said: dict[tuple[Scope, str, str], Message] = {}
-        known = self._known.of(batch)
+        known, without = self._known.of(batch)
         for message in (*known, *batch):
             said.setdefault((message.scope, message.conversation_id, message.source_id or message.id), message)
         ids = {message.id for message in known}
         new, contradictions = [], []
-        unnamed = {message.id for message in written_without_users(batch, self._known)}
+        unnamed = {message.id for message in without}
         for message in batch:
             first = said[message.scope, message.conversation_id, message.source_id or message.id]
             if not first.says_the_same_as(message):

@@ -13,7 +13,7 @@ from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import Admission, Message, audience_in, read_messages, same_id_other_content
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, label_of
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import DamagedError, InputError, shown
 from memory_pipeline.lake import Lake
@@ -49,6 +49,10 @@ def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summ
 
 
 _log = logging.getLogger(__name__)
+#: An import of more scopes reads its hours whole.
+_MOST_SCOPES = 10
+#: Scopes of which a writer caches the pending messages: those of its latest writes.
+_MOST_CACHED = 100
 
 
 class KnownMessages:
@@ -61,23 +65,41 @@ class KnownMessages:
     def __init__(self, lake: Lake, *, keeps: bool) -> None:
         self._lake = lake
         self._keeps = keeps
-        self._files: dict[str, tuple[frozenset[int], Sequence[Message] | None]] = {}
+        #: The files of each scope, with the keys of their messages.
+        self._files: dict[Scope, dict[str, tuple[frozenset[int], Sequence[Message] | None]]] = {}
         # Version of the index, and the hours of each conversation.
         self._hours: dict[Scope, tuple[int, dict[str, frozenset[str]]]] = {}
 
-    def of(self, messages: Collection[Message]) -> list[Message]:
+    def of(self, messages: Collection[Message]) -> tuple[list[Message], list[Message]]:
         """Return the stored messages with the ids of `messages`, pending in the journal or loaded, from any hour.
 
-        Loaded messages of tools and the system are found only in the hours of `messages`, and in hours with other
-        messages of their conversation: the index does not contain them.
+        The second list has those of `messages` that are stored as the agent's own memory, because they were first
+        written without their users. Loaded messages of tools and the system are found only in the hours of `messages`,
+        and in hours with other messages of their conversation: the index does not contain them.
         """
+        without_user = [
+            (message, Message.from_record({**message.to_record(), "identity": "", "users": ()}))
+            for message in messages
+            if message.scope.identity
+        ]
+        stored = self._stored([*messages, *(copy for _, copy in without_user)])
+        keys = {_key(message) for message in messages}
+        by_key = {_key(message): message for message in stored}
+        unnamed = [
+            message
+            for message, copy in without_user
+            if (one := by_key.get(_key(copy))) is not None and one.says_the_same_as(copy)
+        ]
+        return [message for message in stored if _key(message) in keys], unnamed
+
+    def _stored(self, messages: Collection[Message]) -> list[Message]:
         keys = {_key(message) for message in messages}
         found = self._pending(keys, {message.scope for message in messages})
         if not self._lake.exists:
             return found
         hours = {message.hour for message in messages}
         scopes = {message.scope for message in messages}
-        found += landed_messages(self._lake, hours, next(iter(scopes)) if len(scopes) == 1 else None)
+        found += landed_messages(self._lake, hours, scopes if len(scopes) <= _MOST_SCOPES else None)
         known = {_key(message) for message in found}
         new: dict[Scope, set[str]] = {}
         for message in messages:
@@ -85,24 +107,28 @@ class KnownMessages:
                 new.setdefault(message.scope, set()).add(message.conversation_id)
         for scope, conversations in new.items():
             others = self._hours_of(scope, conversations) - hours
-            found += landed_messages(self._lake, others, scope) if others else []
+            found += landed_messages(self._lake, others, [scope]) if others else []
         return [message for message in found if _key(message) in keys]
 
     def add(self, path: str, messages: Sequence[Message]) -> None:
         """Remember a journal file that was just written."""
-        self._files[path] = frozenset(map(_key, messages)), messages if self._keeps else None
+        files = self._files.setdefault(messages[0].scope, {})
+        files[path] = frozenset(map(_key, messages)), messages if self._keeps else None
 
     def _pending(self, wanted_keys: set[int], scopes: Iterable[Scope]) -> list[Message]:
         found = []
-        files = {}
-        for file in (file for scope in scopes for file in self._lake.journal.pending(scope)):
-            keys, stored = self._files.get(file.path, (None, None))
-            if keys is None or (stored is None and not keys.isdisjoint(wanted_keys)):
-                stored = self._lake.journal.read(file).messages
-                keys = frozenset(map(_key, stored))
-            files[file.path] = keys, stored if self._keeps else None
-            found += [message for message in stored or () if _key(message) in wanted_keys]
-        self._files = files
+        for scope in scopes:
+            known, files = self._files.pop(scope, {}), {}
+            for file in self._lake.journal.pending(scope):
+                keys, stored = known.get(file.path, (None, None))
+                if keys is None or (stored is None and not keys.isdisjoint(wanted_keys)):
+                    stored = self._lake.journal.read(file).messages
+                    keys = frozenset(map(_key, stored))
+                files[file.path] = keys, stored if self._keeps else None
+                found += [message for message in stored or () if _key(message) in wanted_keys]
+            self._files[scope] = files
+        while self._keeps and len(self._files) > _MOST_CACHED:
+            del self._files[next(iter(self._files))]
         return found
 
     def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:
@@ -132,35 +158,24 @@ def _key(message: Message) -> int:
     return hash((message.scope, message.conversation_id, message.source_id or message.id, message.source_id is None))
 
 
-def written_without_users(messages: Sequence[Message], known: KnownMessages) -> list[Message]:
-    """Return the messages of users that are stored as an agent's own memory, because they first named no user."""
-    copies = [
-        (message, Message.from_record({**message.to_record(), "identity": "", "users": ()}))
-        for message in messages
-        if message.scope.identity
-    ]
-    stored = {_key(one): one for one in known.of([copy for _, copy in copies])} if copies else {}
-    return [message for message, copy in copies if (one := stored.get(_key(copy))) and one.says_the_same_as(copy)]
-
-
 def without_users(message: Message) -> str:
-    """Return the error for such a message."""
+    """Return the error for a message that is stored without its users."""
     return (
         f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)} was first written "
         "without a user; forget the conversation, then write it with its users"
     )
 
 
-def landed_messages(lake: Lake, hours: Iterable[Period], scope: Scope | None = None) -> list[Message]:
-    """Return the loaded messages of `hours`, of one scope or of all."""
+def landed_messages(lake: Lake, hours: Iterable[Period], scopes: Iterable[Scope] | None = None) -> list[Message]:
+    """Return the loaded messages of `hours`, of some scopes or of all."""
     # Imported here to keep opening a writer fast.
     import pyarrow.compute as pc
 
     from memory_pipeline.lake.codec.facts import rows_to_messages
     from memory_pipeline.lake.schemas import MESSAGES
 
-    of_scope = None if scope is None else pc.field("scope") == scope.key
-    return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scope))
+    of_scopes = None if scopes is None else pc.field("scope").isin([scope.key for scope in scopes])
+    return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scopes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +234,7 @@ class MemoryWriter(MemoryEventWriter):
 
         Args:
             uri: a folder or ``s3://bucket/prefix``.
-            workspace_id: 1 to 100 ASCII letters, digits, ``.``, ``_``, ``-``.
+            workspace_id: any text up to 256 characters without control characters.
             agent_id: in the same format.
             user_id: the user whose memory is written, unless a conversation names others. Without users, memory is the
                 agent's own. Naming a user creates the lake.
@@ -274,9 +289,10 @@ class MemoryWriter(MemoryEventWriter):
         if not remembered:
             return Receipt((), (), recalled, forgotten)
         self._lake.ensure(min(message.sent_at for message in remembered))
-        if unnamed := written_without_users(remembered, self._known):
+        stored, unnamed = self._known.of(remembered)
+        if unnamed:
             raise InputError(f"{without_users(unnamed[0])}; nothing was written")
-        new = _without_known(remembered, self._known.of(remembered))
+        new = _without_known(remembered, stored)
         self._lake.members.add(new)
         files = self._lake.journal.append(new)
         for path in files:
@@ -324,6 +340,18 @@ class MemoryWriter(MemoryEventWriter):
             summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
         summary = summary_of(messages, self._lake.calendar, summarizer)
         return {**conversation, "messages": [summary, *last_records]}
+
+    def remove_member(self, user_id: str) -> bool:
+        """Remove a user from this writer's group. The user no longer sees its memory, until a write names the user.
+
+        Return whether the user was a member. The group keeps what the user said.
+
+        Raises:
+            InputError: this writer is not of a group, or `user_id` is invalid.
+        """
+        if not self._scope.is_group:
+            raise InputError("this writer is not of a group; open it with group_id and users")
+        return self._lake.members.remove(self._scope, label_of("user_id", user_id))
 
     @property
     def scope(self) -> Scope:

@@ -22,7 +22,7 @@ from memory_pipeline.lake.schemas import (
     SUMMARIES,
 )
 from memory_pipeline.steps.fold_graph import mend_graph
-from memory_pipeline_tests.building import NOW, hours
+from memory_pipeline_tests.building import ACME, NOW, hours
 from memory_pipeline_tests.checks.planting import context, plant
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ PLACES: list[tuple[str, str, TableSpec, str, dict[str, str]]] = [
     ("durable_memories", "unique_ids", MEMORIES, "", {}),
     ("durable_memories", "unique_event_ids", MEMORY_EVENTS, HOUR, {}),
     ("memory_consolidation", "unique_ids", CONSOLIDATION_EVENTS, "2024-01-15", {}),
-    ("memory_consolidation", "one_row_an_agent", CONSOLIDATION, "acme", {}),
+    ("memory_consolidation", "one_row_an_agent", CONSOLIDATION, ACME.key[0], {}),
 ]
 
 

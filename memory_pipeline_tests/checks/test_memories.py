@@ -102,9 +102,7 @@ def test_duplicate_memories_are_found_after_consolidation(lake: Lake) -> None:
         assert found(lake, check, partial(twin, **changes)).offenders == count, changes
     # Agents with a failed consolidation are reported by another check.
     plant(lake, MEMORIES, None, lambda rows: twin(rows, content=shouted))
-    plant(
-        lake, CONSOLIDATION, "acme", lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows]
-    )
+    plant(lake, CONSOLIDATION, None, lambda rows: [row.update(troubles=["2024-01-15 duplicates: no"]) for row in rows])
     assert context(lake, *check).passed
     troubles = context(lake, "memory_consolidation", "troubles")
     assert (troubles.offenders, troubles.numbers) == (1, {"agents": 1, "troubled": 1})

@@ -22,7 +22,7 @@ def test_an_unknown_agent_or_workspace_is_an_error_that_names_it(root: str, monk
         (["--workspace", "nosuch"], "--workspace 'nosuch'"),
         (["--workspace", "nosuch", "--agent", "support"], "--workspace 'nosuch'"),
         (["--workspace", "acme", "--agent", "nosuch"], "--agent 'nosuch' of workspace acme .*support"),
-        (["--workspace", "a/b"], "a/b"),
+        (["--workspace", "a\x07b"], "workspace_id"),
     ):
         refused = call("consolidate", "--dry-run", *given).exception
         assert isinstance(refused, InputError)

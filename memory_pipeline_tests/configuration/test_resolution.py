@@ -38,7 +38,9 @@ def test_a_model_that_embeds_needs_a_dimension() -> None:
 )
 def test_a_budget_has_a_limit(text: str, place: str) -> None:
     (line,) = refused(text)
-    assert line.endswith(f"{place}: no limit is set; expected usd_per_month, tokens_per_month or both")
+    assert line.endswith(
+        f"{place}: no limit is set; expected usd_per_month, tokens_per_month, usd_per_user or tokens_per_user"
+    )
 
 
 @pytest.mark.parametrize("text", ["defaults: {budget: {}}", "workspaces: {w: {budget: }}"])

@@ -202,7 +202,7 @@ def test_a_description_is_json_and_refers_to_keys(
         "rerank": "model",
         "api_key": "env:SMALL_KEY",
     }
-    assert described["budget"] == {"usd_per_month": 20.0, "tokens_per_month": 1000, "when_spent": "wait"}
+    assert described["budget"] == Budget(usd_per_month=20, tokens_per_month=1000, when_spent="wait").model_dump()
     assert described["retention"] == PLANS["standard"].describe()
     assert described["previews"] is False
     assert "sk-value" not in str(described)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from memory_pipeline.domain.conversations import Admission, Message, read_messages
 from memory_pipeline.domain.graph.operations import Edit
@@ -12,7 +15,7 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
-from memory_pipeline.erasure import verify
+from memory_pipeline.erasure import forget, verify
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.materialize import materialize
@@ -161,3 +164,32 @@ def held(lake: Lake) -> dict[str, Any]:
     """Return the contents of a lake: the index, and tables except for those of its history."""
     tables = {name: rows for name, rows in table_rows(lake).items() if name not in ("ledger", "tombstones")}
     return {**tables, **{str(key): rows for key, rows in index_rows(lake, [ACME, SALES, OTHER]).items()}}
+
+
+class _StopError(Exception):
+    pass
+
+
+#: The steps of an erasure.
+_STEPS = (
+    "remove_members", "settle_events", "remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "recompute",
+    "sync_index", "consolidate_again", "_finish",
+)  # fmt: skip
+
+
+def interrupt(lake: Lake, models: Models, subject: Subject, at: datetime, patch: pytest.MonkeyPatch) -> None:
+    """Begin an erasure once for each of its steps, and interrupt it after that step."""
+    forgetting = importlib.import_module("memory_pipeline.erasure.forget")  # the package has a function of this name
+
+    def stopping(step: Any) -> Any:
+        def stopped(*arguments: Any, **named: Any) -> None:
+            step(*arguments, **named)
+            raise _StopError
+
+        return stopped
+
+    for name in _STEPS:
+        with patch.context() as replaced:
+            replaced.setattr(forgetting, name, stopping(getattr(forgetting, name)))
+            with pytest.raises(_StopError):
+                forget(lake, models, subject, at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from dataclasses import replace
@@ -41,6 +40,7 @@ from memory_pipeline_tests.erasure.lakes import (
     built,
     edit,
     held,
+    interrupt,
     kept,
     written,
 )
@@ -194,24 +194,7 @@ def test_an_agent_loses_its_answers_and_collection_but_spending_stays(lake: Lake
 def test_an_interrupted_erasure_starts_over(
     lake: Lake, models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class StopError(Exception):
-        pass
-
-    def stopping(step: Any) -> Any:
-        def stopped(*arguments: Any, **named: Any) -> None:
-            step(*arguments, **named)
-            raise StopError
-
-        return stopped
-
-    steps = ["remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "recompute", "sync_index", "_finish"]
-    steps += ["settle_events", "consolidate_again"]
-    forgetting = importlib.import_module("memory_pipeline.erasure.forget")  # the package has a function of this name
-    for name in steps:
-        with monkeypatch.context() as patch:
-            patch.setattr(forgetting, name, stopping(getattr(forgetting, name)))
-            with pytest.raises(StopError):
-                forget(lake, models, ANNA, NOW)
+    interrupt(lake, models, ANNA, NOW, monkeypatch)
     assert not all(one.is_done for one in lake.tombstones.all())
     receipt = forget(lake, models, ANNA, NOW)
     assert all(one.is_done for one in lake.tombstones.all())

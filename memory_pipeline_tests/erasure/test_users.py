@@ -18,12 +18,12 @@ from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryV
 from memory_pipeline.domain.scopes import Scope, user_identity
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, preview
-from memory_pipeline.lake import Lake
+from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.schemas import MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import ACME, START
-from memory_pipeline_tests.erasure.lakes import EARLY, assert_verified, kept
+from memory_pipeline_tests.erasure.lakes import EARLY, assert_verified, interrupt, kept
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.lake_digest import differing, lake_digest
 
@@ -196,6 +196,29 @@ def test_an_erased_user_leaves_what_a_lake_has_in_which_the_user_never_wrote(tmp
     assert not lake.journal.pending()
     assert differing(contents(lake), contents(never)) == []
     assert_verified(lake, receipt)
+
+
+def test_an_interrupted_erasure_of_a_user_starts_over(
+    tmp_path: Path, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, never = built(tmp_path / "lake", models), built(tmp_path / "never", models, without_anna)
+    interrupt(lake, models, SUBJECT, EARLY, monkeypatch)
+    receipt = forget(lake, models, SUBJECT, EARLY)
+    assert_verified(lake, receipt)
+    assert bytes_of(lake, *PINS, f'"{ANNA}"') == []
+    assert differing(contents(lake), contents(never)) == []
+
+
+def test_collections_of_a_user_are_erased(tmp_path: Path, models: Models) -> None:
+    lake = built(tmp_path / "lake", models)
+    ids: dict[str, Any] = {"workspace_id": "acme", "agent_id": "support", "dimension": 2}
+    for user in (ANNA, BEN):
+        item = VectorItem("x", [1.0, 0.0], f"a note of {user}")
+        VectorCollection.open(lake.storage.uri, **ids, user_id=user).upsert([item])
+    receipt = forget(lake, models, SUBJECT, EARLY)
+    assert_verified(lake, receipt)
+    left = [VectorCollection.open(lake.storage.uri, **ids, user_id=user).stats().items for user in (ANNA, BEN)]
+    assert left == [0, 1]
 
 
 def test_pending_records_of_a_user_are_erased_before_any_run(tmp_path: Path, models: Models) -> None:

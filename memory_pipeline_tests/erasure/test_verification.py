@@ -20,7 +20,7 @@ from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import folder_of
-from memory_pipeline.lake.layout import SHARDS, shard_of, shard_table
+from memory_pipeline.lake.layout import SHARDS, folder_name, shard_of, shard_table
 from memory_pipeline.lake.orphans import vacuum
 from memory_pipeline.lake.schemas import MESSAGES
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
@@ -123,22 +123,14 @@ def test_remnants_of_a_person_are_found(erased: Erased, original: Path) -> None:
 
 
 AGENT: dict[str, Callable[[Path, Path], object]] = {
-    "folder": lambda at, _: (at / "tables/old/owner=acme~sales").mkdir(parents=True),
+    "folder": lambda at, _: (at / folder_of(SALES)).mkdir(parents=True),
     "index": lambda at, original: shutil.copytree(
         index_folder(original, SALES), index_folder(at, SALES), dirs_exist_ok=True
     ),
-    "collection": lambda at, _: put(at, "vectordb/acme/_sales.default.lance/data/1.lance", b"x"),
+    "collection": lambda at, _: put(at, f"vectordb/{folder_name(SALES)}/default.lance/data/1.lance", b"x"),
     "table file": old_table_file,
     "mart": lambda at, _: parquet(at, "marts/growth/part-0.parquet", workspace_id=["acme"], agent_id=["sales"]),
-    "owner": lambda at, _: parquet(at, "marts/x.parquet", owner=["acme~sales"]),
-    "log": lambda at, _: put(
-        at, "tables/old/_delta_log/00000000000000000099.json", {"add": {"path": "owner=acme%7Esales/p.parquet"}}
-    ),
-    "predicate in a log": lambda at, _: put(
-        at,
-        "tables/old/_delta_log/9.json",
-        {"commitInfo": {"predicate": "owner IN ('acme~other', 'acme~sales')"}},
-    ),
+    "log": lambda at, _: put(at, "tables/old/_delta_log/9.json", {"commitInfo": {"of": "acme/other, acme/sales"}}),
     "journal": lambda at, _: put(
         at,
         f"{folder_of(SALES)}/2024-02-01T08__01HNGZ0000000000000000000A.jsonl",
@@ -201,7 +193,7 @@ def test_data_of_others_is_not_reported(erased: Erased) -> None:
     put(erased.folder, "marts/a.json", {"workspace_id": "acme", "agent_id": "support", "content": "the sales team"})
     put(erased.folder, "marts/b.json", {"workspace_id": "other", "agent_id": "sales", "content": "Anna, u-17"})
     put(erased.folder, "marts/c.json", {"workspace_id": "acme", "agent_id": "support", **later})
-    parquet(erased.folder, "marts/d.parquet", owner=["acme~sales2", "acme~presales"], workspace_id=["acme", "acme"])
+    parquet(erased.folder, "marts/d.parquet", of=["acme/sales2", "acme/presales"], workspace_id=["acme", "acme"])
     parquet(erased.folder, "marts/e.parquet", workspace_id=["other"], name=["Anna"])
     lake = Lake(str(erased.folder))
     for receipt in (erased.person, erased.conversation, erased.agent):

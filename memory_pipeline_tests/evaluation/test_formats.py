@@ -204,7 +204,7 @@ def test_a_message_that_is_refused_is_set_aside(tmp_path: Path) -> None:
         ({}, "each line must be a conversation"),
         (C1 | {"question": "?"}, "each line must be a conversation"),
         (ask("m1", question=None), "question None is not accepted; expected a text"),
-        (ask("m1", workspace_id="../x"), "workspace_id '../x' is not valid"),
+        (ask("m1", workspace_id=""), "workspace_id '' is not valid"),
         (ask("m1", agent_id=None), "agent_id None is not valid"),
         (ask("m1") | {"evidence": "m1"}, "evidence must be a list of message ids, not 'm1'"),
         (ask(5), "evidence 5 is not a message id; expected a text, or "),

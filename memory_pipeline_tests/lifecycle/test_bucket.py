@@ -42,7 +42,7 @@ def ingested(s3_root: str, tmp_path: Path) -> Lake:
     said = [
         conversation("I prefer tea to coffee.", "My dog is called Rex.", at="2024-01-15T09:05"),
         conversation("I will move to Zanzibar.", at="2024-01-15T09:25", conversation_id="c2", name="Bert"),
-        {**conversation("Hello."), "agent_id": "../other"},
+        {**conversation("Hello."), "agent_id": ""},
     ]
     lines.write_text("".join(json.dumps(record) + "\n" for record in said))
     call("ingest", str(lines), "--now", NOW, "--root", s3_root)

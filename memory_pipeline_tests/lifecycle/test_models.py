@@ -353,13 +353,8 @@ def test_a_run_does_not_wait_for_a_dead_server_and_keeps_its_answers(lake: Lake)
 
 
 def test_a_new_monthly_prompt_recomputes_months_and_coarser_grains(made: Lake, server: OpenAIServer) -> None:
-    configure(
-        made,
-        server,
-        """
-  summaries: {{monthly: {{prompt: "Say it in the {grain} {{period}} briefly: {{length}}."}}}}
-""".replace("{grain}", "{{grain}}"),
-    )
+    monthly = 'monthly: {{prompt: "Say it in the {{grain}} {{period}} briefly: {{length}}.", '
+    configure(made, server, text=oracle.CONFIG.replace("monthly: {{", monthly))
     assert not any(run(made, models_at(made)).values())  # no requests without changes
     for grain in Grain:
         periods = [p for p in grain_status(made, grain, START, NOW).made if p.key.startswith("2024")]

@@ -196,7 +196,7 @@ def test_a_filter_never_changes_a_score(ways: dict[str, MemoryReader], way: str)
             assert {name: value for name, value in hit.parts.items() if name != "repeats"} == own[hit.id]
 
 
-@pytest.mark.parametrize("person", ["Zoe", "zoë", "ZOE\u0308", "jose maria", "Maria", " Anna  Lee ", "\tSEAN"])
+@pytest.mark.parametrize("person", ["Zoe", "zoë", "ZOE\u0308", "jose maria", "Maria", " Anna  Lee ", "  SEAN"])
 @pytest.mark.parametrize(
     "way",
     [

@@ -178,7 +178,7 @@ def test_shards_are_processed_again_if_anything_they_depend_on_changed(
         forget(lake, models, Subject.conversation(AGENTS[0], "c-agent-0"), NOW)
     elif change == "expiration":
         rows = [{"workspace_id": "acme", "agent_id": "other", "kept": "daily", "through": "2023-01-01", "at": NOW}]
-        lake.tables.replace(EXPIRATIONS, ["acme"], pa.Table.from_pylist(rows, EXPIRATIONS.schema))
+        lake.tables.replace(EXPIRATIONS, ["daily"], pa.Table.from_pylist(rows, EXPIRATIONS.schema))
     elif change == "rows":
         shard = shard_of(AGENTS[1].key, lake.shards)
         lake.tables.transform(FACTS, [HOUR.key], lambda old: old.slice(1), shard=shard)

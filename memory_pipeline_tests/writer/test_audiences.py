@@ -111,8 +111,11 @@ def test_a_member_who_is_removed_sees_the_group_no_more_until_named_again(root: 
     reader = read(root, "anna")
     team = lake.scope("acme", "support", "group:team")
     assert "Lisbon" in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
-    assert lake.members.remove(team, "anna")
-    assert not lake.members.remove(team, "anna")
+    ben = MemoryWriter.open(root, **IDS, users=["ben"], group_id="team")
+    assert ben.remove_member("anna")
+    assert not ben.remove_member("anna")
+    with pytest.raises(InputError, match="not of a group"):
+        MemoryWriter.open(root, **IDS).remove_member("anna")
     assert "Lisbon" not in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
     assert lake.members.users_of(team) == ("ben",)
     writer = MemoryWriter.open(root, **IDS, users=["anna"], group_id="team")
@@ -122,14 +125,14 @@ def test_a_member_who_is_removed_sees_the_group_no_more_until_named_again(root: 
 
 def test_a_writer_of_a_user_writes_memories_and_graph_of_that_user(root: str) -> None:
     writer = MemoryWriter.open(root, **IDS, user_id="anna")
-    writer.remember("Anna's locker is number 17.")
+    writer.remember("Anna's locker has a heliotrope lock.")
     writer.graph.insert("Anna", "rides", "a red bicycle")
     group = MemoryWriter.open(root, **IDS, users=["anna", "ben"])
     group.remember("The group eats at noon.")
     for _ in range(2):
-        for user, words in {"anna": ["17", "bicycle", "noon"], "ben": ["noon"], "cleo": []}.items():
+        for user, words in {"anna": ["heliotrope", "bicycle", "noon"], "ben": ["noon"], "cleo": []}.items():
             found = seen(root, user)
-            assert [word for word in ("17", "bicycle", "noon") if word in found] == words, user
+            assert [word for word in ("heliotrope", "bicycle", "noon") if word in found] == words, user
         run(Lake(root), default_models(), datetime.now(UTC))
 
 
@@ -173,7 +176,7 @@ def test_whether_users_share_memory_is_fixed_at_the_first_write_for_a_user(tmp_p
     assert Lake(root).journal.pending_scopes() == {Scope("acme", "support")}
     assert "user:anna: I live in Porto" in seen(root, None), "the user is the speaker"
     with_users(tmp_path, "lake", "true")
-    with pytest.raises(ConfigurationError, match="per_user of agent acme/support is True, but was False"):
+    with pytest.raises(ConfigurationError, match="per_user of agent acme/support is true, but was false"):
         MemoryWriter.open(root, **IDS).write(talk("I live in Oslo.", user_id="ben"))
     MemoryWriter.open(root, workspace_id="acme", agent_id="other").write(talk("I live in Oslo.", user_id="ben"))
     assert {scope.identity for scope in Lake(root).journal.pending_scopes()} == {"", "user:ben"}
@@ -198,3 +201,29 @@ def test_a_record_in_the_folder_of_another_user_is_set_aside(root: str) -> None:
     run(lake, default_models())
     assert PINS["ben"] not in seen(root, "anna")
     assert any("expected the scope and hours" in one.reason for one in lake.journal.quarantined())
+
+
+def test_users_of_a_group_whose_ids_differ_in_case_stay_apart_in_the_graph(root: str) -> None:
+    writer = MemoryWriter.open(root, **IDS, users=["Anna", "anna"], group_id="team")
+    writer.write(talk("I live in Porto.", speaker="Anna"))
+    writer.write(talk("I live in Oslo.", "2024-01-15T09:00", speaker="anna", id_="m2"))
+    homes = {user: [str(fact) for fact in read(root, user).graph.facts_about("User")] for user in ("Anna", "anna")}
+    assert homes == {
+        "Anna": ["⁍ User lives_in Porto (since 2024-01-15)"],
+        "anna": ["⁍ User lives_in Oslo (since 2024-01-15)"],
+    }
+
+
+@pytest.mark.parametrize("name", ["User", "user:anna", " USER : anna"])
+def test_nobody_speaks_as_another_user_of_a_group(root: str, name: str) -> None:
+    writer = MemoryWriter.open(root, **IDS, users=["anna", "ben"])
+    writer.write(talk("I live in Porto.", speaker="anna"))
+    later = talk("I live in Oslo.", "2024-01-15T09:00", speaker="ben", id_="m2")
+    later["messages"][0]["name"] = name
+    writer.write(later)
+    assert [str(fact) for fact in read(root, "anna").graph.facts_about("User")] == [
+        "⁍ User lives_in Porto (since 2024-01-15)"
+    ]
+    assert [str(fact) for fact in read(root, "ben").graph.facts_about("User")] == [
+        "⁍ User lives_in Oslo (since 2024-01-15)"
+    ]

@@ -141,7 +141,7 @@ BAD_LINES = [
     pytest.param(b"[]", "expected a JSON object, not []", id="a list"),
     pytest.param(b"null", "expected a JSON object, not None", id="null"),
     pytest.param(b"{}", "workspace_id None is not valid", id="empty"),
-    pytest.param(json.dumps(conversation(agent_id="../x")).encode(), "agent_id '../x' is not valid", id="path"),
+    pytest.param(json.dumps(conversation(agent_id="")).encode(), "agent_id '' is not valid", id="no agent"),
     pytest.param(json.dumps(conversation(conversation_id="x" * 10_000_000)).encode(), "conversation_id", id="10 MB id"),
     pytest.param(json.dumps(conversation(messages=[])).encode(), "messages must be a list of at least one", id="none"),
     pytest.param(json.dumps(conversation(message("a\ud800"))).encode(), "not valid Unicode text", id="surrogate"),
@@ -208,7 +208,7 @@ def test_a_list_item_with_a_repeated_key_is_set_aside_verbatim(lake: Lake) -> No
 
 
 def test_items_of_a_list_are_set_aside_one_by_one(lake: Lake) -> None:
-    records = [conversation(message("one")), 5, None, conversation(agent_id="/etc"), conversation(message("two"))]
+    records = [conversation(message("one")), 5, None, conversation(agent_id=""), conversation(message("two"))]
     result = ingest(lake, json.dumps(records), "in.json")
     assert (result.messages, result.rejections) == (2, 3)
     places = [rejection.where.partition(", conv")[0] for rejection in result.rejected]
@@ -284,11 +284,11 @@ def test_the_default_scope_fills_in_missing_names(lake: Lake) -> None:
     assert scopes == {("w", "a"), ("acme", "support"), ("w", "b")}
 
 
-def test_a_hostile_default_scope_is_refused(lake: Lake) -> None:
+def test_an_unprintable_default_scope_is_refused(lake: Lake) -> None:
     bare = {"conversation_id": "call", "messages": [message()]}
-    result = ingest(lake, [bare], default_scope={"workspace_id": "..", "agent_id": "a"})
+    result = ingest(lake, [bare], default_scope={"workspace_id": "a\nb", "agent_id": "a"})
     assert (result.messages, result.rejections) == (0, 1)
-    assert "workspace_id '..' is not valid" in result.rejected[0].reason
+    assert "workspace_id 'a\\nb' is not valid" in result.rejected[0].reason
 
 
 @pytest.mark.parametrize("lands_first", [True, False])
@@ -373,7 +373,7 @@ def test_pending_files_are_read_once_for_many_batches(lake: Lake, monkeypatch: p
 
 
 def test_a_repeated_record_is_quarantined_once(lake: Lake) -> None:
-    bad = [conversation(message(role="robot")), conversation(agent_id="../x")]
+    bad = [conversation(message(role="robot")), conversation(agent_id="")]
     assert ingest(lake, [*bad, *bad]).rejections == 4
     assert ingest(lake, bad, "other.jsonl").rejections == 2
     assert len(lake.journal.quarantined()) == 2

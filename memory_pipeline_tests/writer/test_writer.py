@@ -98,10 +98,10 @@ def test_another_agents_conversation_is_refused(writer: MemoryWriter, root: str,
     assert not Path(root).exists()
 
 
-@pytest.mark.parametrize("identifier", ["../x", "/etc", "a\\b", "..", ".hidden", "it's", 'a"b', "a\x00", "", "x" * 101])
-def test_hostile_scopes_are_refused_before_any_access(tmp_path: Path, identifier: str) -> None:
+@pytest.mark.parametrize("identifier", ["a\x00", "", " ", "a\u2028b", "\ud800", "x" * 257])
+def test_unprintable_ids_are_refused_before_any_access(tmp_path: Path, identifier: str) -> None:
     for workspace, agent in [(identifier, "a"), ("a", identifier)]:
-        with pytest.raises(InputError, match="is not valid; accepted: 1 to 100 ASCII letters"):
+        with pytest.raises(InputError, match=r"_id .* is not valid"):
             MemoryWriter.open(str(tmp_path / "lake"), workspace_id=workspace, agent_id=agent)
     assert list(tmp_path.iterdir()) == []
 
@@ -158,7 +158,7 @@ def test_a_writer_opened_before_the_lake_keeps_the_lakes_time_zone(root: str) ->
         ({"timestamp": "1972-12-31T23:00:00Z"}, "before the first day of this memory, 1973-01-01"),
         ({"timestamp": "2024-06-03T00:00:00Z"}, "is in the future (now is 2024-06-01T00:00:00+00:00)"),
         ({"role": "human"}, "accepted: user, assistant, system, tool"),
-        ({"id": "../x"}, "id '../x' is not valid"),
+        ({"id": "a\nb"}, "control characters"),
         ({"id": "x" * 10_000_000}, "(10,000,000 characters) is not valid; expected a text of 1 to 256 characters"),
     ],
     ids=lambda value: value[:20] if isinstance(value, str) else next(iter(value)),

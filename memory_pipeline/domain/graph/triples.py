@@ -119,7 +119,12 @@ class Triple:
 
 @lru_cache(maxsize=65_536)
 def name_key(name: str) -> str:
-    """Return a name in comparable form: case-folded, NFKC, with single blanks and the ASCII apostrophe."""
+    """Return a name in comparable form: case-folded, NFKC, with single blanks and the ASCII apostrophe.
+
+    The entity of a user, such as ``user:Anna``, stays as it is: ids that differ in case are of different users.
+    """
+    if name.startswith("user:"):
+        return name
     if name.isascii():
         return " ".join(name.lower().split())
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).replace("’", "'")

@@ -29,7 +29,7 @@ from memory_pipeline.domain.memories.record import (
     preference_key,
 )
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, label_of
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -55,7 +55,6 @@ _SHORT = {
     "subject": MAX_TERM,
     "predicate": MAX_TERM,
     "object": MAX_TERM,
-    "user_id": _MAX_NAME,
     "key": _MAX_NAME,
 }
 #: Highest decay per day: no relevance is left after a few hours.
@@ -423,6 +422,7 @@ def _tags(name: str, value: object) -> tuple[str, ...]:
 
 _READ: dict[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(_SHORT, _short),
+    "user_id": label_of,
     "kind": _kind,
     "content": _content,
     "value": _json,

@@ -18,34 +18,37 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Kind, Purpose, Usage
 from memory_pipeline.domain.periods import Calendar
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.calls.pending_calls import PendingCall, PendingCalls
 from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer
+from memory_pipeline.lake.codec.codec import scope_of
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from memory_pipeline.domain.model_calls import Answer, Call
+    from memory_pipeline.domain.model_calls import Answer, Call, Payer
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake.files.storage import Storage
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.lake.tables.tables import Tables
 
+    #: Who pays, or a kind of question.
+    _Key: TypeAlias = Payer | Kind
 
 # Spending is the sum of the ``model_calls`` table and the pending files.
 
 
-#: A workspace's id, or a kind of question.
-_Key: TypeAlias = str | Kind
-
 _KIND = ("purpose", "model", "prompt_version")
-_COLUMNS = ("hour", "id", "request_id", "workspace_id", "tokens_in", "tokens_out", "cost", *_KIND)
+_COLUMNS = ("hour", "id", "request_id", *SCOPE_COLUMNS, "tokens_in", "tokens_out", "cost", *_KIND)
 _SUMS = ("tokens_in", "tokens_out", "cost")
 
 
 class Spending:
     """Adds up calls by month, per workspace and per kind of question. Safe to use from many threads.
+
+    Calls are added up per user and group once one is asked for.
 
     A call of a pending file may already be in the table if the file has not been deleted yet. It counts as pending, and
     is skipped in the table.
@@ -56,6 +59,7 @@ class Spending:
         self._files: dict[str, list[str]] = {}
         self._calls: dict[str, Call] = {}
         self._pending: dict[tuple[_Key, str], Usage] = {}
+        self._has_users = False
         #: By hour of the table: its size when it was read, and its spending.
         self._hours: dict[str, tuple[int, dict[_Key, Usage]]] = {}
         self._months: dict[str, dict[_Key, Usage]] = {}
@@ -95,8 +99,13 @@ class Spending:
     def spent(self, key: _Key, month: str) -> Usage:
         """Return the spending in a month, such as ``2024-01``.
 
-        `key` is a workspace, or a kind of question, which counts answered requests only.
+        `key` is a workspace, user or group, or a kind of question, which counts answered requests only.
         """
+        if isinstance(key, Scope) and not self._has_users:
+            with self._reading, self._lock:
+                self._has_users = True
+                self._hours.clear()
+                self._months.clear()
         while True:
             with self._lock:
                 landed = self._months.get(month)
@@ -122,7 +131,7 @@ class Spending:
         rows = self._tables.read(MODEL_CALLS, grown, columns=_COLUMNS) if grown else MODEL_CALLS.schema.empty_table()
         with self._lock:
             pending = pc.is_in(rows["id"], pa.array(list(self._calls), pa.string()))
-            spent = _by_hour(rows.filter(pc.invert(pending)))
+            spent = _by_hour(rows.filter(pc.invert(pending)), has_users=self._has_users)
             self._hours |= {hour: (sizes[hour], spent.get(hour, {})) for hour in grown}
             totals: dict[_Key, Usage] = {}
             for hour in sizes:
@@ -140,18 +149,23 @@ def _by_month(calls: Iterable[Call]) -> dict[tuple[_Key, str], Usage]:
     for call in calls:
         month = _hour(call)[:7]
         groups[call.use.scope.workspace_id, month].append(call)
+        if call.use.scope.identity:
+            groups[call.use.scope, month].append(call)
         if call.tokens_out:
             groups[Kind(call.purpose, call.model, call.prompt_version), month].append(call)
     return {key: Usage.of(group) for key, group in groups.items()}
 
 
-def _by_hour(rows: pa.Table) -> dict[str, dict[_Key, Usage]]:
+def _by_hour(rows: pa.Table, *, has_users: bool) -> dict[str, dict[_Key, Usage]]:
     """Add up rows by hour. The shares of one request count as one request."""
     unpriced = pc.and_(pc.is_null(rows["cost"]), pc.greater(rows["tokens_in"], 0))
     rows = rows.append_column("unpriced", pc.if_else(unpriced, rows["request_id"], pa.scalar(None, pa.string())))
     spent: dict[str, dict[_Key, Usage]] = defaultdict(dict)
     for row in _added(rows, ("workspace_id",)):
         spent[row["hour"]][row["workspace_id"]] = _usage(row)
+    if has_users:
+        for row in _added(rows.filter(pc.not_equal(rows["identity"], "")), SCOPE_COLUMNS):
+            spent[row["hour"]][scope_of(*map(row.get, SCOPE_COLUMNS))] = _usage(row)
     for row in _added(rows.filter(pc.greater(rows["tokens_out"], 0)), _KIND):
         kind = Kind(Purpose(row["purpose"]), row["model"], row["prompt_version"])
         spent[row["hour"]][kind] = _usage(row)
@@ -296,14 +310,14 @@ class Calls:
         """Release a claim, with or without an answer."""
         self._claims.release(key)
 
-    def spent(self, workspace_id: str, month: str, *, look: bool = False) -> Usage:
-        """Return a workspace's spending in a calendar month (UTC) such as ``2024-01``.
+    def spent(self, payer: Payer, month: str, *, look: bool = False) -> Usage:
+        """Return the spending of a workspace, user or group in a calendar month (UTC) such as ``2024-01``.
 
         Spending of other processes since the last :meth:`load` is included only with `look`.
         """
         if look or not self._has_looked:
             self._look(frozenset())
-        return self._spending.spent(workspace_id, month)
+        return self._spending.spent(payer, month)
 
     def answered(self, kind: Kind, month: str) -> Usage:
         """Return the usage of answered requests of one kind in a month, as complete as :meth:`spent`."""

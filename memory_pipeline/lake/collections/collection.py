@@ -7,13 +7,16 @@
     for match in vectors.search(query_vector, top_k=10, threshold=0.3):
         print(match.similarity, match.id, match.content)
 
-A collection is a table of its own in the workspace's database.
+A collection is a table of its own, ``vectordb/{scope}/{name}.lance``. The file ``scope.json`` beside it says whose it
+is, because an agent may have collections and no other memory.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,15 +24,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.conversations import recorded_scope
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.scopes import Scope, label_of, user_identity
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
+from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.index.maintenance import SAME_ITEM, compact
 from memory_pipeline.lake.lake import Lake
-from memory_pipeline.lake.layout import COLLECTION_NAME, collections_of
+from memory_pipeline.lake.layout import folder_name, key_in, path_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,6 +45,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+
+#: The folder of all collections, and the file in each scope's folder that says whose collections they are.
+COLLECTIONS, _SCOPE = "vectordb", "scope.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 #: Number of items per commit, when writing and when deleting.
 BATCH, _DELETED_AT_ONCE = 100, 1_000
@@ -75,10 +85,10 @@ class CollectionStats:
 
 
 class VectorCollection:
-    """One agent's collection of vectors, compared by cosine. Safe to use from several threads and processes.
+    """A collection of vectors, compared by cosine. Safe to use from several threads and processes.
 
     The first upsert creates it. A search compares all vectors exactly, and sees every write that finished before it
-    began. Collections of other agents cannot be reached. The arguments are those of :meth:`open`.
+    began. Collections of other agents and users cannot be reached. The arguments are those of :meth:`open`.
 
     Raises:
         InputError: the dimension or the name is invalid.
@@ -89,15 +99,16 @@ class VectorCollection:
         # A heavy import that most callers do not need.
         from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 
-        if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InputError(
                 f"name {shown(name)} is not accepted; expected 1 to 100 ASCII letters, digits, '_', '-', beginning "
                 "with a letter or digit"
             )
         self._dimension = _count("dimension", dimension, MAX_DIMENSION)
-        # A collection's name cannot contain ".", so this is not another agent's.
-        self._where = (f"vectordb/{scope.workspace_id}", f"_{scope.agent_id}.{name}")
-        self._called = f"{shown(name)} of agent {shown(scope.agent_id)}"
+        self._scope = scope
+        self._storage = lake.storage
+        self._where = (f"{COLLECTIONS}/{folder_name(scope)}", path_name(name, digest(name)))
+        self._called = f"{shown(name)} of {shown(str(scope))}"
         self._loop = EventLoop()
         self._databases = Databases(lake.storage)
         self._fits: Any | None = None
@@ -105,22 +116,32 @@ class VectorCollection:
 
     @classmethod
     def open(
-        cls, uri: str, *, workspace_id: str, agent_id: str, dimension: int, name: str = "default"
+        cls,
+        uri: str,
+        *,
+        workspace_id: str,
+        agent_id: str,
+        dimension: int,
+        name: str = "default",
+        user_id: str | None = None,
     ) -> VectorCollection:
         """Open a collection in the lake at `uri`. The first upsert creates it.
 
         Args:
             uri: a folder or ``s3://bucket/prefix``.
-            workspace_id: 1 to 100 letters, digits, ``.``, ``_``, ``-``.
-            agent_id: the owner; same characters.
+            workspace_id: the workspace.
+            agent_id: the agent who owns it.
             dimension: of the vectors, 1 to 65,536.
             name: of the collection; 1 to 100 letters, digits, ``_``, ``-``.
+            user_id: the user who owns it in place of the agent, unless the agent's users share one memory.
 
         Raises:
             InputError: an id, the dimension or the name is invalid.
             ConfigurationError: the address is invalid, or the collection has another dimension.
         """
-        return cls(Lake(uri), Scope(workspace_id, agent_id), dimension, name)
+        lake = Lake(uri)
+        identity = "" if user_id is None else user_identity(label_of("user_id", user_id))
+        return cls(lake, lake.new_scope(workspace_id, agent_id, identity), dimension, name)
 
     def upsert(self, items: Iterable[VectorItem]) -> int:
         """Insert items, replacing those with the same ids, and return the number of commits, one per 100 items.
@@ -182,6 +203,9 @@ class VectorCollection:
         return None if table is None else await self._fitting(table)
 
     async def _made_table(self) -> Any:
+        ids = {name: getattr(self._scope, name) for name in ("workspace_id", "agent_id", "identity")}
+        path = f"{self._where[0]}/{_SCOPE}"
+        await asyncio.to_thread(self._storage.create, path, json.dumps(ids).encode())
         return await self._fitting(await self._databases.create(*self._where, _schema(self._dimension)))
 
     async def _fitting(self, table: Any) -> Any:
@@ -292,17 +316,38 @@ def _similarity(name: str, value: object) -> float:
     return float(value)
 
 
-def drop_collections(storage: Storage, scope: Scope) -> list[str]:
-    """Drop all collections of an agent. Return the names of their tables.
+def collections_of(lake: Lake) -> Iterator[tuple[Scope, str, list[str]]]:
+    """Yield the owner of collections, their folder, and the names of their tables."""
+    for name in lake.storage.folders(COLLECTIONS):
+        folder = f"{COLLECTIONS}/{name}"
+        names = [one.removesuffix(".lance") for one in lake.storage.folders(folder) if one.endswith(".lance")]
+        data = lake.storage.read(f"{folder}/{_SCOPE}")
+        if data is None and not names:
+            continue
+        try:
+            scope = recorded_scope(parse_json(data or b"{}"), lake.scope)
+        except InputError as error:
+            _log.warning("%s is left out: its %s is damaged: %s", lake.storage.locate(folder), _SCOPE, error)
+            continue
+        if scope.key == key_in(name):
+            yield scope, folder, names
+
+
+def drop_collections(lake: Lake, scopes: Collection[Scope]) -> None:
+    """Drop all collections of scopes.
 
     Raises:
         CommitConflictError: others kept writing to a table. Safe to retry.
     """
     from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
 
-    loop, databases, folder = EventLoop(), Databases(storage), f"vectordb/{scope.workspace_id}"
-    names = [name for owner, name in collections_of(storage, scope.workspace_id) if owner == scope]
-    return [name for name in names if loop.run(databases.drop(folder, name))]
+    loop, databases = EventLoop(), Databases(lake.storage)
+    for scope, folder, tables in collections_of(lake):
+        if scope in scopes:
+            for name in tables:
+                loop.run(databases.drop(folder, name))
+            lake.storage.delete([f"{folder}/{_SCOPE}"])
+    lake.storage.prune(COLLECTIONS)
 
 
 def compact_collection(storage: Storage, path: str) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memory_pipeline.domain.conversations import MAX_CONTENT, MAX_ID
+from memory_pipeline.domain.conversations import MAX_CONTENT
+from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:

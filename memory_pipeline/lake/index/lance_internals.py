@@ -104,12 +104,11 @@ class LanceFiles:
         return versions, unnamed
 
 
-def lance_tables(storage: Storage, workspace_id: str | None = None) -> Iterator[LanceFiles]:
-    """Yield the files of each Lance table of the lake, or of one workspace and the tables that workspaces share."""
+def lance_tables(storage: Storage) -> Iterator[LanceFiles]:
+    """Yield the files of each Lance table of the lake."""
     yield from _tables_in(storage, "projections")
     for name in storage.folders("vectordb"):
-        if not name.startswith("_") and workspace_id in (None, name):
-            yield from _tables_in(storage, f"vectordb/{name}")
+        yield from _tables_in(storage, f"vectordb/{name}")
 
 
 def lance_table(storage: Storage, path: str) -> LanceFiles | None:

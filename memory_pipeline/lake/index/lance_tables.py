@@ -125,6 +125,8 @@ class Databases:
             for opened in (self._connections, self._tables, self._known):
                 opened.clear()
         if (folder, name) not in self._tables:
+            if self._storage.is_local and not await asyncio.to_thread(self._storage.has, folder):
+                return None  # connecting would create it
             connection = await self._connection(folder)
             try:
                 self._tables[folder, name] = await connection.open_table(name)

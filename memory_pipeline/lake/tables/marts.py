@@ -16,6 +16,7 @@ from memory_pipeline.lake.commit_retry import CommitLostError
 from memory_pipeline.lake.files.storage_errors import is_of_store
 from memory_pipeline.lake.tables.damage import FAILURES, is_damage
 from memory_pipeline.lake.tables.handles import HOOKS, newest, overtaking, retry_commit
+from memory_pipeline.lake.tables.partitions import sql_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -130,7 +131,7 @@ class Marts:
             if _holds(table, condition, rows):
                 # An attempt that seemed to fail may have written it.
                 return Replaced(bool(mark.made()), _paths(table))
-            listed = ", ".join(f"'{value}'" for value in sorted(values or ()))
+            listed = ", ".join(map(sql_text, sorted(values or ())))
             version = table.version()
             mark.expect(version, result=True)
             write_deltalake(

@@ -173,13 +173,19 @@ def runs(column: pa.ChunkedArray) -> list[tuple[str, int]]:
     return list(zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True))
 
 
+def sql_text(value: str) -> str:
+    """Return a text as an SQL literal."""
+    doubled = value.replace("'", "''")
+    return f"'{doubled}'"
+
+
 def predicate(
     spec: TableSpec, keys: Collection[str], fixed: Mapping[str, str], parts: Collection[str] | None = None
 ) -> str:
-    """Return the SQL condition that selects partitions, or parts of them. Their names contain no quotes."""
-    terms = [f"{column} = '{value}'" for column, value in fixed.items()]
+    """Return the SQL condition that selects partitions, or parts of them."""
+    terms = [f"{column} = {sql_text(value)}" for column, value in fixed.items()]
     for column, values in ((spec.partition_by[-1], keys), (PART, parts)):
         if values is not None:
-            listed = ", ".join(f"'{value}'" for value in sorted(values))
+            listed = ", ".join(map(sql_text, sorted(values)))
             terms.append(f"{column} IN ({listed})")
     return " AND ".join(terms)

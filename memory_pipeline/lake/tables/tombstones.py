@@ -126,8 +126,9 @@ class ExpirationMarks:
         if latest is None or not rows.num_rows or pc.min(rows["period"]).as_py() > latest:
             return np.zeros(rows.num_rows, np.bool_)
         last_periods = self._through[kept]
-        owners = pc.binary_join_element_wise(*(rows[name] for name in _OWNER), "~").combine_chunks().dictionary_encode()
-        scopes = (Scope(*owner.split("~")) for owner in owners.dictionary.to_pylist())  # no id contains a tilde
+        joined = pc.binary_join_element_wise(*(rows[name] for name in _OWNER), "\0")  # which no id contains
+        owners = joined.combine_chunks().dictionary_encode()
+        scopes = (Scope(*owner.split("\0")) for owner in owners.dictionary.to_pylist())
         marks = pa.array([last_periods.get(scope) for scope in scopes], pa.string()).take(owners.indices)
         expired = pc.fill_null(pc.less_equal(rows["period"], marks), fill_value=False)
         return np.asarray(expired.to_numpy(zero_copy_only=False), np.bool_)
@@ -140,7 +141,7 @@ def raise_marks(tables: Tables, through: Mapping[tuple[str, str, RetentionClass]
     marks.
 
     Raises:
-        CommitConflictError: other writers kept changing the same workspaces' marks.
+        CommitConflictError: other writers kept changing marks of the same classes.
     """
     raised: dict[tuple[str, str, str], str] = {}
 
@@ -155,5 +156,5 @@ def raise_marks(tables: Tables, through: Mapping[tuple[str, str, RetentionClass]
         return pa.Table.from_pylist(list(rows.values()), schema=EXPIRATIONS.schema)
 
     if through:
-        tables.transform(EXPIRATIONS, {workspace_id for workspace_id, _, _ in through}, merged)
+        tables.transform(EXPIRATIONS, {str(kept) for _, _, kept in through}, merged)
     return len(raised)

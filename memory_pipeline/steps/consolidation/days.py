@@ -135,6 +135,7 @@ class ConsolidationCheckpoint:
     def to_row(self) -> dict[str, Any]:
         """Return a row of ``consolidation``."""
         return {
+            "bucket": self.scope.key[0],
             "id": self.scope.key,
             **{name: getattr(self.scope, attribute) for name, attribute in SCOPE_ATTRIBUTES.items()},
             "through": self.through.key,
@@ -206,8 +207,8 @@ def write_checkpoints(
     def merged(old: pa.Table) -> pa.Table:
         return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], keys))), new])
 
-    workspaces = {scope.workspace_id for scope in scopes}
-    return bool(tables.transform(CONSOLIDATION, workspaces, merged, remade=workspaces)) if workspaces else False
+    buckets = {scope.key[0] for scope in scopes}
+    return bool(tables.transform(CONSOLIDATION, buckets, merged, remade=buckets)) if buckets else False
 
 
 def _split_span(text: str) -> tuple[str, str]:

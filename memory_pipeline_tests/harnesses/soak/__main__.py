@@ -63,7 +63,7 @@ def soak(
             root = server.new_root()
             stack.enter_context(server.in_environment())  # this process bypasses the proxy
         shared = SharedFolder.make(folder, root, plan)
-        lake = Lake(root)
+        lake = shared.lake()
         lake.ensure()
         lake.storage.write(CONFIGURATION, plans.CONFIGURATION)
         conductor = Conductor(shared, environment, proxy, pace, verbose=verbose)

@@ -22,7 +22,7 @@ class AnswerChecker:
     """Checks one agent's memory through a reader that stays open.
 
     Args:
-        reader: the agent's reader.
+        reader: the agent's reader, or one of a user.
         letter: the letter in the agent's unique words.
     """
 
@@ -45,10 +45,10 @@ class AnswerChecker:
             wrong += self._strangers(texts)
         return wrong
 
-    def remains(self, word: str, now: datetime) -> list[str]:
-        """Return a violation if an erased word is found."""
+    def remains(self, word: str, now: datetime, why: str = "was erased") -> list[str]:
+        """Return a violation if a word is found that was erased, or that this reader must not see."""
         count, _ = self._count(word, now)
-        return [f"{word} was erased and is found {count} times"] if count else []
+        return [f"{word} {why} and is found {count} times"] if count else []
 
     def finds(self, action: Action, now: datetime) -> list[str]:
         """Return violations of a later search for an acknowledged record."""
@@ -71,8 +71,8 @@ class AnswerChecker:
                 grain = chance.choice(SUMMARY_GRAINS)
                 hits = self.reader.search_memory(grain, 0, 400, 5, about, now=now)
                 wrong = self._strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
-                # Each period has one summary, even while it is recomputed.
-                return wrong + _doubled([hit.period for hit in hits])
+                # Each period has one summary of each scope, even while it is recomputed.
+                return wrong + _doubled([f"{hit.period} of {hit.identity}" for hit in hits])
             case "recall":
                 recalled = self.reader.recall(f"What of {about}?", 400, now=now)
                 wrong = self._strangers([item.content for item in recalled]) + _doubled([item.id for item in recalled])

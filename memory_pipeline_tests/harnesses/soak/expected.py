@@ -87,8 +87,9 @@ def read_oracles(shared: SharedFolder) -> Written:
 
 def _parsed(line: dict[str, Any]) -> Record:
     if "memory" in line:
-        return MemoryEvent.from_record(line)
-    return Edit.from_record(line) if "edit" in line else Message.from_record(line)
+        return MemoryEvent.from_record(line, plans.scope_of)
+    kind = Edit if "edit" in line else Message
+    return kind.from_record(line, plans.scope_of)
 
 
 @dataclass
@@ -142,10 +143,12 @@ def journal_of(found: Written, present: Present, forgotten: Forgotten) -> list[R
 
 def rebuild(root: str, records: Iterable[Record], now: datetime) -> Lake:
     """Build a new lake from records in one run, and expire the same periods."""
-    lake = Lake(root)
+    lake = Lake(root, secret=plans.SECRET)
     lake.ensure()
     lake.storage.write(CONFIGURATION, plans.CONFIGURATION)
-    lake.journal.append(list(records))
+    records = list(records)
+    lake.members.add(records)
+    lake.journal.append(records)
     make_all(lake, now)
     expire(lake, DEFAULT_START, now)
     make_all(lake, now)

@@ -46,8 +46,8 @@ _ANSWERS = ("Noted as {word}.", "I shall remember {word} for {other}.", "Is {wor
 _SPOILT: tuple[dict[str, Any], ...] = (
     {"messages": []},
     {"messages": "no list"},
-    {"conversation_id": "../../etc/passwd"},
-    {"conversation_id": 'x"; rm -rf /'},
+    {"conversation_id": "a\nb"},
+    {"conversation_id": "x" * 257},
     {"agent_id": "somebody-else"},
     {"user_id": "\ud800"},
 )
@@ -62,7 +62,7 @@ _SPOILT_MESSAGES: tuple[dict[str, Any], ...] = (
     {"content": "x" * 1_000_001},
     {"content": "\ud83d alone"},
     {"name": "line\nbreak"},
-    {"id": "'; --"},
+    {"id": "a\u2028b"},
 )
 #: Invalid lines that another program may have put into a journal file.
 _GARBAGE = (
@@ -144,6 +144,10 @@ def conversation(
         said["user_id"] = about[1]
     elif chance.random() < 0.5:
         said["user_id"] = f"u-{speaker.lower()}"
+    if chance.random() < 0.2:
+        first, second = said.pop("user_id", None) or f"u-{speaker.lower()}", f"u-{chance.choice(CAST).lower()}"
+        said["users"] = sorted({first, second})
+        said |= {"group_id": "team"} if chance.random() < 0.5 else {}
     if chance.random() < 0.3:
         said["tags"] = [chance.choice(("phone", "mail", "shop"))]
     return said

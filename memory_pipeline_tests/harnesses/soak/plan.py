@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.conversations import Admission, Message, read_messages
 from memory_pipeline.domain.erasure import Forgotten, Tombstone
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import Scope, scope_key
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline_tests.harnesses.soak import generated
 
@@ -27,8 +27,11 @@ _SALT = "0" * 32
 FIRST = datetime(2024, 1, 27, tzinfo=UTC)
 #: The hour of each tick since the start of the day; the last one is after midnight.
 TIMES = (8, 10, 12, 15, 18, 21, 26)
-#: `keeper` keeps everything; `shop` keeps hours for two days, days for eight, weeks for two.
-CONFIGURATION = b"workspaces: {shop: {retention: {plan: free, daily: 8d, weekly: 2w}}}\n"
+#: `keeper` keeps everything, and each of its users has a memory of its own. The users of `shop` share one, which keeps
+#: hours for two days, days for eight, weeks for two.
+CONFIGURATION = b"workspaces: {shop: {per_user: false, retention: {plan: free, daily: 8d, weekly: 2w}}}\n"
+#: The secret of the lake and of the one that is rebuilt.
+SECRET = "5e" * 32
 #: An agent that is erased repeatedly.
 _PASSING = Scope("keeper", "passing")
 #: The maximum delay of late records. In the shop, the day of later ones may have expired.
@@ -39,10 +42,11 @@ _FORGET_EVERY = 9
 _KINDS = (("500", 0.02), ("503", 0.03), ("reset", 0.02), ("lost", 0.02), ("half", 0.02), ("slow", 0.02))
 
 
-def shared_scope(workspace_id: str, agent_id: str, identity: str) -> Scope:
-    """Return the scope of a write: all users of an agent share its memory."""
-    del identity
-    return Scope(workspace_id, agent_id)
+def scope_of(workspace_id: str, agent_id: str, identity: str) -> Scope:
+    """Return the scope of a write. The users of the shop's agents share a memory."""
+    if workspace_id == "shop" or not identity:
+        return Scope(workspace_id, agent_id)
+    return Scope(workspace_id, agent_id, identity, scope_key(SECRET, workspace_id, agent_id, identity))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,14 @@ class Action:
     subject: int | None = None
     is_dropped: bool = False
     is_looked_for: bool = False
+
+    @property
+    def user_id(self) -> str | None:
+        """A user who takes part."""
+        if self.kind not in ("talk", "compact"):
+            return None
+        users = self.body.get("users") or [self.body.get("user_id")]
+        return str(users[0]) if users[0] else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +225,7 @@ class Plan:
 
     def messages(self, action: Action) -> list[Message]:
         own = {"workspace_id": action.scope.workspace_id, "agent_id": action.scope.agent_id}
-        return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now), shared_scope).messages
+        return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now), scope_of).messages
 
     def _scope_of(self, number: int) -> Scope:
         return self.scopes[:-1][number % (len(self.scopes) - 1)]

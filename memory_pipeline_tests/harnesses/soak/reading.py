@@ -44,9 +44,9 @@ class Reader:
         self._tails = [Tail(shared.oracle(f"w{number}")) for number in range(self._plan.writers)]
         self._known: list[Action] = []
         self._secret: list[Action] = []
-        self._gone: list[tuple[Scope, str]] = []
+        self._gone: list[tuple[Scope, str | None, str]] = []
         self._looked_at = (0, 0)
-        self._checkers: dict[Scope, AnswerChecker] = {}
+        self._checkers: dict[tuple[Scope, str | None], AnswerChecker] = {}
 
     def run(self) -> None:
         asked = 0
@@ -81,7 +81,9 @@ class Reader:
             if what == "search":
                 wrong = self._search()
             else:
-                wrong = self._checker(self._chance.choice(self._plan.scopes)).ask(what, self._chance, clock.now)
+                user_id = self._chance.choice([None, self._chance.choice(self._known).user_id])
+                scope = self._chance.choice(self._plan.scopes)
+                wrong = self._checker(scope, user_id).ask(what, self._chance, clock.now)
         except Exception as error:  # noqa: BLE001  # every error is logged
             error_text = f"{type(error).__name__}: {error}"[:500]
             record["failed"] = error_text
@@ -97,12 +99,15 @@ class Reader:
         """Search for a record: it must be found once, or not at all after its erasure."""
         clock = self._shared.clock
         if self._gone and self._chance.random() < 0.2:
-            scope, word = self._chance.choice(self._gone)
-            return self._checker(scope).remains(word, clock.now)
+            scope, user_id, word = self._chance.choice(self._gone)
+            return self._checker(scope, user_id).remains(word, clock.now)
         action = self._chance.choice(self._known)
         if action.scope.workspace_id == "shop" and self._age(action, clock.now) > _FRESH:
             return self._checker(action.scope).ask("newest", self._chance, clock.now)
-        return self._checker(action.scope).finds(action, clock.now)
+        if action.user_id is not None and action.scope.workspace_id != "shop" and self._chance.random() < 0.3:
+            stranger = self._chance.choice([None, "u-nobody"])
+            return self._checker(action.scope, stranger).remains(action.words[0], clock.now, "is of others")
+        return self._checker(action.scope, action.user_id).finds(action, clock.now)
 
     def _forget(self) -> None:
         """Collect the words of erased subjects."""
@@ -114,7 +119,7 @@ class Reader:
         numbers = [number for number in range(1_000) if self._shared.is_forgotten(number)]
         forgotten = self._plan.forgotten(numbers)
         self._gone = [
-            (action.scope, found[0])
+            (action.scope, action.user_id, found[0])
             for action in self._secret[-_REMEMBERED:]
             for message in self._plan.messages(action)
             if forgotten.covers(message) and (found := WORD.search(message.content))
@@ -124,11 +129,11 @@ class Reader:
     def _age(action: Action, now: datetime) -> timedelta:
         return now - min(datetime.fromisoformat(one["timestamp"]) for one in action.body["messages"])
 
-    def _checker(self, scope: Scope) -> AnswerChecker:
-        if scope not in self._checkers:
-            reader = MemoryReader(self._shared.lake(), scope, HashingEmbedder())
-            self._checkers[scope] = AnswerChecker(reader, self._plan.letter(scope))
-        return self._checkers[scope]
+    def _checker(self, scope: Scope, user_id: str | None = None) -> AnswerChecker:
+        if (scope, user_id) not in self._checkers:
+            reader = MemoryReader(self._shared.lake(), scope, HashingEmbedder(), user_id=user_id)
+            self._checkers[scope, user_id] = AnswerChecker(reader, self._plan.letter(scope))
+        return self._checkers[scope, user_id]
 
 
 def read(folder: str, number: str) -> None:

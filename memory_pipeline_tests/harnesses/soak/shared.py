@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.journal import Journal
-from memory_pipeline_tests.harnesses.soak.plan import Plan
+from memory_pipeline_tests.harnesses.soak.plan import SECRET, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +105,7 @@ class SharedFolder:
         return path.exists() and path.stat().st_size > 0
 
     def lake(self) -> Lake:
-        return Lake(self.root)
+        return Lake(self.root, secret=SECRET)
 
 
 class Log:

@@ -13,7 +13,7 @@ from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline_tests.harnesses.soak.generated import WORD, word
-from memory_pipeline_tests.harnesses.soak.plan import FIRST, TIMES, Action, Plan, shared_scope
+from memory_pipeline_tests.harnesses.soak.plan import FIRST, TIMES, Action, Plan, scope_of
 
 TICKS = range(60)
 
@@ -64,7 +64,7 @@ def test_conversations_are_accepted_except_the_invalid_ones(plan: Plan, actions:
             continue
         own = {"workspace_id": action.scope.workspace_id, "agent_id": action.scope.agent_id}
         is_anothers = action.body.get("agent_id", action.scope.agent_id) != action.scope.agent_id
-        found = read_messages({**action.body, **own}, Admission(FIRST.date(), action.now), shared_scope)
+        found = read_messages({**action.body, **own}, Admission(FIRST.date(), action.now), scope_of)
         assert bool(found.rejected) is (action.kind == "refused" and not is_anothers), action
         assert all(message.sent_at <= action.now for message in found.messages)
 

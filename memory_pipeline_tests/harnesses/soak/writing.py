@@ -54,7 +54,7 @@ class Writer:
         self._journal = TappedJournal(self._lake, self._log)
         self._lake.journal = self._journal
         self._writers: dict[Scope, MemoryWriter] = {}
-        self._checkers: dict[Scope, AnswerChecker] = {}
+        self._checkers: dict[tuple[Scope, str | None], AnswerChecker] = {}
 
     def _recall(self, record: dict[str, Any]) -> None:
         match record["is"]:
@@ -169,7 +169,7 @@ class Writer:
         """Search for a record right after its write: it must be found once."""
         started = time.perf_counter()
         try:
-            wrong = self._checker(action.scope).miss(action)
+            wrong = self._checker(action.scope, action.user_id).miss(action)
         except Exception as error:  # noqa: BLE001  # every error is logged
             is_rough = self._shared.clock.is_rough
             what = f"{type(error).__name__}: {error}"[:500]
@@ -185,11 +185,11 @@ class Writer:
             self._writers[scope] = MemoryWriter(self._lake, scope)
         return self._writers[scope]
 
-    def _checker(self, scope: Scope) -> AnswerChecker:
-        if scope not in self._checkers:
-            reader = MemoryReader(self._shared.lake(), scope, HashingEmbedder())
-            self._checkers[scope] = AnswerChecker(reader, self._shared.plan.letter(scope))
-        return self._checkers[scope]
+    def _checker(self, scope: Scope, user_id: str | None = None) -> AnswerChecker:
+        if (scope, user_id) not in self._checkers:
+            reader = MemoryReader(self._shared.lake(), scope, HashingEmbedder(), user_id=user_id)
+            self._checkers[scope, user_id] = AnswerChecker(reader, self._shared.plan.letter(scope))
+        return self._checkers[scope, user_id]
 
 
 def write(folder: str, number: str) -> None:

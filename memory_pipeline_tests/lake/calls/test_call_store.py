@@ -813,7 +813,7 @@ def test_a_valid_file_is_read(root: str, calls: Calls) -> None:
         content(answer=[]),
         content(answer=None),
         content(key=digest("another")),
-        content(workspace_id="../.."),
+        content(workspace_id=""),
         content(grain="hourly"),
         content(period="2026-W01"),
         content(period="2026-11-20T07' OR '1'='1"),

@@ -304,11 +304,37 @@ def test_a_name_that_resembles_another_collection_or_a_path_is_refused(root: str
         opened(root, name=name)
 
 
-@pytest.mark.parametrize("agent_id", ["_support", "_support.default", "../sales", "a/b", "", ".a", "a..b", "a\n"])
-def test_an_agent_id_that_resembles_a_collection_is_refused(root: str, agent_id: str) -> None:
-    for ids_ in ({"workspace_id": "acme", "agent_id": agent_id}, {"workspace_id": agent_id, "agent_id": "support"}):
-        with pytest.raises(InputError, match=r"^(agent|workspace)_id .* is not valid; accepted: .* beginning with a"):
-            VectorCollection.open(root, **ids_, dimension=3)
+@pytest.mark.parametrize("agent_id", ["SUPPORT", "support.default", "../acme/support", "a/b", ".a", "con", "a."])
+def test_an_agent_id_that_resembles_a_path_opens_nothing_else(root: str, agent_id: str) -> None:
+    opened(root).upsert(many(1))
+    other = VectorCollection.open(root, workspace_id="acme", agent_id=agent_id, dimension=3)
+    assert ids(other) == []
+    other.upsert(many(1, "other"))
+    assert (ids(opened(root)), ids(other)) == (["item-0"], ["other-0"])
+    assert sorted(path.name for path in Path(root, "..").resolve().iterdir()) == [Path(root).name]
+
+
+def test_names_that_differ_in_case_are_different_collections(root: str) -> None:
+    opened(root, name="docs").upsert(many(1))
+    assert ids(opened(root, name="Docs")) == []
+    names = {path.name.lower() for path in Path(root).glob("vectordb/*/*.lance")}
+    opened(root, name="Docs").upsert(many(1))
+    assert len({path.name.lower() for path in Path(root).glob("vectordb/*/*.lance")}) == len(names) + 1
+
+
+def test_a_collection_that_is_only_read_leaves_no_folder(root: str) -> None:
+    opened(root).upsert(many(1))
+    ids(VectorCollection.open(root, workspace_id="acme", agent_id="sales", dimension=3, user_id="anna"))
+    assert len(list(Path(root, "vectordb").iterdir())) == 1
+
+
+def test_each_user_has_collections_of_its_own(root: str) -> None:
+    fixed: dict[str, Any] = {"workspace_id": "acme", "agent_id": "support", "dimension": 3}
+    users = {user: VectorCollection.open(root, user_id=user, **fixed) for user in (None, "anna", "ben")}
+    for user, collection in users.items():
+        collection.upsert(many(1, str(user)))
+    assert [ids(collection) for collection in users.values()] == [["None-0"], ["anna-0"], ["ben-0"]]
+    assert not [path for path in Path(root).rglob("*") if "anna" in path.name]
 
 
 @pytest.mark.parametrize("dimension", [0, -1, 65_537, 3.0, True, "3", None])
@@ -329,7 +355,7 @@ def test_another_dimension_is_refused_with_a_remedy(root: str) -> None:
     opened(root).upsert(many(1))
     refused = pytest.raises(
         ConfigurationError,
-        match=r"^dimension 4 does not fit collection 'default' of agent 'support', which has dimension 3; "
+        match=r"^dimension 4 does not fit collection 'default' of 'acme/support', which has dimension 3; "
         r"open it with that, or choose another name for the collection$",
     )
     with refused:

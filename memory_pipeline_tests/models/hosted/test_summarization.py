@@ -41,13 +41,17 @@ _Value = TypeVar("_Value")
 GLOBEX = Scope("globex", "sales")
 DAY = Period.parse("daily", "2024-01-15")
 AT = datetime(2024, 1, 15, 8, tzinfo=UTC)
-CONFIG = """
+CONFIG = (
+    """
 defaults:
   max_concurrency: 8
   completion: {{model: openai/m, api_base: "{url}", attempts: 2, backoff_seconds: 0.01, timeout_seconds: 5,
                context_tokens: {context}, max_output_tokens: {output}, price: {{input: 1.0, output: 2.0}}}}
-{rest}
 """
+    + oracle.SUMMARIES
+    + """{rest}
+"""
+)
 _NUMBER = re.compile(r"^\[(\d+)\]", re.MULTILINE)
 
 

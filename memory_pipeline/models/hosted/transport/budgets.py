@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
-    from memory_pipeline.configuration import Budget, Configuration
+    from memory_pipeline.configuration import Configuration
     from memory_pipeline.configuration.model_settings import Endpoint
-    from memory_pipeline.domain.model_calls import CallStore, Kind, Usage
+    from memory_pipeline.domain.model_calls import CallStore, Kind, Payer, Usage
 
 #: After this many consecutive final failures a server counts as down.
 _FAILURES = 4
@@ -86,7 +86,7 @@ class Hold:
 
 
 class Budgets:
-    """Keep workspaces within their monthly budgets.
+    """Keep workspaces, and each of their users and groups, within their monthly budgets.
 
     Each request first reserves its expected cost: the tokens it sends, plus this month's average answer length for its
     kind. The first request of a kind reserves the longest allowed answer, or all that is left if that is less. If
@@ -112,12 +112,12 @@ class Budgets:
         self._clock = clock
         self._pause = pause
         self._lock = threading.Lock()
-        self._holds: defaultdict[str, list[Hold]] = defaultdict(list)
+        self._holds: defaultdict[Payer, list[Hold]] = defaultdict(list)
         #: Time of the last read of others' spending, and the budget that remained then.
-        self._last_reads: dict[str, tuple[float, Amount]] = {}
-        self._turns: set[str] = set()
+        self._last_reads: dict[Payer, tuple[float, Amount]] = {}
+        self._turns: set[Payer] = set()
         #: The first refusal of each month. Repeating its words lets the log show it once.
-        self._refusals: dict[tuple[str, str], str] = {}
+        self._refusals: dict[tuple[Payer, str], str] = {}
 
     def waits(self, workspace_id: str) -> bool:
         """Return whether work beyond the budget waits (``when_spent: wait``) instead of falling back to rules."""
@@ -125,19 +125,19 @@ class Budgets:
         return budget is not None and budget.when_spent == "wait"
 
     @contextmanager
-    def hold(self, workspace_id: str, endpoint: Endpoint, kind: Kind) -> Iterator[Hold]:
-        """Track one question's use of a budget until its calls are in the store."""
+    def hold(self, payer: Payer, endpoint: Endpoint, kind: Kind) -> Iterator[Hold]:
+        """Track one question's use of a budget until its calls are in the store. `payer` is as in :data:`Payer`."""
         hold = Hold(endpoint, kind)
         with self._lock:
-            self._holds[workspace_id].append(hold)
+            self._holds[payer].append(hold)
         try:
             yield hold
         finally:
             with self._lock:
-                self._holds[workspace_id].remove(hold)
-                self._end_turn(workspace_id)
+                self._holds[payer].remove(hold)
+                self._end_turn(payer)
 
-    def reserve(self, workspace_id: str, hold: Hold, tokens_in: int, most: int) -> None:
+    def reserve(self, payer: Payer, hold: Hold, tokens_in: int, most: int) -> None:
         """Reserve the expected cost of a request; wait while requests in flight leave no room.
 
         `tokens_in` estimates the tokens sent; `most` is the largest number of tokens in an answer.
@@ -145,15 +145,16 @@ class Budgets:
         Raises:
             ModelError: the month's budget has no room for the request, or the model's price is unknown.
         """
-        budget = self._configuration.budget(workspace_id)
-        if budget is None:
+        limit = self._limit(payer)
+        if limit is None:
             return
-        price = litellm_client.price(hold.endpoint) if budget.usd_per_month is not None else None
-        if budget.usd_per_month is not None and price is None:
+        has_dollars = limit.dollars != _UNLIMITED
+        price = litellm_client.price(hold.endpoint) if has_dollars else None
+        if has_dollars and price is None:
             raise ModelError(
                 Trouble.BUDGET,
-                f"workspace {workspace_id} has a budget in dollars, but the price of {hold.endpoint.model} is unknown; "
-                "set its price (dollars per million tokens) or tokens_per_month in config/workspaces.yaml",
+                f"{_name(payer)} has a budget in dollars, but the price of {hold.endpoint.model} is unknown; "
+                "set its price (dollars per million tokens) or a budget in tokens in config/workspaces.yaml",
             )
 
         def cost(tokens_out: int) -> Amount:
@@ -161,7 +162,7 @@ class Budgets:
             return Amount(tokens_in + tokens_out, dollars)
 
         pause = _FIRST_PAUSE
-        while not self._has_reserved(workspace_id, hold, budget, cost, most):
+        while not self._has_reserved(payer, hold, limit, cost, most):
             self._pause(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
 
@@ -171,79 +172,89 @@ class Budgets:
             hold.spent = Amount.sum([hold.spent, Amount(tokens_in + tokens_out, cost or 0.0)])
             hold.reserved = Amount()
 
-    def _has_reserved(
-        self, workspace_id: str, hold: Hold, budget: Budget, cost: Callable[[int], Amount], most: int
-    ) -> bool:
+    def _limit(self, payer: Payer) -> Amount | None:
+        """Return the limits per month of a workspace, user or group; None if there are none."""
+        budget = self._configuration.budget(payer if isinstance(payer, str) else payer.workspace_id)
+        if budget is None:
+            return None
+        is_user = not isinstance(payer, str)
+        tokens = budget.tokens_per_user if is_user else budget.tokens_per_month
+        dollars = budget.usd_per_user if is_user else budget.usd_per_month
+        if tokens is None and dollars is None:
+            return None
+        return Amount(_UNLIMITED if tokens is None else tokens, _UNLIMITED if dollars is None else dollars)
+
+    def _has_reserved(self, payer: Payer, hold: Hold, limit: Amount, cost: Callable[[int], Amount], most: int) -> bool:
         """Reserve the cost of a request. Return False if it must wait for others."""
         month = f"{self._clock():%Y-%m}"
-        limit = Amount(
-            _UNLIMITED if budget.tokens_per_month is None else budget.tokens_per_month,
-            _UNLIMITED if budget.usd_per_month is None else budget.usd_per_month,
-        )
         with self._lock:
             answered = self._store.answered(hold.kind, month)
             length = min(most, -(-answered.tokens_out // answered.calls)) if answered.calls else most
             expected = cost(length)
-            left = self._left(workspace_id, month, limit, expected)
+            left = self._left(payer, month, limit, expected)
             if not expected.fits(left):
                 is_first = most > 0 and not answered.calls
                 if not is_first or not cost(1).fits(left):
-                    raise self._refusal(workspace_id, month, limit, left, expected)
+                    raise self._refusal(payer, month, limit, left, expected)
                 expected = Amount(min(expected.tokens, left.tokens), min(expected.dollars, left.dollars))
-            if not expected.fits(left.minus(self._reserved(workspace_id))):
+            if not expected.fits(left.minus(self._reserved(payer))):
                 return False
-            if not expected.fits(left, _FEW * self._configuration.max_concurrency) and not self._has_turn(workspace_id):
+            if not expected.fits(left, _FEW * self._configuration.max_concurrency) and not self._has_turn(payer):
                 return False
             hold.reserved = expected
             return True
 
-    def _left(self, workspace_id: str, month: str, limit: Amount, expected: Amount) -> Amount:
+    def _left(self, payer: Payer, month: str, limit: Amount, expected: Amount) -> Amount:
         """Return the remaining budget; reread other processes' spending first if that may matter."""
-        over = Amount.sum(hold.spent for hold in self._holds[workspace_id])
-        left = limit.minus(over).minus(Amount.of(self._store.spent(workspace_id, month)))
-        at, then = self._last_reads.get(workspace_id, (-math.inf, Amount()))
+        over = Amount.sum(hold.spent for hold in self._holds[payer])
+        left = limit.minus(over).minus(Amount.of(self._store.spent(payer, month)))
+        at, then = self._last_reads.get(payer, (-math.inf, Amount()))
         used = Amount.sum([then.minus(left), expected])
         is_due = time.monotonic() - at > _REREAD_AFTER or not used.fits(then, _PART)
         if is_due and expected.fits(left):
-            left = limit.minus(over).minus(Amount.of(self._store.spent(workspace_id, month, look=True)))
-            self._last_reads[workspace_id] = time.monotonic(), left
+            left = limit.minus(over).minus(Amount.of(self._store.spent(payer, month, look=True)))
+            self._last_reads[payer] = time.monotonic(), left
         return left
 
-    def _reserved(self, workspace_id: str) -> Amount:
-        return Amount.sum(hold.reserved for hold in self._holds[workspace_id])
+    def _reserved(self, payer: Payer) -> Amount:
+        return Amount.sum(hold.reserved for hold in self._holds[payer])
 
-    def _has_turn(self, workspace_id: str) -> bool:
+    def _has_turn(self, payer: Payer) -> bool:
         """Return whether this process has the turn to send. After getting it, reread the spending first."""
-        if workspace_id in self._turns:
+        if payer in self._turns:
             return True
-        if self._store.claim(_turn_of(workspace_id), _TURN):
-            self._turns.add(workspace_id)
-            self._last_reads.pop(workspace_id, None)
+        if self._store.claim(_turn_of(payer), _TURN):
+            self._turns.add(payer)
+            self._last_reads.pop(payer, None)
         return False
 
-    def _end_turn(self, workspace_id: str) -> None:
+    def _end_turn(self, payer: Payer) -> None:
         """Release the turn once no request is in flight and all costs are in the store."""
-        holds = self._holds[workspace_id]
-        if workspace_id in self._turns and not any(hold.reserved.tokens or hold.spent.tokens for hold in holds):
-            self._turns.remove(workspace_id)
-            self._store.release(_turn_of(workspace_id))
+        holds = self._holds[payer]
+        if payer in self._turns and not any(hold.reserved.tokens or hold.spent.tokens for hold in holds):
+            self._turns.remove(payer)
+            self._store.release(_turn_of(payer))
 
-    def _refusal(self, workspace_id: str, month: str, limit: Amount, left: Amount, expected: Amount) -> ModelError:
-        reserved = self._reserved(workspace_id)
+    def _refusal(self, payer: Payer, month: str, limit: Amount, left: Amount, expected: Amount) -> ModelError:
+        reserved = self._reserved(payer)
         is_of_tokens = expected.tokens > left.tokens
         amounts = [
             f"{amount.tokens:,.0f} tokens" if is_of_tokens else f"${amount.dollars:.6g}"
             for amount in (limit, limit.minus(left), reserved, expected)
         ]
         text = (
-            f"the budget of workspace {workspace_id} for {month}, {amounts[0]}, has no room for another request: "
+            f"the budget of {_name(payer)} for {month}, {amounts[0]}, has no room for another request: "
             f"{amounts[1]} spent, {amounts[2]} reserved for requests in flight, {amounts[3]} expected for this one"
         )
-        return ModelError(Trouble.BUDGET, self._refusals.setdefault((workspace_id, month), text))
+        return ModelError(Trouble.BUDGET, self._refusals.setdefault((payer, month), text))
 
 
-def _turn_of(workspace_id: str) -> str:
-    return digest("budget", workspace_id)
+def _turn_of(payer: Payer) -> str:
+    return digest("budget", payer if isinstance(payer, str) else payer.ids)
+
+
+def _name(payer: Payer) -> str:
+    return f"workspace {payer}" if isinstance(payer, str) else str(payer)
 
 
 class CircuitBreaker:

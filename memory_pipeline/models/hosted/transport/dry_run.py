@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration.model_settings import Embedding, Endpoint
     from memory_pipeline.domain.periods import Grain
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.requests import LlmRequest
 
 _Value = TypeVar("_Value")
@@ -60,6 +61,8 @@ class DryRunExecutor(LlmExecutor):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed on unchanged
         self.expected: dict[Expected, Usage] = defaultdict(Usage)
+        #: The agents, users and groups with expected calls.
+        self.scopes: dict[Expected, set[Scope]] = defaultdict(set)
         self._counted: set[str] = set()
         self._lock = threading.Lock()
 
@@ -99,7 +102,9 @@ class DryRunExecutor(LlmExecutor):
                 cost = None if price is None else (spent_in * price.input + spent_out * price.output) / 1e6
                 # A request shared by several uses is counted once, for the first of them.
                 usage = Usage(int(number == 0), spent_in, spent_out, cost, int(number == 0 and price is None))
-                self.expected[Expected(use.period.grain, purpose, use.scope.workspace_id, endpoint.model)] += usage
+                what = Expected(use.period.grain, purpose, use.scope.workspace_id, endpoint.model)
+                self.expected[what] += usage
+                self.scopes[what].add(use.scope)
 
 
 def _extraction(request: LlmRequest) -> str:

@@ -11,9 +11,8 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.configuration.model_settings import Embedding, Endpoint
-    from memory_pipeline.domain.model_calls import CallStore
+    from memory_pipeline.domain.model_calls import CallStore, Payer
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.requests import LlmRequest
@@ -187,8 +186,9 @@ class LlmExecutor:
                 endpoint, messages, request.schema, name=request.name, api_key=key, secrets=secrets
             )
 
-        workspace_id, most = request.use.scope.workspace_id, endpoint.max_output_tokens
-        with self._budgeted(workspace_id, requests, most) as reserve_for:
+        scope = request.use.scope
+        payers = (scope.workspace_id, scope) if scope.identity else (scope.workspace_id,)
+        with self._budgeted(payers, requests, endpoint.max_output_tokens) as reserve_for:
 
             def reserve() -> None:
                 reserve_for(sum(count_tokens(message["content"]) for message in messages))
@@ -225,7 +225,8 @@ class LlmExecutor:
         workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
         reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
         key, secrets = self._key(reference)
-        with self._budgeted(workspace_id, requests, 0) as reserve_for:
+        # A batch has texts of many users, so only the workspace limits it.
+        with self._budgeted([workspace_id] if workspace_id else [], requests, 0) as reserve_for:
 
             def reserve() -> None:
                 reserve_for(sum(map(count_tokens, texts)))
@@ -242,17 +243,26 @@ class LlmExecutor:
                 raise
 
     @contextmanager
-    def _budgeted(self, workspace_id: str | None, requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
-        """Hold a part of the budget for a question. Yield a function that reserves for a request of n tokens."""
+    def _budgeted(self, payers: Sequence[Payer], requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
+        """Hold a part of each budget for a question. Yield a function that reserves for a request of n tokens."""
         budgets = self.budgets
-        if budgets is None or workspace_id is None:
+        if budgets is None:
             yield lambda _: None
             return
-        payer = workspace_id
         kind = Kind(requests.purpose, requests.endpoint.model, requests.prompt_version)
-        with budgets.hold(payer, requests.endpoint, kind) as hold:
-            requests.on_spent = partial(budgets.settle, hold)
-            yield lambda tokens: budgets.reserve(payer, hold, int(tokens * _MARGIN), most)
+        with ExitStack() as stack:
+            holds = [(payer, stack.enter_context(budgets.hold(payer, requests.endpoint, kind))) for payer in payers]
+
+            def settle(tokens_in: int, tokens_out: int, cost: float | None) -> None:
+                for _, hold in holds:
+                    budgets.settle(hold, tokens_in, tokens_out, cost)
+
+            def reserve(tokens: int) -> None:
+                for payer, hold in holds:
+                    budgets.reserve(payer, hold, int(tokens * _MARGIN), most)
+
+            requests.on_spent = settle
+            yield reserve
 
     def _send(
         self,

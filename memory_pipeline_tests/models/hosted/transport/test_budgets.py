@@ -32,8 +32,9 @@ from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from memory_pipeline.domain.model_calls import CallStore
+    from memory_pipeline.domain.model_calls import CallStore, Payer
 
 HOUR = Period.parse("working", "2024-01-15T08")
 MODEL = """
@@ -58,13 +59,13 @@ def configuration(budget: str, *, url: str = "http://127.0.0.1:9/v1", price: str
     return Configuration.parse(MODEL.format(url=url, price=price, budget=budget), "test")
 
 
-def question(executor: LlmExecutor, number: int, scope: Scope = ACME) -> LlmRequest:
+def question(executor: LlmExecutor, number: object, scope: Scope = ACME) -> LlmRequest:
     settings = executor.configuration.extraction(scope)
     system = f"Is {number} a number?".ljust(320)  # 80 tokens, and a margin of a quarter
     return LlmRequest(Use(scope, HOUR), Purpose.EXTRACTION, settings, "test-1", system, "", {}, "test", (1,))
 
 
-def ask(executor: LlmExecutor, number: int, scope: Scope = ACME) -> str:
+def ask(executor: LlmExecutor, number: object, scope: Scope = ACME) -> str:
     """Ask a question; return the outcome."""
     try:
         return executor.complete(question(executor, number, scope), lambda text: "answered").value
@@ -116,13 +117,11 @@ def budgets(
 
 
 @contextmanager
-def reserved(
-    kept: Budgets, tokens_in: int, most: int, workspace_id: str = "acme", price: str = PRICE
-) -> Iterator[Hold]:
+def reserved(kept: Budgets, tokens_in: int, most: int, payer: Payer = "acme", price: str = PRICE) -> Iterator[Hold]:
     """Reserve the cost of a request while the block runs."""
     endpoint = configuration("tokens_per_month: 1", price=price).extraction(ACME)
-    with kept.hold(workspace_id, endpoint, KIND) as hold:
-        kept.reserve(workspace_id, hold, tokens_in, most)
+    with kept.hold(payer, endpoint, KIND) as hold:
+        kept.reserve(payer, hold, tokens_in, most)
         yield hold
 
 
@@ -253,6 +252,32 @@ def test_a_refusal_reports_spent_reserved_and_expected_amounts() -> None:
     assert str(again.value) == str(caught.value)  # the log has it once
 
 
+def test_users_and_groups_have_budgets_of_their_own() -> None:
+    anna, team = (Scope("acme", "support", identity, "0" * 32) for identity in ("user:anna", "group:team"))
+    kept = budgets("tokens_per_user: 1000", answered=SHORT)
+    with reserved(kept, 900, 1_000, anna), reserved(kept, 900, 1_000, team), reserved(kept, 9_000, 1_000):
+        with pytest.raises(WaitedError):
+            reserved(kept, 100, 1_000, anna).__enter__()
+        with pytest.raises(ModelError, match="the budget of acme/support/user:anna for 2026-01, 1,000 tokens"):
+            reserved(kept, 950, 1_000, anna).__enter__()
+
+
+def test_a_users_calls_count_for_the_user_and_the_workspace(tmp_path: Path, server: OpenAIServer) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    lake.ensure()
+    anna, ben = (lake.scope("acme", "support", f"user:{user}") for user in ("anna", "ben"))
+    for limit, asked in (("tokens_per_user: 1500", 1), ("tokens_per_user: 2500", 1), ("tokens_per_user: 1", 0)):
+        executor = LlmExecutor(configuration(limit, url=server.base_url), lake.calls, lambda: NOW)
+        for scope in (anna, ben):
+            numbers = [f"{limit} {number} {scope}" for number in range(3)]
+            outcomes = [ask(executor, number, scope) for number in numbers]
+            assert outcomes.count("answered") == asked, (limit, outcomes)
+        lake.calls.settle()
+    spent = [lake.calls.spent(payer, "2026-01", look=True).calls for payer in (anna, ben, "acme")]
+    assert spent == [2, 2, 4]
+    assert Lake(lake.storage.uri).calls.spent(anna, "2026-01").calls == 2
+
+
 def test_the_first_question_of_a_kind_needs_room_for_one_token_of_an_answer() -> None:
     """The length of its answer is unknown: the longest one is reserved, or all that is left."""
     kept = budgets("tokens_per_month: 1000", Usage(1, 500, 0))
@@ -301,7 +326,7 @@ def test_each_month_has_its_own_budget() -> None:
 
 def test_dollars_without_a_price_are_refused_with_the_remedy() -> None:
     with pytest.raises(
-        ModelError, match=r"price of openai/m is unknown; set its price .* or tokens_per_month"
+        ModelError, match=r"price of openai/m is unknown; set its price .* or a budget in tokens"
     ) as caught:
         reserved(budgets("usd_per_month: 5", price=""), 1, 1, price="").__enter__()
     assert caught.value.trouble == Trouble.BUDGET

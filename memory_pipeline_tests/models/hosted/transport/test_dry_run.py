@@ -33,14 +33,19 @@ if TYPE_CHECKING:
 GLOBEX = Scope("globex", "sales")
 SCOPES = [ACME, Scope("acme", "sales"), GLOBEX]
 HOUR = Period.parse("working", "2024-01-15T08")
-CONFIG = """
+CONFIG = (
+    """
 defaults:
   max_concurrency: 8
   completion: {{model: openai/m, api_base: "{url}", attempts: 1, context_tokens: 6000, max_output_tokens: 2000{price}}}
   embedding: {{model: openai/v, api_base: "{url}", attempts: 1, dimension: 16, batch_size: 5{price}}}
+"""
+    + oracle.SUMMARIES
+    + """
 workspaces:
   globex: {{extraction: {{known_facts: 0}}, budget: {{tokens_per_month: 1000000}}}}
 """
+)
 PRICE = ", price: {input: 1.0, output: 2.0}"
 
 
