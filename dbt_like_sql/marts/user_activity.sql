@@ -27,7 +27,7 @@ WITH held AS (
 ),
 remembered AS (
     SELECT workspace_id, agent_id, identity, sum(memories) FILTER (status = 'active') AS memories
-    FROM durable_memory
+    FROM memory_inventory
     GROUP BY workspace_id, agent_id, identity
 ),
 costs AS (

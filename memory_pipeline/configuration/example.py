@@ -114,6 +114,10 @@ defaults:
   # writes for a user, and fixed from then on. Otherwise all users of an agent share the agent's memory.
   per_user: true
 
+  # The clock on which "yesterday" is resolved, for messages that state neither an offset nor their user's time zone. By
+  # default that of the lake.
+  #timezone: Europe/Berlin
+
   # Whether Dagster shows samples of memory content with its runs. They are stored in Dagster's own storage, and erasure
   # does not remove them.
   previews: true

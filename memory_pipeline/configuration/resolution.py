@@ -67,6 +67,7 @@ class Inherited:
     memories: Keys = field(default_factory=dict)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     per_user: bool = True
+    timezone: str | None = None
 
     def at(self, level: Level) -> Inherited:
         """Return the settings of the next level, with the sections of `level` applied."""
@@ -89,6 +90,7 @@ class Inherited:
             if explicit_keys(level.graph)
             else self.vocabulary,
             per_user=level.per_user if "per_user" in level.model_fields_set else self.per_user,
+            timezone=level.timezone if "timezone" in level.model_fields_set else self.timezone,
         )
 
     def _with_completion(self, task: Keys, section: Keys, completion: Keys) -> Keys:
@@ -151,6 +153,7 @@ class AgentSettings:
     memories: MemoriesSettings
     curation: TextModelSettings
     per_user: bool
+    timezone: str | None
 
     @property
     def tasks(self) -> dict[tuple[str, ...], ExtractionSettings | Summarization]:
@@ -247,6 +250,7 @@ class Resolution:
             MemoriesSettings.model_validate(keys.memories),
             TextModelSettings.model_validate(keys.completion),
             keys.per_user,
+            keys.timezone,
         )
         if settings == parent:
             return parent

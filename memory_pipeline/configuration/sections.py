@@ -20,6 +20,7 @@ from memory_pipeline.configuration.model_settings import (
 from memory_pipeline.configuration.validators import described
 from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.retention import (
     DURATION_OR_FOREVER_FORM,
     FOREVER,
@@ -31,7 +32,7 @@ from memory_pipeline.domain.retention import (
     parse_duration,
 )
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -165,6 +166,16 @@ def _checked_id(value: str, check: Callable[[], Scope]) -> str:
     return value
 
 
+def _zone(value: str) -> str:
+    try:
+        return Calendar(value).timezone
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from None
+
+
+TimeZone = Annotated[str, AfterValidator(_zone)]
+
+
 class Summaries(Record):
     """A section for each grain that has summaries."""
 
@@ -213,6 +224,8 @@ class Level(Record):
     Attributes:
         per_user: whether each user, and each group of users, has a memory of its own. Recorded for an agent when it
             first writes for a user, and fixed from then on.
+        timezone: of speakers whose messages do not state an offset, an IANA name; by default the lake's. It applies to
+            messages that are written from then on.
     """
 
     completion: TextModelSettings = TextModelSettings()
@@ -222,6 +235,7 @@ class Level(Record):
     injection: Injection = Injection()
     memories: MemoriesSettings = MemoriesSettings()
     per_user: bool = True
+    timezone: TimeZone | None = None
 
 
 class AgentSection(Level):

@@ -120,6 +120,10 @@ class Configuration:
         """Return whether each user of an agent has a memory of its own."""
         return self._agent(scope).per_user
 
+    def timezone(self, scope: Scope) -> str | None:
+        """Return the time zone of speakers who state none, or None for the lake's."""
+        return self._agent(scope).timezone
+
     def budget(self, workspace_id: str) -> Budget | None:
         """Return a workspace's monthly limits, or None if there are none."""
         return self._workspace(workspace_id).budget
@@ -156,6 +160,7 @@ class Configuration:
             "previews": self.previews(scope.workspace_id),
             "embedding": embedding,
             "per_user": self.per_user(scope),
+            "timezone": self.timezone(scope),
             "extraction": self.extraction(scope).model_dump(mode="json"),
             "summaries": {
                 grain.value: self.summarization(scope, grain).model_dump(mode="json") for grain in SUMMARY_GRAINS

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from memory_pipeline.checks import Check, CheckContext, Finding, all_checks, run_checks
 from memory_pipeline.defs.assets.consolidation import OP
-from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
 from memory_pipeline.defs.run_requests import PARTITION, RANGE_END, RANGE_START
 from memory_pipeline.defs.sensors import utc_now
@@ -234,7 +234,7 @@ def working_memory(hourly: Collection[dg.AssetKey], partitions: Partitions) -> d
     return dg.AssetSpec(
         partitions.asset(WORKING_MEMORY),
         deps=hourly,
-        group_name="1_working",
+        group_name=Group.GRAINS.value,
         description="All hours together, with the checks of messages, facts, graph, durable memories and index. It is "
         "never materialized.",
         owners=["team:memory"],

@@ -8,6 +8,7 @@ Dagster maps only between definitions of one zone.
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 
 import dagster as dg
 
@@ -21,6 +22,17 @@ _FORMATS = {
     Grain.QUARTERLY: ("%Y-%m", "0 0 1 */3 *"),
     Grain.YEARLY: ("%Y", "0 0 1 1 *"),
 }
+
+
+class Group(StrEnum):
+    """The groups of assets. Dagster sorts them by name."""
+
+    INGEST = "1_ingest"
+    GRAINS = "2_grains"
+    GRAPH = "3_graph"
+    MEMORIES = "4_memories"
+    MARTS = "5_marts"
+
 
 #: Tag of the runs of a location.
 _LOCATION_TAG = "memory_pipeline/location"

@@ -7,9 +7,12 @@ A conversation is a JSON object::
      "messages": [{"id": "m1", "role": "user", "name": "Anna", "content": "I moved to Porto.",
                    "timestamp": "2024-01-15T08:03:00+01:00"}]}
 
-``user_id``, ``tags``, and a message's ``id`` and ``name`` are optional. A message without an id is identified by its
-conversation, role, name, time and text. A conversation may be sent again with the same timestamps: an id with another
-time or text is rejected.
+``user_id``, ``tags``, and a message's ``id`` and ``name`` are optional. Words such as "yesterday" are resolved on the
+speaker's clock: by the message's ``utc_offset`` (minutes east of UTC), else the offset of its timestamp, else the
+``timezone`` of the conversation, which is the user's, such as ``Asia/Tokyo``.
+
+A message without an id is identified by its conversation, role, name, time and text. A conversation may be sent again
+with the same timestamps: an id with another time or text is rejected.
 
 Messages in the format of OpenAI's and LiteLLM's chat API are accepted too
 (:mod:`memory_pipeline.domain.chat_messages`), if each has a ``timestamp``.
@@ -22,8 +25,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta, timezone
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,9 +36,12 @@ from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
 from memory_pipeline.domain.scopes import Audience, Scope, audience_of, label_of, optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import tzinfo
+
     from memory_pipeline.domain.scopes import ScopeOf
 
 #: Longest text of one message, in characters.
@@ -48,8 +54,10 @@ MAX_USERS = 1_000
 CLOCK_SKEW = timedelta(hours=24)
 #: A name that is the label of a user.
 _LABEL = re.compile(r"\s*user\s*(:|$)", re.IGNORECASE)
+#: Largest offset from UTC, in minutes. Those of time zones are within 14 hours.
+_MAX_OFFSET = 1_439
 
-_HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "users", "group_id", "tags")
+HEADER = ("workspace_id", "agent_id", "conversation_id", "user_id", "users", "group_id", "tags", "timezone")
 
 
 class NothingSaidError(InputError):
@@ -80,6 +88,7 @@ class Message:
         source_id: the id from the client, if any.
         turn: position, from 0, in the conversation as first written.
         sent_at: timestamp of the message, UTC.
+        utc_offset: the speaker's offset from UTC in minutes, east positive; None if the timestamp does not say it.
         received_at: when the journal received it, UTC.
     """
 
@@ -96,6 +105,7 @@ class Message:
     sent_at: datetime
     received_at: datetime
     users: tuple[str, ...] = ()
+    utc_offset: int | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, object], scope_of: ScopeOf = Scope) -> Message:
@@ -134,6 +144,7 @@ class Message:
             sent_at=sent_at,
             received_at=timestamp_of("received_at", record.get("received_at")),
             users=users_in(record),
+            utc_offset=_offset_of(record),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -151,6 +162,7 @@ class Message:
             "name": self.name,
             "content": self.content,
             "timestamp": self.sent_at.isoformat(),
+            **({} if self.utc_offset is None else {"utc_offset": self.utc_offset}),
             "received_at": self.received_at.isoformat(),
         }
 
@@ -158,6 +170,12 @@ class Message:
     def hour(self) -> Period:
         """The partition of the message."""
         return Calendar().hour(self.sent_at)
+
+    def said_at(self, zone: tzinfo) -> datetime:
+        """Return the time of the message on the speaker's clock, or in `zone` if the speaker's is unknown."""
+        return self.sent_at.astimezone(
+            zone if self.utc_offset is None else timezone(timedelta(minutes=self.utc_offset))
+        )
 
     @property
     def speaker(self) -> str:
@@ -231,10 +249,15 @@ class ParsedConversation(NamedTuple):
     recalled: int
 
 
-def read_messages(conversation: object, admission: Admission, scope_of: ScopeOf = Scope) -> ParsedConversation:
+def read_messages(
+    conversation: object,
+    admission: Admission,
+    scope_of: ScopeOf = Scope,
+    zone_of: Callable[[Scope], str | None] = lambda _: None,
+) -> ParsedConversation:
     """Validate an untrusted conversation: a mapping as in this module's docstring, or a pydantic model of one.
 
-    `scope_of` returns the scope of its audience.
+    `scope_of` returns the scope of its audience, `zone_of` the time zone of speakers who state none.
 
     An invalid conversation (its ids) is rejected as a whole; an invalid message is rejected alone. Of two messages with
     the same id and different content the second is rejected; an exact duplicate is dropped.
@@ -244,7 +267,7 @@ def read_messages(conversation: object, admission: Admission, scope_of: ScopeOf 
     try:
         if not isinstance(conversation, Mapping):
             raise InputError(f"a conversation must be an object, not {shown(conversation)}")
-        header: dict[str, Any] = {key: conversation.get(key) for key in _HEADER}
+        header: dict[str, Any] = {key: conversation.get(key) for key in HEADER}
         Scope(header["workspace_id"], header["agent_id"])
         where = f"conversation {label_of('conversation_id', header['conversation_id'])}"
         _labels("tags", header["tags"] or ())
@@ -255,6 +278,7 @@ def read_messages(conversation: object, admission: Admission, scope_of: ScopeOf 
         header["users"] = conversation.get("users")
         audience = audience_in(header, _speakers(records))
         scope = scope_of(header["workspace_id"], header["agent_id"], audience.identity)
+        zone = _zone(zone_of(scope) if header["timezone"] is None else header["timezone"])
     except InputError as error:
         return ParsedConversation([], [Rejection(str(error), where, conversation)], 0)
 
@@ -274,6 +298,8 @@ def read_messages(conversation: object, admission: Admission, scope_of: ScopeOf 
                     recalled += 1
                     continue
                 admission.check(message.sent_at)
+                if message.utc_offset is None and zone is not None:
+                    message = replace(message, utc_offset=_offset_at(message.sent_at.astimezone(zone)))
                 known = accepted.setdefault(message.source_id or message.id, message)
                 if not known.says_the_same_as(message):
                     raise InputError(same_id_other_content(message, known))
@@ -339,7 +365,7 @@ def alone(conversation: Mapping[str, object], record: object) -> dict[str, objec
 
     It has the conversation's ids and tags. Other fields are not repeated for every rejected message.
     """
-    return {name: conversation[name] for name in _HEADER if name in conversation} | {"messages": [record]}
+    return {name: conversation[name] for name in HEADER if name in conversation} | {"messages": [record]}
 
 
 def same_id_other_content(message: Message, known: Message) -> str:
@@ -386,6 +412,39 @@ def _text(value: object) -> str:
     if "\x00" in value or not is_unicode(value):
         raise InputError(f"content {shown(value)} is not valid Unicode text")
     return value
+
+
+def _offset_of(record: Mapping[str, object]) -> int | None:
+    """Return the offset from UTC, in minutes, that a message states, or that of its timestamp.
+
+    An offset of zero in a timestamp says nothing about the speaker: programs write the times of all speakers in UTC.
+    """
+    stated = record.get("utc_offset")
+    if stated is not None:
+        if isinstance(stated, bool) or not isinstance(stated, int) or abs(stated) > _MAX_OFFSET:
+            raise InputError(
+                f"utc_offset {shown(stated)} is not valid; expected minutes east of UTC, up to {_MAX_OFFSET}"
+            )
+        return stated
+    at = record.get("timestamp")
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return (isinstance(at, datetime) and _offset_at(at)) or None
+
+
+def _offset_at(at: datetime) -> int:
+    """Return the offset of a time from UTC in minutes."""
+    return round((at.utcoffset() or timedelta()) / timedelta(minutes=1))
+
+
+def _zone(name: object) -> tzinfo | None:
+    if name is None:
+        return None
+    try:
+        return Calendar(name).zone  # type: ignore[arg-type]  # Calendar checks
+    except (ConfigurationError, TypeError):
+        raise InputError(
+            f"timezone {shown(name)} is unknown; expected an IANA name such as Europe/Berlin, of the user"
+        ) from None
 
 
 def timestamp_of(name: str, value: object) -> datetime:

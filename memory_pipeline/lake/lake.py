@@ -70,6 +70,7 @@ class Lake:
         self._expected = timezone
         self._secret = secret
         self._per_user: dict[Scope, bool] = {}
+        self._timezones: dict[Scope, str | None] = {}
         self._manifest: dict[str, object] | None = None
         self.calendar = Calendar()
         self._adopt(self._read_manifest())
@@ -146,6 +147,12 @@ class Lake:
             )
         self._per_user[agent] = recorded
         return recorded
+
+    def timezone_of(self, scope: Scope) -> str | None:
+        """Return the configured time zone of speakers who state none. This process reads it once for each agent."""
+        if scope.own not in self._timezones:
+            self._timezones[scope.own] = self.configuration().timezone(scope)
+        return self._timezones[scope.own]
 
     def forget_per_user(self, agent: Scope) -> None:
         """Delete the record whether users of an agent share one memory, because the agent was erased."""

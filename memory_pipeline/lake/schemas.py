@@ -62,6 +62,7 @@ MESSAGES = TableSpec(
             field("name", WORDS, "Name of the speaker; null if not set.", nullable=True),
             field("content", WORDS, "Text of the message."),
             field("sent_at", TIME, "Time of the message (UTC)."),
+            field("utc_offset", pa.int16(), "Speaker's offset from UTC, minutes; null if unknown.", nullable=True),
             field("received_at", TIME, "Time at which the journal accepted the message (UTC)."),
         ]
     ),

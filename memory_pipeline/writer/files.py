@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.chat_messages import TEXT_KEYS
 from memory_pipeline.domain.conversations import (
+    HEADER,
     Admission,
     Message,
     Rejection,
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 _BATCH = 20_000
 #: Maximum number of rejections in the result. All of them are in the quarantine.
 _SHOWN = 20
-_CONVERSATION_KEYS = {"workspace_id", "agent_id", "conversation_id", "user_id", "users", "group_id", "tags", "messages"}
-_MESSAGE_KEYS = {"id", "user_id", "role", "name", "content", "timestamp", *TEXT_KEYS}
+_CONVERSATION_KEYS = {*HEADER, "messages"}
+_MESSAGE_KEYS = {"id", "user_id", "role", "name", "content", "timestamp", "utc_offset", *TEXT_KEYS}
 
 
 @dataclass
@@ -115,7 +116,9 @@ class _Ingest:
     def take(self, where: str, record: object, admission: Admission) -> None:
         result = self.result
         conversation = self._with_defaults(record) if isinstance(record, Mapping) else record
-        messages, rejections, recalled = read_messages(conversation, admission, self._lake.new_scope)
+        messages, rejections, recalled = read_messages(
+            conversation, admission, self._lake.new_scope, self._lake.timezone_of
+        )
         self._batch += messages
         result.recalled += recalled
         result.conversations += bool(messages)

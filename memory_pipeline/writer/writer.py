@@ -10,7 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.chat_messages import as_mapping
-from memory_pipeline.domain.conversations import Admission, Message, audience_in, read_messages, same_id_other_content
+from memory_pipeline.domain.conversations import (
+    Admission,
+    Message,
+    ParsedConversation,
+    audience_in,
+    read_messages,
+    same_id_other_content,
+)
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.scopes import Scope, label_of
@@ -280,7 +287,7 @@ class MemoryWriter(MemoryEventWriter):
                         f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out"
                     )
             record = self._named(record)
-        messages, rejected, recalled = read_messages(record, self._admission(now), self._lake.new_scope)
+        messages, rejected, recalled = self._read(record, now)
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
@@ -332,7 +339,7 @@ class MemoryWriter(MemoryEventWriter):
 
         last_records = records[len(records) - keep :]
         dropped = {**self._named(conversation), "messages": records[: len(records) - keep]}
-        messages = read_messages(dropped, self._admission(now), self._lake.new_scope).messages
+        messages = self._read(dropped, now).messages
         if not messages:  # only recalled text, which can be recalled again
             return {**conversation, "messages": last_records or records}
         if summarizer is None:
@@ -383,6 +390,9 @@ class MemoryWriter(MemoryEventWriter):
         if all(own.get(name) is None for name in ("user_id", "users", "group_id")):
             own |= {**self._scope.audience_fields(self._users), "user_id": self._user_id}
         return own
+
+    def _read(self, conversation: object, now: When | None) -> ParsedConversation:
+        return read_messages(conversation, self._admission(now), self._lake.new_scope, self._lake.timezone_of)
 
     def _admission(self, now: When | None) -> Admission:
         calendar = self._lake.calendar

@@ -26,7 +26,7 @@ def test_memory_is_counted_by_user(warehouse: Warehouse, mart: str) -> None:
 
 
 def test_durable_memories_are_counted_by_user(warehouse: Warehouse) -> None:
-    counts = warehouse.query("durable_memory").to_pylist()
+    counts = warehouse.query("memory_inventory").to_pylist()
     changes = warehouse.query("memory_changes").to_pylist()
     for rows in (counts, changes):
         assert {row["identity"] for row in rows} >= {f"user:{user}" for user in HOMES}

@@ -190,7 +190,7 @@ def test_durable_memories_are_counted_by_kind_status_and_temperature(empty: Lake
         memory(1, 1, agent="b"),
     )
     rows = {tuple(row[name] for name in ("agent_id", "kind", "status", "temperature")): row
-            for row in rows_of(empty, "durable_memory")}  # fmt: skip
+            for row in rows_of(empty, "memory_inventory")}  # fmt: skip
     assert list(rows) == [
         ("a", "fact", "active", "warm"),
         ("a", "fact", "archived", "cold"),

@@ -55,7 +55,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.budget: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories, per_user; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone; "
                 "set budget in a workspace, or in defaults for all of them"
             ),
         ),
@@ -63,7 +63,8 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {max_concurrency: 1}}",
             (
                 "line 1: workspaces.acme.max_concurrency: unknown key; accepted: completion, extraction, "
-                "summaries, graph, injection, memories, per_user, embedding, budget, retention, previews, agents; "
+                "summaries, graph, injection, memories, per_user, timezone, "
+                "embedding, budget, retention, previews, agents; "
                 "set max_concurrency once for the lake, in defaults"
             ),
         ),
@@ -183,7 +184,8 @@ def refused(text: str) -> list[str]:
             "defaults: {single_valued: [x]}",
             (
                 "line 1: defaults.single_valued: unknown key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, per_user, max_concurrency, embedding, budget, retention, previews; "
+                "graph, injection, memories, per_user, timezone, "
+                "max_concurrency, embedding, budget, retention, previews; "
                 "set single_valued in graph"
             ),
         ),
@@ -251,14 +253,15 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {plan: free}}",
             (
                 "line 1: workspaces.acme.plan: unknown key; accepted: completion, extraction, summaries, graph, "
-                "injection, memories, per_user, embedding, budget, retention, previews, agents; set plan in retention"
+                "injection, memories, per_user, timezone, "
+                "embedding, budget, retention, previews, agents; set plan in retention"
             ),
         ),
         (
             "workspaces: {acme: {agents: {support: {retention: {plan: free}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.retention: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories, per_user; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone; "
                 "set retention in a workspace, or in defaults for all of them"
             ),
         ),
@@ -266,7 +269,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {previews: false}}}}",
             (
                 "line 1: workspaces.acme.agents.support.previews: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories, per_user; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone; "
                 "set previews in a workspace, or in defaults for all of them"
             ),
         ),
@@ -286,7 +289,8 @@ def refused(text: str) -> list[str]:
             "workspaces: {a.b: {budgets: {}}}",
             (
                 "line 1: workspaces.'a.b'.budgets: unknown key; accepted: completion, extraction, summaries, graph, "
-                "injection, memories, per_user, embedding, budget, retention, previews, agents; did you mean budget?"
+                "injection, memories, per_user, timezone, "
+                "embedding, budget, retention, previews, agents; did you mean budget?"
             ),
         ),
         (

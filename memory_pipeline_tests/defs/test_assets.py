@@ -16,6 +16,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 from memory_pipeline.analytics import models_of
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.jobs import WORKING_MEMORY
+from memory_pipeline.defs.partition_keys import Group
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.index_rows import index_schema
@@ -99,8 +100,7 @@ def test_every_asset_has_a_description(catalogue: dg.Definitions) -> None:
         first = (node.description or "").partition("\n")[0]
         assert first.endswith("."), f"the catalog shows the first line of a description: {key}"
         assert node.owners == ["team:memory"]
-        assert node.group_name
-        assert node.group_name != "default"
+        assert node.group_name in {*Group}
         assert node.kinds
         if key == dg.AssetKey(WORKING_MEMORY):
             continue  # it only has checks
@@ -112,10 +112,8 @@ def test_every_asset_has_a_description(catalogue: dg.Definitions) -> None:
             assert not re.search("item|element|struct", column.type), f"{key} {column.name}"
 
 
-def test_groups_sort_in_the_order_of_grains_and_have_a_tag(catalogue: dg.Definitions) -> None:
+def test_the_assets_of_a_grain_have_its_tag(catalogue: dg.Definitions) -> None:
     graph = catalogue.resolve_asset_graph()
-    groups = [graph.get(dg.AssetKey(index_asset(grain))).group_name for grain in Grain]
-    assert groups == sorted(groups)
     for grain in Grain:
         found = {key for key in graph.get_all_asset_keys() if graph.get(key).tags.get("grain") == grain}
         assert {dg.AssetKey(table_asset(grain)), dg.AssetKey(index_asset(grain))} <= found
@@ -325,7 +323,7 @@ def test_marts_have_column_lineage(catalogue: dg.Definitions) -> None:
         asset = names[model.name]
         columns = [column.name for column in asset.metadata["dagster/column_schema"].columns]
         assert columns == list(model.columns)
-        assert (asset.group_name, asset.kinds) == ("marts", {"duckdb", "sql"})
+        assert (asset.group_name, asset.kinds) == (Group.MARTS, {"duckdb", "sql"})
         for deps in asset.metadata["dagster/column_lineage"].deps_by_column.values():
             for dep in deps:
                 assert dep.asset_key in asset.parent_keys, (model.name, dep)

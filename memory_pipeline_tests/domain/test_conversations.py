@@ -559,3 +559,53 @@ def test_recalled_memory_is_removed_from_journal_lines_too() -> None:
     assert Message.from_record(record | {"content": f"I moved to Porto.\n\n{BLOCK}"}, scope_of) == read
     with pytest.raises(NothingSaidError, match="only recalled memory"):
         Message.from_record(record | {"content": BLOCK}, scope_of)
+
+
+@pytest.mark.parametrize(
+    ("fields", "offset"),
+    [
+        ({"timestamp": "2024-01-16T07:00:00+09:00"}, 540),
+        ({"timestamp": "2024-01-15T14:00:00-08:00"}, -480),
+        ({"timestamp": datetime(2024, 1, 15, 22, tzinfo=timezone(timedelta(hours=5, minutes=45)))}, 345),
+        # A program writes the times of all speakers in UTC.
+        ({"timestamp": "2024-01-15T22:00:00Z"}, None),
+        ({"timestamp": "2024-01-15T22:00:00+00:00"}, None),
+        ({"timestamp": "2024-01-15T22:00:00Z", "utc_offset": 540}, 540),
+        ({"timestamp": "2024-01-15T22:00:00Z", "utc_offset": 0}, 0),
+    ],
+)
+def test_a_message_keeps_the_offset_of_its_speaker(fields: Record, offset: int | None) -> None:
+    (found,) = accepted(message(**fields))
+    assert found.utc_offset == offset
+    assert Message.from_record(found.to_record()) == found
+
+
+def test_a_time_with_another_offset_is_the_same_message() -> None:
+    tokyo, utc = (accepted(message(timestamp=at))[0] for at in ("2024-01-16T07:00:00+09:00", "2024-01-15T22:00:00Z"))
+    assert tokyo.id == utc.id
+    assert tokyo.says_the_same_as(utc)
+
+
+@pytest.mark.parametrize(
+    ("fields", "offset"),
+    [
+        ({}, 60),
+        ({"timezone": "America/Los_Angeles"}, -480),
+        ({"timezone": "UTC"}, 0),
+        ({"timezone": None}, 60),
+    ],
+)
+def test_a_time_without_an_offset_is_the_users_or_the_agents(fields: Record, offset: int) -> None:
+    ones = [message(timestamp="2024-01-15T22:00:00Z"), message(timestamp="2024-01-16T07:00:00+09:00", id="m2")]
+    read = read_messages(conversation(*ones, **fields), ADMISSION, zone_of=lambda _: "Europe/Berlin")
+    assert [one.utc_offset for one in read.messages] == [offset, 540]
+
+
+@pytest.mark.parametrize("value", ["Mars/Base", "", 5, "../UTC", ["UTC"]])
+def test_an_unknown_time_zone_is_named(value: object) -> None:
+    assert refusal(timezone=value).reason.startswith("timezone ")
+
+
+@pytest.mark.parametrize("value", ["540", 1.5, True, 1440, -1440])
+def test_an_invalid_offset_is_named(value: object) -> None:
+    assert refusal(message(utc_offset=value)).reason.startswith("utc_offset ")

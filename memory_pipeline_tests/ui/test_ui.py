@@ -13,6 +13,7 @@ import pytest
 from dagster._core.storage.tags import BACKFILL_ID_TAG
 
 from memory_pipeline.defs.in_process import run_all
+from memory_pipeline.defs.partition_keys import Group
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 HOSTILE = (
     "<b id=planted>Ben</b> said ![x](https://evil.example/x.png) [y](https://evil.example) https://evil.example ok."
 )
-GROUPS = [*(f"{number}_{grain}" for number, grain in enumerate(Grain, start=1)), "graph", "marts"]
+GROUPS = list(Group)
 ASSETS = [
     "messages",
     "graph_facts",
@@ -122,8 +123,8 @@ def look_at_the_graph(page: Page) -> None:
     # Once in the sidebar, once in the graph.
     page.until(lambda: all(len(page.find(f"//*[text()='{group}']")) > 1 for group in GROUPS), "all groups are drawn")
     page.picture("01-lineage")
-    page.open("/locations/memory_pipeline.definitions/asset-groups/1_working/lineage")
-    page.see("messages", "working_facts", "working_index", "Delta Lake")
+    page.open("/locations/memory_pipeline.definitions/asset-groups/2_grains/lineage")
+    page.see("working_facts")
     page.picture("02-working-memory")
     page.driver.set_window_size(1600, 2400)  # rows outside of the window are not rendered
     page.open("/assets")
@@ -134,7 +135,7 @@ def look_at_the_graph(page: Page) -> None:
 
 def look_at_an_asset(page: Page) -> None:
     page.open("/assets/daily_summaries")
-    page.see("One summary per agent and day, from working_facts.", "2_daily", "grain: daily", "Delta Lake")
+    page.see("One summary per agent and day, from working_facts.", "2_grains", "grain: daily", "Delta Lake")
     page.see("key_points", "Sentences with sources, time (UTC), importance and entities.", "non-nullable")
     page.picture("04-daily-summaries")
     page.click_text("Plots")

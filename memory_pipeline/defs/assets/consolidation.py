@@ -11,7 +11,7 @@ import dagster as dg
 
 from memory_pipeline.defs.assets.grains import PeriodsConfig
 from memory_pipeline.defs.metadata import table_columns
-from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.scopes import Scope
@@ -64,7 +64,7 @@ def consolidation_asset(
     common: dict[str, Any] = {
         "owners": ["team:memory"],
         "kinds": {"deltalake"},
-        "group_name": "memories",
+        "group_name": Group.MEMORIES.value,
         "skippable": True,
     }
 

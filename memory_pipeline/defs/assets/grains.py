@@ -13,7 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from memory_pipeline.defs.metadata import Provenance, index_columns, source_of, table_columns, with_previews
-from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import LakeResource, pool_of
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, MEMORIES, MESSAGES, SUMMARIES
@@ -46,7 +46,6 @@ _UNITS = {
     Grain.YEARLY: "year",
 }
 #: Numbered, since the UI sorts groups by name.
-_GROUPS = {grain: f"{number}_{grain}" for number, grain in enumerate(Grain, start=1)}
 
 
 class PeriodsConfig(dg.Config):
@@ -130,19 +129,19 @@ def _refuse_open(periods: list[Period], calendar: Calendar) -> None:
 def _specs(grain: Grain, partitions: Partitions) -> Iterator[dg.AssetSpec]:
     finer = grain.finer
     common: dict[str, Any] = {"owners": ["team:memory"], "tags": {"grain": grain.value}, "skippable": True}
-    table, group = table_asset(grain), _GROUPS[grain]
+    table = table_asset(grain)
     if finer is None:
-        for name, spec, group_name in (
-            (MESSAGES_ASSET, MESSAGES, group),
-            (table, FACTS, group),
-            (GRAPH_ASSET, GRAPH_FACTS, "graph"),
-            (MEMORIES_ASSET, MEMORIES, "memory"),
+        for name, spec, group in (
+            (MESSAGES_ASSET, MESSAGES, Group.INGEST.value),
+            (table, FACTS, Group.GRAINS.value),
+            (GRAPH_ASSET, GRAPH_FACTS, Group.GRAPH.value),
+            (MEMORIES_ASSET, MEMORIES, Group.MEMORIES.value),
         ):
             yield dg.AssetSpec(
                 partitions.asset(name),
                 deps=[partitions.asset(source)] if (source := source_of(name, grain)) else [],
                 description=_DESCRIPTIONS[name] + (f"{_NUMBERS}." if name == table else ""),
-                group_name=group_name,
+                group_name=group,
                 kinds={"deltalake" if spec.partition_by else "lancedb"},
                 metadata={**table_columns(spec), "dagster/table_name": spec.name},
                 **common,
@@ -154,7 +153,7 @@ def _specs(grain: Grain, partitions: Partitions) -> Iterator[dg.AssetSpec]:
             description=f"One summary per agent and {_UNITS[grain]}, from {table_asset(finer)}. Each point cites its "
             f"sources. A summary is computed when the {_UNITS[grain]} has closed, and again if late data changes its "
             f"sources.{_NUMBERS}{_COMPRESSION}.",
-            group_name=group,
+            group_name=Group.GRAINS.value,
             kinds={"deltalake"},
             metadata={**table_columns(SUMMARIES), "dagster/table_name": SUMMARIES.name},
             **common,
@@ -162,9 +161,9 @@ def _specs(grain: Grain, partitions: Partitions) -> Iterator[dg.AssetSpec]:
     yield dg.AssetSpec(
         partitions.asset(index_asset(grain)),
         deps=[partitions.asset(table)],
-        description=f"Search index of {table}: vectors and search terms, one LanceDB table per agent. It is written "
+        description=f"Search index of {table}: vectors and search terms, in LanceDB tables by shard. It is written "
         "with the table and can be rebuilt from it.",
-        group_name=group,
+        group_name=Group.GRAINS.value,
         kinds={"lancedb"},
         metadata=index_columns(),
         **common,

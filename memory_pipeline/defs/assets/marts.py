@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_of, models_of, reads_of
-from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import MARTS_POOL, LakeResource
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.schemas import (
@@ -97,7 +97,7 @@ def _spec(model: Model, partitions: Partitions, timezone: str) -> dg.AssetSpec:
         partitions.asset(model.name),
         deps=sorted(map(partitions.asset, {*marts, *(asset for table in tables for asset in _ASSETS.get(table, ()))})),
         description="\n\n".join(filter(None, paragraphs)),
-        group_name="marts",
+        group_name=Group.MARTS.value,
         owners=[model.owner],
         kinds={"duckdb", "sql"},
         metadata={

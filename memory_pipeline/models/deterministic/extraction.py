@@ -107,7 +107,7 @@ class DeterministicExtractor:
     def _facts(self, message: Message) -> list[Fact]:
         sentences = sentences_of(message.content, MOST_SENTENCES)
         names = names_in(sentences, message.name)
-        said_on = message.sent_at.astimezone(self._zone).date()
+        said_on = message.said_at(self._zone).date()
         dates = [dates_in(sentence, said_on) for sentence in sentences]
         assertions = Assertions(message, sentences, names)
         unquoted = set(map(id, assertions.sentences))

@@ -218,7 +218,7 @@ class HostedExtractor:
         last = max(cited, key=lambda message: (message.sent_at, message.turn))
         content = " ".join(fact.content.split())
         # The rules resolve dates that the model left relative, against the message's day.
-        said_on = last.sent_at.astimezone(self._zone).date()
+        said_on = last.said_at(self._zone).date()
         resolved = [(sentence, dates_in(sentence, said_on)) for sentence in sentences_of(content)]
         if any(not mention.is_complete for _, mentions in resolved for mention in mentions):
             content = " ".join(with_dates(sentence.text, mentions) for sentence, mentions in resolved)
@@ -271,9 +271,7 @@ class HostedExtractor:
         A date that the rules find in the messages overrides the model's: it may have resolved "today" to its own day.
         """
         mentioned = [
-            mention
-            for message in cited
-            for mention in _dates_said(message.content, message.sent_at.astimezone(self._zone).date())
+            mention for message in cited for mention in _dates_said(message.content, message.said_at(self._zone).date())
         ]
         mentioned_days = {mention.day for mention in mentioned}
         # If the messages mention a day, a date that only the model's sentence has counts only if it is near.
@@ -297,11 +295,11 @@ class HostedExtractor:
         return "\n".join(["Known before:", *reversed(lines), "", ""]) if lines else ""
 
     def _day(self, message: Message) -> str:
-        return message.sent_at.astimezone(self._zone).date().isoformat()
+        return message.said_at(self._zone).date().isoformat()
 
     def _lines(self, passage: ConversationHour) -> Iterator[Line]:
         for number, message in enumerate(passage.messages, start=1):
-            at = message.sent_at.astimezone(self._zone)
+            at = message.said_at(self._zone)
             when = f"{at:%Y-%m-%d} {at:%A} {at:%H:%M}"
             if message.role.is_memorable:
                 yield Line(number, f"[{number}] {when} {message.role} {message.speaker}:", message.content)

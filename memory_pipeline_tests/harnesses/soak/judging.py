@@ -48,7 +48,7 @@ _COMPARED = (
     "consolidation_events",
 )  # fmt: skip
 #: Marts that must equal those of the rebuilt lake.
-_COMPARED_MARTS = ("memory_growth", "memory_by_period", "durable_memory", "entities_over_time", "compression")
+_COMPARED_MARTS = ("memory_growth", "memory_by_period", "memory_inventory", "entities_over_time", "compression")
 
 
 @dataclass

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.conversations import Admission, Role, read_messages
 from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import MONDAY, said
@@ -204,6 +204,32 @@ def test_tomorrow_is_resolved_in_the_lakes_zone() -> None:
     assert "[2024-07-02]" in there.facts_of([late])[1].content
     assert "[2024-07-03]" in EXTRACTOR.facts_of([late])[1].content
     assert there.facts_of([late])[1].extraction_method == "deterministic-4 America/New_York"
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "zone", "text", "day"),
+    [
+        ("2024-01-16T07:00:00+09:00", None, "I saw Dr. Meyer yesterday.", "2024-01-15"),
+        ("2024-01-15T22:00:00Z", "Asia/Tokyo", "I saw Dr. Meyer yesterday.", "2024-01-15"),
+        ("2024-01-15T22:00:00Z", None, "I saw Dr. Meyer yesterday.", "2024-01-14"),
+        ("2024-01-16T01:30:00-08:00", "Asia/Tokyo", "I fly to Rome tonight.", "2024-01-16"),
+        ("2024-01-15T23:30:00-08:00", None, "I met Ben on Sunday.", "2024-01-14"),
+        ("2024-01-16T08:10:00Z", "America/Los_Angeles", "I paid the rent this morning.", "2024-01-16"),
+        ("2024-01-16T07:50:00Z", "America/Los_Angeles", "I paid the rent this morning.", "2024-01-15"),
+        # Clocks in Berlin change on 31 March and 27 October.
+        ("2024-03-30T23:30:00Z", "Europe/Berlin", "I saw Dr. Meyer yesterday.", "2024-03-30"),
+        ("2024-03-31T22:30:00Z", "Europe/Berlin", "I saw Dr. Meyer yesterday.", "2024-03-31"),
+        ("2024-10-26T22:30:00Z", "Europe/Berlin", "I saw Dr. Meyer yesterday.", "2024-10-26"),
+        ("2024-10-27T22:30:00Z", "Europe/Berlin", "I saw Dr. Meyer yesterday.", "2024-10-26"),
+    ],
+)
+def test_days_are_resolved_on_the_speakers_clock(timestamp: str, zone: str | None, text: str, day: str) -> None:
+    record = {"role": "user", "name": "Anna", "content": text, "timestamp": timestamp}
+    talk = {"workspace_id": "acme", "agent_id": "a", "conversation_id": "c", "timezone": zone, "messages": [record]}
+    read = read_messages(talk, Admission(date(2024, 1, 1), datetime(2025, 1, 1, tzinfo=UTC)))
+    turn, *facts = EXTRACTOR.facts_of(read.messages)
+    assert turn.mentioned_at == datetime.fromisoformat(day).replace(tzinfo=UTC)
+    assert f"[{day}]" in facts[0].content
 
 
 @pytest.mark.parametrize(
