@@ -65,7 +65,7 @@ class Use:
 
 
 if TYPE_CHECKING:
-    #: Who pays for a call: a workspace, by its id, or the scope of a user or group.
+    #: The payer of a call: the id of a workspace, or the scope of a user or group.
     Payer: TypeAlias = str | Scope
 
 
