@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -368,6 +368,7 @@ class Lake:
         return ScopedRows(self.storage, name or spec.name, spec.schema, self.shards, *self._opened)
 
 
+@lru_cache(maxsize=2)  # a process that serves many users opens a lake for each
 def _parsed(data: bytes, source: str) -> Configuration:
     from memory_pipeline.configuration import Configuration
 

@@ -70,10 +70,14 @@ class ShardedRows:
         Raises:
             DamagedError: the table is lost or cannot be read.
         """
-        version = self._loop.run(self._tables.version(scope))
-        if version is None:
-            self._loop.run(self._tables.refuse_lost(self._tables.roster.name_of(scope.key)))
-        return version
+
+        async def find() -> int | None:
+            version = await self._tables.version(scope)
+            if version is None:
+                await self._tables.refuse_lost(self._tables.roster.name_of(scope.key))
+            return version
+
+        return self._loop.run(find())
 
     def delete(self, where: str, scopes: Collection[Scope] | None = None) -> int:
         """Delete rows, from the disk too. Return their number. Searches the tables of `scopes`, or all.
