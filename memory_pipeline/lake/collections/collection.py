@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.domain.conversations import recorded_scope
+from memory_pipeline.domain.conversations import audience_in, recorded_scope
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.scopes import Scope, label_of, user_identity
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.collections.item import Row, Value, Vector, VectorItem
     from memory_pipeline.lake.files.storage import Storage
 
@@ -124,6 +124,8 @@ class VectorCollection:
         dimension: int,
         name: str = "default",
         user_id: str | None = None,
+        users: Sequence[str] | None = None,
+        group_id: str | None = None,
     ) -> VectorCollection:
         """Open a collection in the lake at `uri`. The first upsert creates it.
 
@@ -134,14 +136,16 @@ class VectorCollection:
             dimension: of the vectors, 1 to 65,536.
             name: of the collection; 1 to 100 letters, digits, ``_``, ``-``.
             user_id: the user who owns it in place of the agent, unless the agent's users share one memory.
+            users: users of the group that owns it, in place of `user_id`.
+            group_id: the group with this id owns it, whoever its members are.
 
         Raises:
             InputError: an id, the dimension or the name is invalid.
             ConfigurationError: the address is invalid, or the collection has another dimension.
         """
         lake = Lake(uri)
-        identity = "" if user_id is None else user_identity(label_of("user_id", user_id))
-        return cls(lake, lake.new_scope(workspace_id, agent_id, identity), dimension, name)
+        audience = audience_in({"user_id": user_id, "users": users, "group_id": group_id}, ())
+        return cls(lake, lake.new_scope(workspace_id, agent_id, audience.identity), dimension, name)
 
     def upsert(self, items: Iterable[VectorItem]) -> int:
         """Insert items, replacing those with the same ids, and return the number of commits, one per 100 items.

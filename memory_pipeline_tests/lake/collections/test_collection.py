@@ -328,12 +328,21 @@ def test_a_collection_that_is_only_read_leaves_no_folder(root: str) -> None:
     assert len(list(Path(root, "vectordb").iterdir())) == 1
 
 
-def test_each_user_has_collections_of_its_own(root: str) -> None:
+def test_each_user_and_each_group_has_collections_of_its_own(root: str) -> None:
     fixed: dict[str, Any] = {"workspace_id": "acme", "agent_id": "support", "dimension": 3}
-    users = {user: VectorCollection.open(root, user_id=user, **fixed) for user in (None, "anna", "ben")}
-    for user, collection in users.items():
-        collection.upsert(many(1, str(user)))
-    assert [ids(collection) for collection in users.values()] == [["None-0"], ["anna-0"], ["ben-0"]]
+    owners: dict[str, dict[str, Any]] = {
+        "agent": {},
+        "anna": {"user_id": "anna"},
+        "ben": {"user_id": "ben"},
+        "both": {"users": ["anna", "ben"]},
+        "team": {"users": ["anna"], "group_id": "team"},
+    }
+    opened_by = {name: VectorCollection.open(root, **fixed, **owner) for name, owner in owners.items()}
+    for name, collection in opened_by.items():
+        collection.upsert(many(1, name))
+    assert {name: ids(collection) for name, collection in opened_by.items()} == {name: [f"{name}-0"] for name in owners}
+    both = VectorCollection.open(root, **fixed, users=["ben", "anna"])
+    assert ids(both) == ["both-0"]
     assert not [path for path in Path(root).rglob("*") if "anna" in path.name]
 
 
