@@ -178,7 +178,7 @@ def _ingest(lake: Lake, folder: Path, agents: int, weeks: int, now: datetime) ->
     started = time.perf_counter()
     result = ingest_file(lake, file, Admission(START.date(), now, lake.calendar))
     first = (START + timedelta(hours=10)).isoformat()
-    return first, result.messages, time.perf_counter() - started
+    return first, result.accepted, time.perf_counter() - started
 
 
 def _grain(what: str, event: RunResult, seconds: float) -> _Row:

@@ -102,6 +102,9 @@ def _operations(facts: int) -> pa.Table:
         "turn": [0] * facts,
         "place": [0] * facts,
         "event_at": at,
+        "speaker": ["Anna"] * facts,
+        "received_at": at,
+        "users": [[]] * facts,
     }
     return pa.table(columns, schema=GRAPH_OPERATIONS.schema)
 

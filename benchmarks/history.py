@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation, sentence
 from benchmarks.measure import progress
 from memory_pipeline.checks import CheckContext, all_checks, run_checks
-from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
@@ -35,6 +35,8 @@ from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from memory_pipeline.domain.messages import Message
 
 #: Messages of an agent in an hour in which it speaks.
 EACH = 3

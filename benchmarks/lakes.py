@@ -139,6 +139,7 @@ def _say(rows: _Rows, scope: Scope, hour: Period, at: datetime, text: str, numbe
             "content": text,
             "sent_at": at,
             "received_at": at,
+            "redactions": [],
         }
     )
     for position, kind in enumerate(("turn", "statement")[: 1 + number % 2]):
@@ -157,6 +158,7 @@ def _say(rows: _Rows, scope: Scope, hour: Period, at: datetime, text: str, numbe
                 "turn": 0,
                 "position": position,
                 "event_at": at,
+                "received_at": at,
                 "mentioned_at": None,
                 "tags": [],
                 "extraction_method": "benchmark",

@@ -161,11 +161,12 @@ def _said(hour: str, agent: str) -> tuple[_Row, list[_Row]]:
     scope = {"workspace_id": "bench", "agent_id": agent, "conversation_id": f"{agent}-{hour}", "tags": [], "turn": 0}
     message = {
         "period": hour, "id": f"message:{hour}:{number:032x}", **scope, "role": "user", "name": name, "content": text,
-        "sent_at": said_at, "received_at": said_at,
+        "sent_at": said_at, "received_at": said_at, "redactions": [],
     }  # fmt: skip
     common = {
         "period": hour, **scope, "speaker": name, "entities": [name], "importance": 0.5, "confidence": 1.0,
-        "message_ids": [message["id"]], "event_at": said_at, "extraction_method": "made up", "digest": f"{number:032x}",
+        "message_ids": [message["id"]], "event_at": said_at, "received_at": said_at,
+        "extraction_method": "made up", "digest": f"{number:032x}",
         "operations": [],
     }  # fmt: skip
     turn = {**common, "id": f"working:{hour}:{number:032x}", "kind": "turn", "content": text, "position": 0}

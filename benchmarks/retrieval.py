@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet
 

@@ -51,7 +51,7 @@ import pyarrow as pa
 
 from benchmarks.generator import START, WORKSPACE, agent_name, conversation, query, sentence
 from benchmarks.measure import Cell, Table, memory, milliseconds, p50, p95, progress
-from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.reader import Hits

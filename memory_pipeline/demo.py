@@ -52,8 +52,8 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
 
     say(f"1. Ingest: a year of conversations between Nadia, Ruben and their agent Juniper, into {lake.storage.uri}")
     result = ingest_file(lake, HISTORY, Admission(lake.accepts_from, AFTERWARDS, lake.calendar))
-    known = f"; {result.known} already known" if result.known else ""
-    count = f"{result.messages} new messages of {result.conversations} conversations"
+    known = f"; {result.repeated} already known" if result.repeated else ""
+    count = f"{result.accepted} new messages of {result.conversations} conversations"
     say(f"   {count}, in {result.files} journal files{known}\n")
 
     say("2. Run: facts and summaries, grain by grain, through Dagster")

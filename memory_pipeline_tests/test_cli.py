@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COMMANDS = [
     "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate", "mcp",
     "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
-    "agents", "users", "members",
+    "agents", "users", "members", "capture",
 ]  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_ingest_fails_if_all_records_of_a_file_are_set_aside(tmp_path: Path) -> 
     assert call("ingest", str(bad)).exit_code == 1
     assert call("ingest", str(bad), "--json").exit_code == 1
     assert call("ingest", str(bad), str(good)).exit_code == 1
-    assert json.loads(call("ingest", str(good), str(bad), "--json").stdout)[str(good)]["known"] == 1
+    assert json.loads(call("ingest", str(good), str(bad), "--json").stdout)[str(good)]["repeated"] == 1
     assert call("ingest", str(good)).exit_code == 0
     assert call("ingest", str(empty)).exit_code == 0
 
@@ -166,7 +166,7 @@ def test_records_before_the_first_day_are_set_aside_and_the_setting_is_named(
     assert call("ingest", str(path)).exit_code == 1
     assert "MEMORY_PIPELINE_START" in call("status").output
     monkeypatch.setenv("MEMORY_PIPELINE_START", "2018-01-01")
-    assert ingest(path, conversation("Old.", at="2023-05-01T08:00"))[str(path)]["messages"] == 1
+    assert ingest(path, conversation("Old.", at="2023-05-01T08:00"))[str(path)]["accepted"] == 1
     assert read("status")["quarantined"] == []
 
 
@@ -191,7 +191,7 @@ def test_converted_locomo_files_can_be_ingested(tmp_path: Path) -> None:
     assert "convert locomo" in call("ingest", str(path)).output
     converted = tmp_path / "converted.jsonl"
     converted.write_text(call("convert", "locomo", str(path)).stdout, encoding="utf-8")
-    assert read("ingest", str(converted))[str(converted)]["messages"] == 1
+    assert read("ingest", str(converted))[str(converted)]["accepted"] == 1
 
 
 @pytest.mark.parametrize(

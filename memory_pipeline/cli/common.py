@@ -86,12 +86,16 @@ def now_option(command: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class AgentMemory:
-    """The memory that a command reads or changes: of an agent, and of a user if one is given."""
+    """The memory that a command reads or changes: of an agent, and of a user if one is given.
+
+    `timezone` is the reader's, by default the agent's or the lake's.
+    """
 
     root: str | None
     workspace_id: str
     agent_id: str
     user_id: str | None
+    timezone: str | None = None
 
     def __str__(self) -> str:
         """Return the ids: ``acme/support for user u17``."""
@@ -110,7 +114,9 @@ class AgentMemory:
 
         lake = lake or self.lake()
         embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-        return MemoryReader(lake, Scope(self.workspace_id, self.agent_id), embedder, user_id=self.user_id)
+        scope = Scope(self.workspace_id, self.agent_id)
+        zone = self.timezone or lake.timezone_of(scope)
+        return MemoryReader(lake, scope, embedder, user_id=self.user_id, timezone=zone)
 
     def writer(self, lake: Lake | None = None) -> MemoryWriter:
         """Open a writer, of the user's memory or else of the agent's own."""
@@ -126,14 +132,20 @@ class AgentMemory:
 def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the required options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
 
-    If the command has a parameter `user_id`, it is the user.
+    If the command has a parameter `user_id`, it is the user; `timezone` is the reader's time zone.
     """
 
     @wraps(command)
     def with_agent(
-        *, root: str | None, workspace_id: str, agent_id: str, user_id: str | None = None, **options: Any
+        *,
+        root: str | None,
+        workspace_id: str,
+        agent_id: str,
+        user_id: str | None = None,
+        timezone: str | None = None,
+        **options: Any,
     ) -> Any:
-        return command(agent=AgentMemory(root, workspace_id, agent_id, user_id), **options)
+        return command(agent=AgentMemory(root, workspace_id, agent_id, user_id, timezone), **options)
 
     given = click.option("--agent", "agent_id", required=True, help="Id of the agent.")(with_agent)
     return click.option("--workspace", "workspace_id", required=True, help="Workspace of the agent.")(given)
@@ -149,6 +161,17 @@ def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "[default: the agent's own memory]",
     )
     return agent_options(user(command))
+
+
+def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of :func:`scope_options`, and --timezone."""
+    zone = click.option(
+        "--timezone",
+        metavar="NAME",
+        help="Time zone of those who read, such as Asia/Tokyo: days are shown in it, and --since, --until and "
+        "'yesterday' in a question are meant in it. [default: the agent's, or the lake's]",
+    )
+    return scope_options(zone(command))
 
 
 def settings_of(root: str | None) -> Settings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Day, cli, common, now_option, scope_options
+from memory_pipeline.cli.common import Day, cli, common, now_option, reader_options, scope_options
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, counted
@@ -35,7 +35,7 @@ def filter_options(command: Command) -> Command:
 
 @cli.command()
 @click.argument("query", required=False)
-@scope_options
+@reader_options
 @click.option(
     "--all-users",
     is_flag=True,
@@ -110,7 +110,7 @@ def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
 
 @cli.command()
 @click.argument("query")
-@scope_options
+@reader_options
 @click.option("--max-tokens", default=1_000, show_default=True, help="Token budget, at 4 bytes a token.")
 @filter_options
 @now_option
@@ -141,7 +141,7 @@ def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> Non
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A text file to include; may be repeated, most relevant first.",
 )
-@scope_options
+@reader_options
 @click.option(
     "--max-results", type=int, help="Maximum number of items, 1 to 50. [default: the configuration's, else 5]"
 )

@@ -10,11 +10,11 @@ from importlib.metadata import version
 
 import click
 
-from memory_pipeline.cli.common import AgentMemory, cli, root_option, scope_options
+from memory_pipeline.cli.common import AgentMemory, cli, reader_options, root_option
 
 
 @cli.command()
-@scope_options
+@reader_options
 @click.option("--allow-writing", is_flag=True, help="Let the client change memories and the graph.")
 @click.option(
     "--max-tokens",

@@ -1,20 +1,22 @@
-"""The commands `ingest` and `convert`."""
+"""The commands `ingest`, `convert` and `capture`."""
 
 from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from memory_pipeline.cli.common import FILES, cli, common, lake_of, now_option, settings_of
 from memory_pipeline.errors import counted
-from memory_pipeline.rendering import to_json
+from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
+
+    from memory_pipeline.reader.captures import StoredConversation
 
 
 @cli.command()
@@ -40,6 +42,7 @@ def ingest(
     \b
     {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",
      "user_id": "u17", "tags": ["phone"],        (optional; a group: "users": ["u17", "u18"], "group_id": "team")
+     "source": "cron:nightly", "capture": "full",                                (optional; or "read", or "none")
      "messages": [{"id": "m1", "role": "user", "name": "Anna", "content": "I moved to Porto.",
                    "timestamp": "2024-01-15T08:03:00+01:00"}]}                     (id, name: optional)
 
@@ -66,18 +69,20 @@ def ingest(
         if as_json:
             continue
         click.echo(
-            f"{path}: {counted(result.messages, 'new message')} of {counted(result.conversations, 'conversation')}, in "
-            f"{counted(result.files, 'journal file')}; {result.known:,} already known; "
-            f"{counted(result.rejections, 'record')} quarantined"
+            f"{path}: {counted(result.accepted, 'new message')} of {counted(result.conversations, 'conversation')}, in "
+            f"{counted(result.files, 'journal file')}; {result.repeated:,} already known; "
+            f"{counted(result.set_aside, 'record')} quarantined"
         )
+        if result.not_captured:
+            click.echo(f"  {counted(result.not_captured, 'conversation')} not captured: nothing of them was stored")
         if result.recalled:
             click.echo(f"  recalled text dropped from {counted(result.recalled, 'message')}")
         if result.forgotten:
             click.echo(f"  {result.forgotten:,} messages or records dropped: they were erased before")
-        for rejection in result.rejected:
+        for rejection in result.rejections:
             click.echo(f"  quarantined: {rejection.where}: {rejection.reason}", err=True)
-        if result.rejections > len(result.rejected):
-            more = result.rejections - len(result.rejected)
+        if result.set_aside > len(result.rejections):
+            more = result.set_aside - len(result.rejections)
             click.echo(f"  … and {more:,} more, in {lake.storage.locate('journal/quarantine')}", err=True)
         if result.ignored_keys:
             keys = ", ".join(f"{key} ({count:,}×)" for key, count in result.ignored_keys.most_common(8))
@@ -88,8 +93,74 @@ def ingest(
         sys.exit(1)
 
 
+@cli.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Say that nothing may change; this command never changes anything.")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Conversations to list.")
+@common
+def capture(file: Path | None, dry_run: bool, limit: int, root: str | None, as_json: bool) -> None:
+    """Show which stored conversations the rules of `capture` keep and drop.
+
+    The rules are those of FILE, a configuration to try, or else of the lake's config/workspaces.yaml. They apply to
+    conversations that are written from now on, and to those that are not processed yet. `memory-pipeline forget`
+    drops what is stored already; `memory-pipeline config --put FILE` puts the rules to use.
+    """
+    from collections import Counter
+
+    from memory_pipeline.domain.capture import Capture
+    from memory_pipeline.lake.lake import configuration_in
+    from memory_pipeline.reader.captures import stored_conversations
+
+    del dry_run  # for those who want to be sure
+    lake = lake_of(settings_of(root))
+    configuration = lake.configuration() if file is None else configuration_in(file)
+    found = stored_conversations(lake, configuration)
+    dropped = [one for one in found if one.capture is not Capture.FULL]
+    totals = {mode: [one for one in found if one.capture is mode] for mode in Capture}
+    if as_json:
+        fitting = Counter(str(one.rule) for one in dropped)
+        click.echo(
+            to_json(
+                {
+                    **{mode.value: _totals(ones) for mode, ones in totals.items()},
+                    "rules": fitting,
+                    "dropped": [
+                        {
+                            "workspace_id": one.scope.workspace_id,
+                            "agent_id": one.scope.agent_id,
+                            "user": one.scope.identity or None,
+                            "conversation_id": one.talk.conversation_id,
+                            "tags": one.talk.tags,
+                            "source": one.talk.source,
+                            "messages": one.messages,
+                            "rule": str(one.rule),
+                        }
+                        for one in dropped[:limit]
+                    ],
+                }
+            )
+        )
+        return
+    for mode, ones in totals.items():
+        numbers = _totals(ones)
+        click.echo(f"{mode:5} {numbers['conversations']:>9,} conversations {numbers['messages']:>11,} messages")
+    for one in dropped[:limit]:
+        click.echo(
+            plain(
+                f"  {one.scope}  {one.talk.conversation_id}  {counted(one.messages, 'message')}  by the rule {one.rule}"
+            )
+        )
+    if len(dropped) > limit:
+        click.echo(f"  … and {len(dropped) - limit:,} more; list them with --limit {len(dropped)}")
+
+
+def _totals(found: Sequence[StoredConversation]) -> dict[str, int]:
+    conversations = {(one.scope, one.talk.conversation_id) for one in found}
+    return {"conversations": len(conversations), "messages": sum(one.messages for one in found)}
+
+
 def _report_batches(path: Path) -> Callable[[Any], None]:
-    return lambda result: click.echo(f"{path}: {counted(result.messages, 'message')} …", err=True)
+    return lambda result: click.echo(f"{path}: {counted(result.accepted, 'message')} …", err=True)
 
 
 @cli.group()

@@ -118,6 +118,13 @@ defaults:
   # default that of the lake.
   #timezone: Europe/Berlin
 
+  # Which conversations become memory, by patterns (* is any text) of their agent, conversation id, tags and source. The
+  # first rule that fits counts, those of an agent before those of its workspace and these; without one, full. A
+  # conversation may state its own `capture`; then the stricter of both counts.
+  capture:
+    #- {source: "cron:*", mode: read}     # memory is recalled, and nothing is stored
+    #- {agent: "bot-*", tag: private, mode: none}   # nothing is recalled or stored
+
   # Whether Dagster shows samples of memory content with its runs. They are stored in Dagster's own storage, and erasure
   # does not remove them.
   previews: true

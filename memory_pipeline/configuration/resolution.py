@@ -24,6 +24,7 @@ from memory_pipeline.domain.retention import Retention
 if TYPE_CHECKING:
     from memory_pipeline.configuration.sections import ConfigurationDocument, GraphSettings, Level, WorkspaceSection
     from memory_pipeline.configuration.strict_yaml import Path
+    from memory_pipeline.domain.capture import CaptureRule
 
 
 # Inheritance: from the defaults to a workspace to an agent, and at each level from `completion` to a task.
@@ -68,6 +69,7 @@ class Inherited:
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     per_user: bool = True
     timezone: str | None = None
+    capture: tuple[CaptureRule, ...] = ()
 
     def at(self, level: Level) -> Inherited:
         """Return the settings of the next level, with the sections of `level` applied."""
@@ -91,6 +93,7 @@ class Inherited:
             else self.vocabulary,
             per_user=level.per_user if "per_user" in level.model_fields_set else self.per_user,
             timezone=level.timezone if "timezone" in level.model_fields_set else self.timezone,
+            capture=(*(each.rule for each in level.capture), *self.capture),
         )
 
     def _with_completion(self, task: Keys, section: Keys, completion: Keys) -> Keys:
@@ -154,6 +157,7 @@ class AgentSettings:
     curation: TextModelSettings
     per_user: bool
     timezone: str | None
+    capture: tuple[CaptureRule, ...]
 
     @property
     def tasks(self) -> dict[tuple[str, ...], ExtractionSettings | Summarization]:
@@ -251,6 +255,7 @@ class Resolution:
             TextModelSettings.model_validate(keys.completion),
             keys.per_user,
             keys.timezone,
+            keys.capture,
         )
         if settings == parent:
             return parent

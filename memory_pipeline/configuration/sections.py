@@ -18,6 +18,7 @@ from memory_pipeline.configuration.model_settings import (
     TextModelSettings,
 )
 from memory_pipeline.configuration.validators import described
+from memory_pipeline.domain.capture import Capture, CaptureRule
 from memory_pipeline.domain.memories.consolidation import ConsolidationSettings
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.periods import Calendar
@@ -31,7 +32,7 @@ from memory_pipeline.domain.retention import (
     contradictions,
     parse_duration,
 )
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.scopes import MAX_ID, Scope
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
@@ -218,6 +219,26 @@ class GraphSettings(Record):
         return names
 
 
+_RULES_FORM = "a list of up to 1,000 rules such as {source: cron:*, mode: none}"
+_PATTERN_FORM = f"a pattern of 1 to {MAX_ID} characters, such as cron:*"
+_Pattern = Annotated[str | None, Field(min_length=1, max_length=MAX_ID, description=_PATTERN_FORM)]
+
+
+class CaptureRuleSection(Record):
+    """The capture of the conversations that fit all patterns, such as ``cron:*``; without patterns, of all."""
+
+    mode: Literal["full", "read", "none"]
+    agent: _Pattern = None
+    conversation: _Pattern = None
+    tag: _Pattern = None
+    source: _Pattern = None
+
+    @property
+    def rule(self) -> CaptureRule:
+        """The rule."""
+        return CaptureRule(Capture(self.mode), self.agent, self.conversation, self.tag, self.source)
+
+
 class Level(Record):
     """The sections that the defaults, workspaces and agents share. Keys that are not given are inherited.
 
@@ -226,6 +247,8 @@ class Level(Record):
             first writes for a user, and fixed from then on.
         timezone: of speakers whose messages do not state an offset, an IANA name; by default the lake's. It applies to
             messages that are written from then on.
+        capture: rules that are tried before the inherited ones. The first that fits a conversation counts; without
+            one, it is captured in full.
     """
 
     completion: TextModelSettings = TextModelSettings()
@@ -236,6 +259,14 @@ class Level(Record):
     memories: MemoriesSettings = MemoriesSettings()
     per_user: bool = True
     timezone: TimeZone | None = None
+    capture: Annotated[list[CaptureRuleSection], Field(max_length=1_000, description=_RULES_FORM)] = Field(
+        default_factory=list
+    )
+
+    @field_validator("capture", mode="before")
+    @classmethod
+    def _accept_null_as_none(cls, value: object) -> object:
+        return [] if value is None else value
 
 
 class AgentSection(Level):

@@ -166,7 +166,7 @@ def _unknown_key(record: type[Record], name: str) -> str:
 
 
 def _record(root: type[Record], path: Path) -> type[Record] | None:
-    """Return the model at a path, or None if the path leads to a mapping of ids or to a value."""
+    """Return the model at a path, also that of a list's items; None for a mapping of ids and for a value."""
     annotation = _annotation(root, path)
     return annotation if isinstance(annotation, type) and issubclass(annotation, Record) else None
 
@@ -178,6 +178,8 @@ def _annotation(root: type[Record], path: Path) -> Any:
             current = _unwrapped(current.model_fields[name].annotation)
         else:
             current = _unwrapped(get_args(current)[1])
+        if get_origin(current) is list:  # paths have no places in lists
+            current = _unwrapped(get_args(current)[0])
     return current
 
 

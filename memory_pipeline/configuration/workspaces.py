@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from memory_pipeline.configuration.model_settings import (
         Budget,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from memory_pipeline.configuration.resolution import AgentSettings, Workspace
     from memory_pipeline.configuration.sections import MemoriesSettings
+    from memory_pipeline.domain.capture import CaptureRule
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.retention import Retention
     from memory_pipeline.domain.scopes import Scope
@@ -124,6 +125,11 @@ class Configuration:
         """Return the time zone of speakers who state none, or None for the lake's."""
         return self._agent(scope).timezone
 
+    def capture(self, workspace_id: str, agent_id: str) -> Sequence[CaptureRule]:
+        """Return the rules for the capture of an agent's conversations; the first that fits counts."""
+        workspace = self._workspace(workspace_id)
+        return workspace.agents.get(agent_id, workspace.other_agents).capture
+
     def budget(self, workspace_id: str) -> Budget | None:
         """Return a workspace's monthly limits, or None if there are none."""
         return self._workspace(workspace_id).budget
@@ -161,6 +167,7 @@ class Configuration:
             "embedding": embedding,
             "per_user": self.per_user(scope),
             "timezone": self.timezone(scope),
+            "capture": [str(rule) for rule in self.capture(scope.workspace_id, scope.agent_id)],
             "extraction": self.extraction(scope).model_dump(mode="json"),
             "summaries": {
                 grain.value: self.summarization(scope, grain).model_dump(mode="json") for grain in SUMMARY_GRAINS

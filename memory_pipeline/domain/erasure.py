@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import CONSOLIDATION, CONVERSATION, Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import users_named_in
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import phrases_of, words_of, words_of_name

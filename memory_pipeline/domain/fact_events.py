@@ -86,6 +86,8 @@ def events_of(facts: Iterable[Fact], settings: Callable[[Scope], MemoryPolicy] |
                     editor=CONVERSATION,
                     evidence=fact.message_ids,
                     conversation_id=fact.conversation_id,
+                    received_at=fact.received_at,
+                    speaker=fact.speaker,
                 )
             )
     return events

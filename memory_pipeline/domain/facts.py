@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.conversations import Message, Role
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.memories.record import MemoryKind
+    from memory_pipeline.domain.messages import Message, Role
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
 
@@ -53,6 +53,7 @@ class Fact:
         turn: position of the message in the conversation.
         position: 0 for the turn itself, else the number of the sentence in the message.
         event_at: time of the message, UTC.
+        received_at: when the journal received the last of the messages, UTC.
         mentioned_at: the day that the text refers to, such as "yesterday", at 00:00 UTC; None if it names no day.
         extraction_method: ``verbatim``, or the name and version of the rules or the prompt.
         operations: changes to the knowledge graph. They are stored with the turn of their source.
@@ -78,6 +79,7 @@ class Fact:
     turn: int
     position: int
     event_at: datetime
+    received_at: datetime
     mentioned_at: datetime | None
     tags: tuple[str, ...]
     extraction_method: str
@@ -94,8 +96,11 @@ class Fact:
 
     @property
     def placed_operations(self) -> list[Operation]:
-        """The operations, with their places and the turn of the message."""
-        return [replace(one, turn=self.turn, place=place) for place, one in enumerate(self.operations)]
+        """The operations, with their places and what they take from the message."""
+        return [
+            replace(one, turn=self.turn, place=place, speaker=self.speaker, received_at=self.received_at)
+            for place, one in enumerate(self.operations)
+        ]
 
     @property
     def digest(self) -> str:
@@ -109,8 +114,8 @@ class Fact:
         )
         return digest(
             self.id, self.kind, self.content, self.speaker, self.entities, self.importance, self.confidence,
-            self.turn, self.position, self.event_at, self.mentioned_at, self.tags, self.extraction_method,
-            *operations, *durable,
+            self.turn, self.position, self.event_at, self.received_at, self.mentioned_at, self.tags,
+            self.extraction_method, *operations, *durable,
         )  # fmt: skip
 
     @classmethod
@@ -181,6 +186,7 @@ class Fact:
             turn=last.turn,
             position=position,
             event_at=last.sent_at,
+            received_at=max(message.received_at for message in messages),
             mentioned_at=mentioned_at,
             tags=last.tags,
             extraction_method=extraction_method,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Role
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity, users_named_in
 from memory_pipeline.domain.text.words import words_of_name
 from memory_pipeline.errors import InputError, shown

@@ -6,15 +6,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import product
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import timestamp_of
+from memory_pipeline.domain.capture import Capture, Talk
+from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from memory_pipeline.domain.capture import CaptureOf
     from memory_pipeline.domain.erasure import Forgotten
 
 _NAMES = ("workspace_id", "agent_id")
@@ -23,6 +26,8 @@ _ID = r"""["']?{}["']?\s*[:=]\s*(?:"((?:[^"\\]|\\.){{1,1600}})|'([^']{{1,256}})|
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){1,256})"')
 #: For records without an agent: a person may be erased from the whole workspace.
 _UNKNOWN_AGENT = "x" * 100
+#: Maximum number of values of a key, and of quoted texts, that are compared with the rules of capture.
+_MOST, _MOST_QUOTED = 3, 500
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
@@ -54,6 +59,25 @@ def is_forgotten(
         if any(forgotten.reaches(scope, at, conversation_id=one, user_id=one) for one in set(ids)):
             return True
     return False
+
+
+def capture_in_text(record: object, default: Mapping[str, str], capture_of: CaptureOf) -> Capture:
+    """Return the strictest capture that an unreadable record may have, as far as its text tells.
+
+    `record` is the text, or a JSON value that is no conversation. `default` is as in :func:`is_forgotten`.
+    """
+    text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
+    known = {mode.value: mode for mode in Capture}
+    found = Capture.FULL
+    for stated in set(ids_in(text, "capture")):
+        found = found.or_stricter(known.get(stated, Capture.NONE))
+    names = ("workspace_id", "agent_id", "conversation_id", "source")
+    values = [ids_in(text, name)[:_MOST] or [default.get(name, "")] for name in names]
+    quoted = _QUOTED.findall(text)[:_MOST_QUOTED]
+    for workspace_id, agent_id, conversation_id, source in product(*values):
+        talk = Talk(agent_id, conversation_id, quoted, source or None)
+        found = found.or_stricter(capture_of(workspace_id, talk))
+    return found
 
 
 def ids_in(text: str, name: str) -> list[str]:

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.erasure import SAYING
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import words_of

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet
     from memory_pipeline.reader import Hit

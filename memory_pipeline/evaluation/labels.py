@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Admission, Message, read_messages, same_id_other_content
+from memory_pipeline.domain.conversations import Admission, read_messages, same_id_other_content
 from memory_pipeline.domain.periods import EARLIEST
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
 
 #: Category of questions without an answer in memory. It is reported separately.

@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ulid import ULID
 
-from memory_pipeline.domain.conversations import Message, NothingSaidError, Rejection
+from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.messages import Message, NothingSaidError
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, LakeError, shown

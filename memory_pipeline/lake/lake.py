@@ -7,8 +7,10 @@ import logging
 from datetime import date
 from functools import cached_property, lru_cache
 from secrets import token_hex
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.capture import Capture, rule_for
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
 from memory_pipeline.domain.scopes import Scope, scope_key, user_identity
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.configuration import Configuration
+    from memory_pipeline.domain.capture import Talk
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
@@ -37,7 +40,8 @@ _log = logging.getLogger(__name__)
 
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
-_FORMAT = 3
+_FORMAT = 4
+_TRUSTED_SECONDS = 10
 #: A folder with an empty file per start date. The earliest date is the start of memory.
 _STARTS = "state/starts"
 #: A folder with a file per agent that has written for a user: whether each user has a memory of its own.
@@ -70,7 +74,7 @@ class Lake:
         self._expected = timezone
         self._secret = secret
         self._per_user: dict[Scope, bool] = {}
-        self._timezones: dict[Scope, str | None] = {}
+        self._settings: tuple[Configuration, float] | None = None
         self._manifest: dict[str, object] | None = None
         self.calendar = Calendar()
         self._adopt(self._read_manifest())
@@ -149,10 +153,19 @@ class Lake:
         return recorded
 
     def timezone_of(self, scope: Scope) -> str | None:
-        """Return the configured time zone of speakers who state none. This process reads it once for each agent."""
-        if scope.own not in self._timezones:
-            self._timezones[scope.own] = self.configuration().timezone(scope)
-        return self._timezones[scope.own]
+        """Return the configured time zone of speakers who state none, as of the last ten seconds."""
+        return self._recent_settings().timezone(scope)
+
+    def capture_of(self, workspace_id: str, talk: Talk) -> Capture:
+        """Return the capture of a conversation by the configured rules, as of the last ten seconds."""
+        rule = rule_for(self._recent_settings().capture(workspace_id, talk.agent_id), talk)
+        return Capture.FULL if rule is None else rule.mode
+
+    def _recent_settings(self) -> Configuration:
+        """Return the configuration for writes, read again every ten seconds, because a read of S3 takes long."""
+        if self._settings is None or monotonic() >= self._settings[1]:
+            self._settings = self.configuration(), monotonic() + _TRUSTED_SECONDS
+        return self._settings[0]
 
     def forget_per_user(self, agent: Scope) -> None:
         """Delete the record whether users of an agent share one memory, because the agent was erased."""
@@ -251,19 +264,12 @@ class Lake:
         return _parsed(self.storage.read(CONFIGURATION) or b"", self.storage.locate(CONFIGURATION))
 
     def put_configuration(self, file: Path) -> None:
-        """Validate a file and store it as the lake's configuration.
-
-        Raises:
-            InputError: the file cannot be read.
-            ConfigurationError: the file is invalid; the message lists all errors.
-        """
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise InputError(f"file {file} cannot be read: {error.strerror}") from None
+        """Validate a file and store it as the lake's configuration; see :func:`configuration_in`."""
+        data = _bytes_of(file)
         _parsed(data, str(file))
         self.ensure()
         self.storage.write(CONFIGURATION, data)
+        self._settings = None
 
     # Imported on first use: these libraries are slow to import, and many callers (such as a writer) do not need them.
 
@@ -366,6 +372,23 @@ class Lake:
         from memory_pipeline.lake.index.scoped_rows import ScopedRows
 
         return ScopedRows(self.storage, name or spec.name, spec.schema, self.shards, *self._opened)
+
+
+def configuration_in(file: Path) -> Configuration:
+    """Return the configuration in a file.
+
+    Raises:
+        InputError: the file cannot be read.
+        ConfigurationError: the file is invalid; the message lists all errors.
+    """
+    return _parsed(_bytes_of(file), str(file))
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"file {file} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=2)  # a process that serves many users opens a lake for each

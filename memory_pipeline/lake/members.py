@@ -17,7 +17,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Message
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import parse_json

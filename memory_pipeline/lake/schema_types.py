@@ -129,6 +129,8 @@ class TableSpec:
         return tuple(name for name, contents in self.texts.items() if contents in holds)
 
 
+RECEIVED_AT = field("received_at", TIME, "Time at which the journal accepted it, or the last of its messages (UTC).")
+SPEAKER = field("speaker", WORDS, "Name of the speaker; null if no message is its source.", nullable=True)
 AGENT = (
     field("workspace_id", ID, "Workspace."),
     field("agent_id", ID, "Agent."),

@@ -17,8 +17,10 @@ from memory_pipeline.lake.schema_types import (
     IDS,
     NOTE,
     PROVENANCE,
+    RECEIVED_AT,
     SCOPE,
     SCORE,
+    SPEAKER,
     TEXT,
     TEXTS,
     TIME,
@@ -63,7 +65,10 @@ MESSAGES = TableSpec(
             field("content", WORDS, "Text of the message."),
             field("sent_at", TIME, "Time of the message (UTC)."),
             field("utc_offset", pa.int16(), "Speaker's offset from UTC, minutes; null if unknown.", nullable=True),
-            field("received_at", TIME, "Time at which the journal accepted the message (UTC)."),
+            field("source", WORDS, "Where the conversation comes from, such as cron:nightly.", nullable=True),
+            field("metadata", WORDS, "JSON object of the writer; null if none.", nullable=True),
+            field("redactions", WORD_LIST, "What the writer removed from the text, sorted."),
+            RECEIVED_AT,
         ]
     ),
     partition_by=("period",),
@@ -89,6 +94,7 @@ FACTS = TableSpec(
             field("turn", pa.int32(), "Position of the message in the conversation, from 0."),
             field("position", pa.int32(), "0 for a turn, otherwise the number of the sentence in its message."),
             field("event_at", TIME, "Time of the message (UTC)."),
+            RECEIVED_AT,
             field("mentioned_at", TIME, "First day named in the text, at 00:00 UTC; null if none.", nullable=True),
             field("tags", WORD_LIST, "Tags of the conversation, sorted."),
             field("extraction_method", ID, "verbatim, or the name and version of the rules or prompt."),
@@ -240,6 +246,8 @@ _OPERATION = (
     field("turn", pa.int32(), "Position of the message in the conversation, or of the edit in its write."),
     field("place", pa.int32(), "Position of the operation in its message, from 0."),
     field("event_at", TIME, "Time of the message or edit (UTC)."),
+    SPEAKER,
+    RECEIVED_AT,
 )
 _BY_SUBJECT = ("scope", "subject_id", "predicate", "event_at", "id")
 
@@ -320,6 +328,8 @@ MEMORY_EVENTS = TableSpec(
         [
             field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
             *_event(NOTE, NOTE),
+            SPEAKER,
+            RECEIVED_AT,
             USERS,
             field("is_edit", pa.bool_(), "Whether an agent made it directly; it is then stored only in this table."),
         ]
@@ -347,6 +357,8 @@ EVENTS = TableSpec(
         [
             field("period", ID, "UTC hour of a memory event, or day of a consolidation event."),
             *_event(NOTE, WORDS),
+            SPEAKER,
+            RECEIVED_AT.with_nullable(True),
             field("is_consolidation", pa.bool_(), "Whether its record is in consolidation_events."),
             field("is_edit", pa.bool_(), "Whether an agent made it directly."),
             field("digest", ID, "Digest of the other columns."),

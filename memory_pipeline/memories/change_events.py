@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from memory_pipeline.domain.conversations import timestamp_of
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.events import (
@@ -20,6 +19,7 @@ from memory_pipeline.domain.memories.events import (
     memory_reference,
 )
 from memory_pipeline.domain.memories.record import MAX_VALUE, MemoryKind, Status, shortened
+from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
 from memory_pipeline.lake.journal import moment_after

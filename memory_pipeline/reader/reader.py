@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal, overload
 
+from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
@@ -18,6 +20,7 @@ from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
+from memory_pipeline.reader.knowledge import InjectedContext
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.recall import forms_shown, recollect
 from memory_pipeline.reader.scope_states import ScopeStates
@@ -40,13 +43,13 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.facts import FactKind
-    from memory_pipeline.domain.periods import Calendar, When
+    from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.graph import Graph
     from memory_pipeline.memories import HotIndex
     from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
-    from memory_pipeline.reader.knowledge import InjectedContext, Recollection
+    from memory_pipeline.reader.knowledge import Recollection
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.reader.suppression import SuppressionRules
 
@@ -61,6 +64,8 @@ class MemoryReader:
 
     Attributes:
         user_id: the user for whom it reads, or None.
+        local_calendar: the calendar of the reader's time zone, for the days that are shown, and those in arguments and
+            questions. Periods of summaries are those of :attr:`calendar`.
     """
 
     def __init__(
@@ -72,12 +77,14 @@ class MemoryReader:
         resident_rows: int = DEFAULT_ROWS,
         scopes: Callable[[], Sequence[Scope]] | None = None,
         user_id: str | None = None,
+        timezone: str | None = None,
     ) -> None:
         """Read the scope `scope`, or those that `scopes` returns at each call, `scope` among them first.
 
         `user_id` is the user for whom to read: by default also the scopes of the user and of the user's groups. In the
-        graph, the entities ``user:ID`` and ``User`` are one.
+        graph, the entities ``user:ID`` and ``User`` are one. `timezone` is the reader's, by default the lake's.
         """
+        self.local_calendar = lake.calendar if timezone is None else Calendar(timezone)
         self._lake = lake
         self._scope = scope
         self._embedder = embedder
@@ -89,7 +96,7 @@ class MemoryReader:
                 if user_id is None
                 else lambda: lake.scopes_for(scope.workspace_id, scope.agent_id, user_id)
             )
-        self._states = ScopeStates(lake, scopes, embedder, resident_rows)
+        self._states = ScopeStates(lake, scopes, embedder, resident_rows, self.local_calendar)
         self._searcher = self._states.searcher()
         self._graph = self._states.graph(user_id)
         self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector)
@@ -112,6 +119,7 @@ class MemoryReader:
         users: None = None,
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
+        timezone: str | None = None,
     ) -> MemoryReader: ...
 
     @classmethod
@@ -125,6 +133,7 @@ class MemoryReader:
         users: Literal["all"] | None = None,
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
+        timezone: str | None = None,
     ) -> MemoryReader | AllUsersReader:
         """Open the memory of one agent in the lake at `uri`. The memory of an unknown agent is empty.
 
@@ -139,10 +148,12 @@ class MemoryReader:
                 :class:`~memory_pipeline.reader.all_users.AllUsersReader`.
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
             resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
+            timezone: IANA name of the time zone in which days are shown, and "yesterday" in a question is meant; by
+                default the agent's in the configuration, or the lake's.
 
         Raises:
             InputError: an id or `users` is invalid.
-            ConfigurationError: the address or the lake's configuration is invalid.
+            ConfigurationError: the address, the time zone or the lake's configuration is invalid.
         """
         lake = Lake(uri)
         scope = Scope(workspace_id, agent_id)
@@ -151,7 +162,8 @@ class MemoryReader:
                 raise InputError(f"users {shown(users)} is not accepted; expected 'all' without user_id, or a user_id")
             return AllUsersReader(lake, scope)
         embedder = embedder or reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-        return cls(lake, scope, embedder, resident_rows=resident_rows, user_id=user_id)
+        zone = timezone or lake.timezone_of(scope)
+        return cls(lake, scope, embedder, resident_rows=resident_rows, user_id=user_id, timezone=zone)
 
     def for_user(self, user_id: str) -> MemoryReader:
         """Return a reader of the same agent for a user. It shares the lake and the embedder.
@@ -162,7 +174,8 @@ class MemoryReader:
         if self.user_id not in {None, user_id}:
             raise InputError(f"this reader is for user {shown(self.user_id)}, not {shown(user_id)}; open another one")
         rows = self._resident_rows
-        return MemoryReader(self._lake, self._scope, self._embedder, resident_rows=rows, user_id=user_id)
+        zone = self.local_calendar.timezone
+        return MemoryReader(self._lake, self._scope, self._embedder, resident_rows=rows, user_id=user_id, timezone=zone)
 
     def search_memory(
         self,
@@ -199,8 +212,8 @@ class MemoryReader:
             maximum_days_ago: age in days of the oldest result, at most a century.
             max_results: 1 to 100.
             query_text: at most 10,000 characters; None or blank returns the newest.
-            since: time of the oldest result, in place of `maximum_days_ago`: a date in the lake's time zone, or a time
-                with its zone, also as ISO 8601 text. Summaries match if their period overlaps the range.
+            since: time of the oldest result, in place of `maximum_days_ago`: a date in the reader's time zone, or a
+                time with its zone, also as ISO 8601 text. Summaries match if their period overlaps the range.
             until: time of the newest result, in place of `minimum_days_ago`; a date includes its whole day.
             person: the speaker, or a name in the text; one word of the name is enough. Case and accents are ignored.
             kind: kind of fact: turn, statement, event, plan, preference, instruction or gist.
@@ -219,7 +232,7 @@ class MemoryReader:
         grain = Grain.parse(grain)
         at = self._lake.calendar.moment("now", _clock(now))
         where = filter_of(
-            self._lake.calendar,
+            self._calendar_of(grain),
             at,
             minimum_days_ago,
             maximum_days_ago,
@@ -238,7 +251,8 @@ class MemoryReader:
         else:
             self._lake.index.check(self._embedder)
             chosen, total = self._searcher.best(grain, where, limit, query, now=at, explain=explain)
-        return Hits([Hit.of(grain, choice, self._lake.calendar) for choice in chosen[offset:]], total, offset)
+        calendar = self._calendar_of(grain)
+        return Hits([Hit.of(grain, choice, calendar) for choice in chosen[offset:]], total, offset)
 
     def recall(
         self,
@@ -264,8 +278,8 @@ class MemoryReader:
         Args:
             query: at most 10,000 characters.
             max_tokens: budget of the answer's text, estimated at 4 bytes a token; at most a million.
-            since: time of the oldest result: a date in the lake's time zone, or a time with its zone, also as ISO 8601
-                text. The day of a summary's point must be in the range, or its whole period if it has no day.
+            since: time of the oldest result: a date in the reader's time zone, or a time with its zone, also as ISO
+                8601 text. The day of a summary's point must be in the range, or its whole period if it has no day.
             until: time of the newest result; a date includes its whole day.
             person: the speaker, or a name in the text.
             tag: a tag of a conversation or of a durable memory; summaries have none.
@@ -285,7 +299,7 @@ class MemoryReader:
         at = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else at
         where = filter_of(
-            self._lake.calendar, at, 0, MAX_DAYS_AGO, since, until, kind=None, labels={"person": person, "tag": tag},
+            self.local_calendar, at, 0, MAX_DAYS_AGO, since, until, kind=None, labels={"person": person, "tag": tag},
             minimum_importance=minimum_importance,
         )  # fmt: skip
         excluded = validate_ids("exclude", exclude)
@@ -336,6 +350,7 @@ class MemoryReader:
         speaker: str | None = None,
         hops: int = 1,
         exclude: Collection[str] = (),
+        conversation: Mapping[str, object] | None = None,
         now: When | None = None,
     ) -> InjectedContext:
         """Return context for a prompt: durable memories, facts, points of summaries, graph facts, and documents.
@@ -355,11 +370,17 @@ class MemoryReader:
             speaker: the person who asks; "I" in the prompt is this name.
             hops: steps in the graph from the entities in the prompt, 0 (no graph facts) to 3.
             exclude: ids of items that were shown before. They are left out in their other forms too.
+            conversation: the conversation of the prompt, with ``conversation_id``, ``tags``, ``source`` or ``capture``
+                as for a write. If its capture is none, nothing is returned.
             now: ignore everything after this time; by default the current time.
 
         Raises:
             InputError: an argument is invalid.
         """
+        if conversation is not None and self._capture_of(conversation) is Capture.NONE:
+            return InjectedContext(
+                left_out=len(documents), troubles={"injection": "capture of the conversation is none"}
+            )
         instant = self._lake.calendar.moment("now", _clock(now))
         as_of = None if now is None else instant
         excluded = validate_ids("exclude", exclude)
@@ -418,6 +439,12 @@ class MemoryReader:
             search_memories=search_memories,
         )
 
+    def _capture_of(self, conversation: Mapping[str, object]) -> Capture:
+        if not isinstance(conversation, Mapping):
+            raise InputError(f"conversation {shown(conversation)} is not accepted; expected a mapping as for a write")
+        ids = {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
+        return capture_in({**conversation, **ids}, self._lake.capture_of)
+
     @cached_property
     def _configuration(self) -> Configuration:
         return self._lake.configuration()
@@ -438,8 +465,11 @@ class MemoryReader:
 
     @property
     def calendar(self) -> Calendar:
-        """The lake's calendar. Its time zone decides when a day begins."""
+        """The lake's calendar. Its time zone decides when the periods of summaries begin."""
         return self._lake.calendar
+
+    def _calendar_of(self, grain: Grain) -> Calendar:
+        return self.local_calendar if grain is Grain.WORKING else self.calendar
 
     @property
     def graph(self) -> Graph:
@@ -481,12 +511,12 @@ class MemoryReader:
         if reference.what == MEMORY:
             memory = self._memories.get(id, now=now)
             identity = self._memories.identity_of(id, now=now)
-            return None if memory is None else Hit.of_memory(id, memory, self._lake.calendar, identity)
+            return None if memory is None else Hit.of_memory(id, memory, self.local_calendar, identity)
         grain = Grain.WORKING if reference.what in NOT_GRAINS else Grain(reference.what)
         start, end = self._lake.calendar.bounds(reference.period)
         where = Filter(since=start, until=end, ends_until=self._lake.calendar.moment("now", _clock(now)))
         found = self._searcher.find(id, grain, where)
-        return None if found is None else Hit.of(grain, found, self._lake.calendar)
+        return None if found is None else Hit.of(grain, found, self._calendar_of(grain))
 
     def expand(self, id: str) -> Node:  # noqa: A002  # the usual name in stores
         """Return a summary, a fact or a message with all its sources, down to the messages.

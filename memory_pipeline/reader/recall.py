@@ -288,7 +288,7 @@ def recollect(
     ranked, calendar = searcher.everything(text, limit, where, now=now), searcher.calendar
     # Whether a message may be shown depends on its whole text.
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
-    facts = recalled(Grain.WORKING, ranked.said, calendar)
+    facts = recalled(Grain.WORKING, ranked.said, searcher.local_calendar)
     points = [recalled(grain, choices, calendar) for grain, choices in ranked.points.items()]
     rules = rules_for(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
     lists = (facts, together(*points))
@@ -300,7 +300,7 @@ def recollect(
         is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
         return is_of_another or fact.id in exclude or rules.hides_fact(fact)
 
-    durable = durable_items(search_memories(rules), calendar, hides)
+    durable = durable_items(search_memories(rules), searcher.local_calendar, hides)
     return choose(facts, summary_points, calendar, max_tokens, durable)
 
 

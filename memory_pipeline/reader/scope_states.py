@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
+    from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -44,12 +45,19 @@ class ScopeStates:
     """The states of the scopes that a reader may read. Safe to use from several threads.
 
     `scopes` returns these scopes, the agent's own first. The list may change. A state is kept while its scope is in it.
+    `local_calendar` is the calendar of the reader.
     """
 
     def __init__(
-        self, lake: Lake, scopes: Callable[[], Sequence[Scope]], embedder: Embedder, resident_rows: int
+        self,
+        lake: Lake,
+        scopes: Callable[[], Sequence[Scope]],
+        embedder: Embedder,
+        resident_rows: int,
+        local_calendar: Calendar,
     ) -> None:
         self._lake = lake
+        self._local_calendar = local_calendar
         self.scopes = scopes
         self._embedder = embedder
         self._resident = ResidentRows(resident_rows)
@@ -66,15 +74,15 @@ class ScopeStates:
 
     def graph(self, user_id: str | None) -> Graph:
         """Return the graph of all scopes, for the reader of a user."""
-        return Graph.joining(JoinedGraphs(lambda: [one.graph for one in self()], user_id), self._lake.calendar)
+        return Graph.joining(JoinedGraphs(lambda: [one.graph for one in self()], user_id), self._local_calendar)
 
     def searcher(self) -> Searcher:
         """Return the search of facts and summaries of all scopes."""
-        return Searcher(self._lake, lambda: [one.index for one in self()], self._embedder)
+        return Searcher(self._lake, lambda: [one.index for one in self()], self._embedder, self._local_calendar)
 
     def memories(self, graph: Graph, selector: Callable[[], MemorySelector | None]) -> MemorySearch:
         """Return the durable memories of all scopes."""
-        calendar = self._lake.calendar
+        calendar = self._local_calendar
         state = JoinedOverlays(lambda: [one.memories for one in self()])
         ranker = MemoryRanker(lambda: [one.layouts for one in self()], self._embedder, calendar)
         return MemorySearch(state, ranker, self._embedder, graph, calendar, selector)

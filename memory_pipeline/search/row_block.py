@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.text.ranking import NEARBY, terms
 from memory_pipeline.lake.index.index_rows import vectors_of

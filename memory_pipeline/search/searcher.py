@@ -66,10 +66,15 @@ class RankedMemory(NamedTuple):
 
 
 class Searcher:
-    """Searches facts and summaries of the scopes that `scopes` returns. Safe to use from several threads."""
+    """Searches facts and summaries of the scopes that `scopes` returns. Safe to use from several threads.
 
-    def __init__(self, lake: Lake, scopes: Callable[[], Sequence[IndexOverlay]], embedder: Embedder) -> None:
-        self.calendar = lake.calendar
+    Days in queries are days of `local_calendar`, those of summaries of `calendar`.
+    """
+
+    def __init__(
+        self, lake: Lake, scopes: Callable[[], Sequence[IndexOverlay]], embedder: Embedder, local_calendar: Calendar
+    ) -> None:
+        self.calendar, self.local_calendar = lake.calendar, local_calendar
         self._weights = weights_for(embedder.name)
         self._is_semantic = self._weights.vector == weights_for("").vector
         self.candidates = Candidates(lake, scopes, embedder)
@@ -93,7 +98,7 @@ class Searcher:
         at_once = _RANKED_AT_ONCE
         while True:
             segments, masks, total = self.candidates.passing(grain, where, at_once, query)
-            question = _question(segments, query, self.calendar, now)
+            question = _question(segments, query, self.local_calendar, now)
             words = words_of(question, segments)
             scored = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, at_once)
             count = at_once if chosen else min(at_once, max(limit, selection.COMPARED))
@@ -127,7 +132,7 @@ class Searcher:
             segments += blocks
             within = [self._points_within(grain, block, where, now) for block in blocks]
             masks += self.candidates.without_copies(blocks, within)
-        question = _question(segments, text, self.calendar, now)
+        question = _question(segments, text, self.local_calendar, now)
         words = words_of(question, segments)
         ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, limit)
         found = selection.best(facts, ranking[: len(facts)], limit, self._weights, explain=True)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.passages import WHOLE_WORDS, excerpt
 
 if TYPE_CHECKING:

@@ -17,7 +17,13 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.codec.facts import facts_to_rows, message_digest, row_operations, rows_to_messages
+from memory_pipeline.lake.codec.facts import (
+    OPERATION_COLUMNS,
+    facts_to_rows,
+    message_digest,
+    row_operations,
+    rows_to_messages,
+)
 from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
@@ -32,9 +38,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.conversations import Message
     from memory_pipeline.domain.facts import Extractor, Fact
     from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.scopes import Scope
@@ -249,12 +255,12 @@ def _recall(
     # Read other hours from the table, and recomputed hours from the rows that are kept.
     recomputed = {hour.key for hour in hours}
     before = [key for key in lake.tables.keys(FACTS) if since <= key < changed[-1].key and key not in recomputed]
-    columns = ["scope", "conversation_id", "message_ids", "turn", "event_at", "operations"]
+    columns = ["scope", *OPERATION_COLUMNS]
     where = pc.field("scope").isin(sorted({scope.key for scope in agents}))
     earlier = lake.tables.read(FACTS, before, columns=columns, where=where)
     operations: dict[Scope, list[Operation]] = {scope: [] for scope in agents}
     by_key = {scope.key: scope for scope in agents}
-    kept = [part.select(columns) for part in (reading.kept, reading.carried)]
+    kept = [part.select(earlier.column_names) for part in (reading.kept, reading.carried)]
     for row in pa.concat_tables([earlier, *kept]).filter(_has_operations).to_pylist():
         scope = by_key.get(row["scope"])
         if scope is not None:

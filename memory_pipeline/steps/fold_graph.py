@@ -23,7 +23,7 @@ from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.graph.state import names_of, refold_changed
 from memory_pipeline.lake.codec.codec import scope_of
-from memory_pipeline.lake.codec.facts import row_operations
+from memory_pipeline.lake.codec.facts import OPERATION_COLUMNS, row_operations
 from memory_pipeline.lake.codec.graph import (
     fold_state,
     operations_to_project,
@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = (
-    "period", *SCOPE_COLUMNS, "conversation_id", "message_ids", "turn", "event_at", "operations", "digest",
-    "embed_model",
+    "period", *SCOPE_COLUMNS, *OPERATION_COLUMNS, "digest", "embed_model",
 )  # fmt: skip
 #: Maximum number of attempts if concurrent runs keep changing the same rows.
 _ATTEMPTS = 5

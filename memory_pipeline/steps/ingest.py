@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from memory_pipeline.domain.conversations import Message, Rejection, same_id_other_content
+from memory_pipeline.domain.capture import Capture, Talk
+from memory_pipeline.domain.conversations import Rejection, same_id_other_content
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.periods import Grain
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
@@ -95,11 +97,13 @@ class FilteredJournal:
         contents: by file; empty for a file without accepted entries.
         expired: messages and edits that arrived after their day had expired. Memory events never expire.
         forgotten: entries that were forgotten before they were loaded.
+        not_captured: messages of conversations that the configuration no longer captures in full.
     """
 
     contents: dict[JournalFile, Contents]
     expired: Counter[Period]
     forgotten: Counter[Period]
+    not_captured: Counter[Period] = field(default_factory=Counter)
 
     @property
     def edits(self) -> list[Edit]:
@@ -120,7 +124,7 @@ class FilteredJournal:
 def filter_journal(
     lake: Lake, hours: Collection[Period], files: Iterable[JournalFile] | None = None
 ) -> FilteredJournal:
-    """Read `hours` of pending files, or of `files` only, without forgotten and expired entries.
+    """Read `hours` of pending files, or of `files` only, without entries that are forgotten, expired or not captured.
 
     A message of an expired hour is accepted until its day expires, since the day is recomputed with it.
     """
@@ -145,7 +149,18 @@ def filter_journal(
                 result.append(redacted)
         return result
 
-    for file, entries in contents.items():
+    def captured(messages: list[Message]) -> list[Message]:
+        result = []
+        for message in messages:
+            talk = Talk(message.scope.agent_id, message.conversation_id, message.tags, message.source)
+            if lake.capture_of(message.scope.workspace_id, talk) is Capture.FULL:
+                result.append(message)
+            else:
+                filtered.not_captured[message.hour] += 1
+        return result
+
+    for file, whole in contents.items():
+        entries = whole._replace(messages=captured(whole.messages))
         begins = lake.calendar.bounds(file.hours[0])[0]
         scope = lake.journal.scope_of(file)
         owner = {} if scope is None else {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id}
@@ -217,6 +232,7 @@ def load_messages(
             bytes=sizes.get(hour.key, 0),
             expired=filtered.expired[hour],
             forgotten=filtered.forgotten[hour],
+            not_captured=filtered.not_captured[hour],
         )
         for hour, messages in by_hour.items()
     ]

@@ -74,6 +74,7 @@ class PartitionResult:
         fallbacks: rows made by rules because the model failed.
         refused: rejected parts of model answers.
         expired, forgotten: messages dropped because their day had expired, or because they had been forgotten.
+        not_captured: messages dropped because the configuration does not capture their conversation in full.
         usage: model usage of this run.
         tokens: of the sources of summaries, and of the summaries.
     """
@@ -93,6 +94,7 @@ class PartitionResult:
     refused: int = 0
     expired: int = 0
     forgotten: int = 0
+    not_captured: int = 0
     tokens: tuple[int, int] = (0, 0)
     usage: Usage = field(default_factory=Usage)
 
@@ -189,7 +191,9 @@ def together(shards: Sequence[Sequence[PartitionResult]]) -> list[PartitionResul
 def _together(parts: Sequence[PartitionResult]) -> PartitionResult:
     if len(parts) == 1:
         return parts[0]
-    numbers = ("rows", "agents", "messages", "fallbacks", "unfinished", "refused", "expired", "forgotten")
+    numbers = (
+        "rows", "agents", "messages", "fallbacks", "unfinished", "refused", "expired", "forgotten", "not_captured",
+    )  # fmt: skip
     read, written = zip(*(part.tokens for part in parts), strict=True)
     return replace(
         parts[-1],  # with the final size

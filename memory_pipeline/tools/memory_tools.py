@@ -57,21 +57,21 @@ def _own(access: Access, identifier: str) -> str:
 
 def durable_text(access: Access, identifier: str) -> str:
     """Return a durable memory with its versions and sources. Raise InputError if the id is unknown."""
-    now, memories = access.clock(), access.reader.memories
+    now, memories, day_of = access.clock(), access.reader.memories, access.reader.local_calendar.day_of
     memory = memories.get(identifier, now=now)
     if memory is None:
         raise InputError(f"there is no durable memory with id {identifier}; use an id from a search")
     newest = memories.get(memories.resolved(identifier, now=now), now=now)
     note_use(access, [memory.id] if memory.is_active else [])
     head = f"{_named(memory.kind).capitalize()}, kept for good; {_state_of(memory)}:"
-    entries = [TextEntry(f"[{memory.updated_at:%Y-%m-%d}] ({memory.version_id})\n", lines(memory.content))]
+    entries = [TextEntry(f"[{day_of(memory.updated_at)}] ({memory.version_id})\n", lines(memory.content))]
     if (why := warning(memory, now)) is not None:
         entries.append(TextEntry("  ", f"Take care: {why}."))
     if newest is not None and newest.id != memory.id:
         entries.append(TextEntry("It goes on in: ", line(newest.content), f" ({newest.id})"))
     earlier = [one for one in memories.history(memory.id, now=now) if one.version < memory.version][-_SHOWN_VERSIONS:]
     entries += [
-        TextEntry(f"  before, by {line(one.editor)}: [{one.updated_at:%Y-%m-%d}] ", line(one.content))
+        TextEntry(f"  before, by {line(one.editor)}: [{day_of(one.updated_at)}] ", line(one.content))
         for one in reversed(earlier)
     ]
     said = [one for one in memory.source_ids if one.startswith(f"{MESSAGE}:")][-_SHOWN_SOURCES:]
@@ -98,9 +98,9 @@ def _remember(access: Access, *, text: str, kind: str, title: str | None, is_sna
     )
     memory = access.reader.memories.get(memory_id)
     if memory is not None and memory.version > 1:
-        since = access.reader.calendar.day_of(memory.created_at)
+        since = access.reader.local_calendar.day_of(memory.created_at)
         return f"This was known already, since {since} ({memory_id}); it counts as said again."
-    return f"Remembered on {access.reader.calendar.day_of(now)} ({memory_id}); recall_memory finds it at once."
+    return f"Remembered on {access.reader.local_calendar.day_of(now)} ({memory_id}); recall_memory finds it at once."
 
 
 def _update(access: Access, *, id: str, text: str | None, reason: str | None) -> str:  # noqa: A002  # its name
@@ -129,7 +129,7 @@ def _search_archive(access: Access, *, query: str, max_results: int) -> str:
         return "Nothing of this was put away."
     entries = [
         TextEntry(
-            f"[{one.memory.updated_at:%Y-%m-%d}] ",
+            f"[{access.reader.local_calendar.day_of(one.memory.updated_at)}] ",
             line(one.memory.content),
             f" ({_named(one.memory.kind)}, {_state_of(one.memory)}) ({one.memory.id})",
         )

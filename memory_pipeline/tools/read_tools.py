@@ -70,7 +70,7 @@ def _search(
     hits = access.reader.search_memory(
         which, minimum_days_ago, maximum_days_ago, max_results, query, person=person or None, now=now
     )
-    calendar = access.reader.calendar
+    calendar = access.reader.local_calendar
     first, last = (calendar.day_of(now - timedelta(days=days)) for days in (maximum_days_ago, minimum_days_ago))
     order = "best first" if query and query.strip() else "newest first"
     head = f"{len(hits)} of {hits.total:,} memories (grain {which}, since {first}, until {last}), {order}:"
@@ -112,7 +112,7 @@ def _recall(access: Access, *, question: str, max_tokens: int) -> str:
         if is_durable(item.id):
             durable.append(item.id)
     note_use(access, durable)
-    until = access.reader.calendar.day_of(now)
+    until = access.reader.local_calendar.day_of(now)
     head = f"The best {len(entries)} memories of all grains until {until} that fit into {tokens:,} tokens:"
     return answer_text(head, entries, tokens)
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.chat_messages import TEXT_KEYS
 from memory_pipeline.domain.conversations import (
     HEADER,
     Admission,
-    Message,
     Rejection,
     alone,
     read_messages,
@@ -22,7 +22,7 @@ from memory_pipeline.domain.conversations import (
 )
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_json
-from memory_pipeline.domain.unread import is_forgotten
+from memory_pipeline.domain.unread import capture_in_text, is_forgotten
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of, parse_json
 from memory_pipeline.writer.writer import KnownMessages, without_users
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -40,7 +41,9 @@ _BATCH = 20_000
 #: Maximum number of rejections in the result. All of them are in the quarantine.
 _SHOWN = 20
 _CONVERSATION_KEYS = {*HEADER, "messages"}
-_MESSAGE_KEYS = {"id", "user_id", "role", "name", "content", "timestamp", "utc_offset", *TEXT_KEYS}
+_MESSAGE_KEYS = {
+    "id", "user_id", "role", "name", "content", "timestamp", "utc_offset", "metadata", "redactions", *TEXT_KEYS,
+}  # fmt: skip
 
 
 @dataclass
@@ -48,31 +51,34 @@ class Ingestion:
     """Result of ingesting a file.
 
     Attributes:
-        conversations: conversations with at least one accepted message.
-        messages: messages written to the journal.
-        known: messages that were stored before and were not written again.
+        conversations: conversations with at least one valid message.
+        accepted: messages written to the journal.
+        repeated: messages that were stored before and were not written again.
+        set_aside: records moved to the quarantine.
+        rejections: the first of them, with their reasons.
+        not_captured: conversations, and unreadable records, of which nothing was stored, because they are not captured
+            in full.
         recalled: messages from which recalled text was dropped.
         forgotten: messages and invalid records that were dropped because their subject was erased later.
         files: journal files written.
-        rejections: records moved to the quarantine.
-        rejected: the first of them, with their reasons.
         ignored_keys: unknown keys of the input, and how often each occurred.
     """
 
     conversations: int = 0
-    messages: int = 0
-    known: int = 0
+    accepted: int = 0
+    repeated: int = 0
+    set_aside: int = 0
+    rejections: list[Rejection] = field(default_factory=list)
+    not_captured: int = 0
     recalled: int = 0
     forgotten: int = 0
     files: int = 0
-    rejections: int = 0
-    rejected: list[Rejection] = field(default_factory=list)
     ignored_keys: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_refused(self) -> bool:
         """Whether records were quarantined and none was accepted."""
-        return bool(self.rejections) and not (self.messages or self.known or self.recalled)
+        return bool(self.set_aside) and not (self.accepted or self.repeated or self.recalled)
 
 
 def ingest_file(
@@ -116,6 +122,16 @@ class _Ingest:
     def take(self, where: str, record: object, admission: Admission) -> None:
         result = self.result
         conversation = self._with_defaults(record) if isinstance(record, Mapping) else record
+        if isinstance(conversation, Mapping):
+            try:
+                capture = capture_in(conversation, self._lake.capture_of)
+            except InputError as error:  # without the messages: they may have been meant to stay out
+                header = {name: conversation[name] for name in HEADER if name in conversation}
+                self.set_aside([Rejection(str(error), where, header)])
+                return
+            if capture is not Capture.FULL:
+                result.not_captured += 1
+                return
         messages, rejections, recalled = read_messages(
             conversation, admission, self._lake.new_scope, self._lake.timezone_of
         )
@@ -137,16 +153,21 @@ class _Ingest:
         return conversation
 
     def set_aside(self, candidates: Iterable[Rejection]) -> None:
-        """Move records to the quarantine, except those of erased subjects."""
-        offered = list(candidates)
+        """Move records to the quarantine, except those of erased subjects and those that are not captured."""
+        candidates = list(candidates)
+        offered = [one for one in candidates if isinstance(one.record, Mapping) or self._is_captured(one.record)]
+        self.result.not_captured += len(candidates) - len(offered)
         forgotten = self._lake.tombstones.forgotten()
         rejections = [one for one in offered if not is_forgotten(forgotten, one.record, self._default_scope)]
         self.result.forgotten += len(offered) - len(rejections)
         if rejections:
             self._lake.ensure()
             self._lake.journal.set_aside(one for one in rejections if digest(one.record) not in self._known_bad)
-        self.result.rejections += len(rejections)
-        self.result.rejected += rejections[: _SHOWN - len(self.result.rejected)]
+        self.result.set_aside += len(rejections)
+        self.result.rejections += rejections[: _SHOWN - len(self.result.rejections)]
+
+    def _is_captured(self, record: object) -> bool:
+        return capture_in_text(record, self._default_scope, self._lake.capture_of) is Capture.FULL
 
     def flush(self) -> None:
         if self._batch:
@@ -186,8 +207,8 @@ class _Ingest:
             for path in self._lake.journal.append(group):
                 self._known.add(path, group)
                 self.result.files += 1
-        self.result.messages += len(new)
-        self.result.known += len(batch) - len(new) - len(contradictions)
+        self.result.accepted += len(new)
+        self.result.repeated += len(batch) - len(new) - len(contradictions)
 
 
 def _by_hours(messages: Iterable[Message]) -> Iterable[list[Message]]:

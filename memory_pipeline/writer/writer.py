@@ -9,16 +9,17 @@ from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import (
     Admission,
-    Message,
     ParsedConversation,
     audience_in,
     read_messages,
     same_id_other_content,
 )
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.scopes import Scope, label_of
 from memory_pipeline.domain.summaries import Assignment, Material
@@ -190,16 +191,25 @@ class Receipt:
     """Result of a write.
 
     Attributes:
-        message_ids: ids of the messages, including those that were stored before.
+        accepted: ids of the messages that were written.
+        repeated: ids of the messages that were stored before.
         files: new journal files.
         recalled: number of messages from which recalled text was dropped.
         forgotten: number of messages that were dropped because their subject was erased later.
+        not_captured: number of messages that were not stored, because their conversation is not captured in full.
     """
 
-    message_ids: tuple[str, ...]
-    files: tuple[str, ...]
+    accepted: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     recalled: int = 0
     forgotten: int = 0
+    not_captured: int = 0
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """Ids of all messages that are stored now."""
+        return (*self.accepted, *self.repeated)
 
 
 class MemoryWriter(MemoryEventWriter):
@@ -269,7 +279,8 @@ class MemoryWriter(MemoryEventWriter):
     def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation atomically.
 
-        Recalled text is dropped from the messages, and messages without other text are left out.
+        Recalled text is dropped from the messages, and messages without other text are left out. Nothing is stored of a
+        conversation that is not captured in full: because it states so (``capture``), or by the configuration.
 
         Args:
             conversation: see :mod:`memory_pipeline.domain.conversations`; ``workspace_id`` and ``agent_id`` are
@@ -287,6 +298,8 @@ class MemoryWriter(MemoryEventWriter):
                         f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out"
                     )
             record = self._named(record)
+            if not self._is_captured(record):
+                return Receipt(not_captured=_messages_in(record))
         messages, rejected, recalled = self._read(record, now)
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
@@ -294,7 +307,7 @@ class MemoryWriter(MemoryEventWriter):
         remembered = self._lake.tombstones.forgotten().filter(messages)
         forgotten = len(messages) - len(remembered)
         if not remembered:
-            return Receipt((), (), recalled, forgotten)
+            return Receipt(recalled=recalled, forgotten=forgotten)
         self._lake.ensure(min(message.sent_at for message in remembered))
         stored, unnamed = self._known.of(remembered)
         if unnamed:
@@ -304,7 +317,9 @@ class MemoryWriter(MemoryEventWriter):
         files = self._lake.journal.append(new)
         for path in files:
             self._known.add(path, new)
-        return Receipt(tuple(message.id for message in remembered), tuple(files), recalled, forgotten)
+        accepted = tuple(message.id for message in new)
+        repeated = tuple(message.id for message in remembered if message.id not in set(accepted))
+        return Receipt(accepted, repeated, tuple(files), recalled, forgotten)
 
     def compact(
         self,
@@ -317,7 +332,8 @@ class MemoryWriter(MemoryEventWriter):
         """Return a conversation with all but its last messages replaced by a summary, to fit a context window.
 
         The conversation is written first, so nothing is lost. The summary is a system message, which never becomes
-        memory. Recalled text is not summarized, but remains in the last messages.
+        memory. Recalled text is not summarized, but remains in the last messages. If the conversation is not captured,
+        rules summarize it and nothing is stored.
 
         Args:
             conversation: as for :meth:`write`.
@@ -342,7 +358,9 @@ class MemoryWriter(MemoryEventWriter):
         messages = self._read(dropped, now).messages
         if not messages:  # only recalled text, which can be recalled again
             return {**conversation, "messages": last_records or records}
-        if summarizer is None:
+        if not self._is_captured(self._named(conversation)):
+            summarizer = ExtractiveSummarizer()  # the answers of a model are stored
+        elif summarizer is None:
             configuration, zone = self._lake.configuration(), self._lake.calendar.timezone
             summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
         summary = summary_of(messages, self._lake.calendar, summarizer)
@@ -391,12 +409,20 @@ class MemoryWriter(MemoryEventWriter):
             own |= {**self._scope.audience_fields(self._users), "user_id": self._user_id}
         return own
 
+    def _is_captured(self, conversation: Mapping[str, object]) -> bool:
+        return capture_in(conversation, self._lake.capture_of) is Capture.FULL
+
     def _read(self, conversation: object, now: When | None) -> ParsedConversation:
         return read_messages(conversation, self._admission(now), self._lake.new_scope, self._lake.timezone_of)
 
     def _admission(self, now: When | None) -> Admission:
         calendar = self._lake.calendar
         return Admission(self._start, calendar.moment("now", datetime.now(UTC) if now is None else now), calendar)
+
+
+def _messages_in(conversation: Mapping[str, object]) -> int:
+    messages = conversation.get("messages")
+    return len(messages) if isinstance(messages, list | tuple) else 0
 
 
 def _without_known(messages: list[Message], known: list[Message]) -> list[Message]:

@@ -38,7 +38,7 @@ def message(hour: str, agent: str = "a", text: str = "Hello, Bruno.", workspace:
         "period": hour, "id": f"message:{hour}:{workspace}-{agent}", "workspace_id": workspace, "agent_id": agent,
         "identity": "", "scope": Scope(workspace, agent).key,
         "conversation_id": "c", "tags": [], "turn": 0, "role": "user", "name": "Anna", "content": text, "sent_at": at,
-        "received_at": at,
+        "received_at": at, "redactions": [],
     }  # fmt: skip
 
 
@@ -58,7 +58,8 @@ def fact(
         "agent_id": agent, "identity": "", "scope": Scope(workspace, agent).key,
         "kind": kind, "content": text, "speaker": "Anna", "role": "user", "entities": list(entities),
         "importance": 0.5, "confidence": 1.0, "conversation_id": "c", "message_ids": [said["id"]], "turn": 0,
-        "position": 0, "event_at": said["sent_at"], "tags": [], "extraction_method": "test", "operations": [],
+        "position": 0, "event_at": said["sent_at"], "received_at": said["sent_at"], "tags": [],
+        "extraction_method": "test", "operations": [],
         "digest": text, "embed_model": "test",
     }  # fmt: skip
 
@@ -125,7 +126,8 @@ def memory(version: int = 1, number: int = 1, *, agent: str = "a", newest: bool 
 def event(number: int, verb: str, *, night: str | None = None, agent: str = "a", **own: Any) -> Row:
     """Return an event of a durable memory; with `night`, one of consolidation."""
     at = datetime.fromisoformat("2024-01-15T08:30:00+00:00")
-    when = {"period": "2024-01-15T08", "is_edit": False} if night is None else {"period": night}
+    hourly = {"period": "2024-01-15T08", "is_edit": False, "received_at": at}
+    when = hourly if night is None else {"period": night}
     return {
         "identity": "", "scope": Scope("acme", agent).key,
         "id": f"event:2024-01-15T08:{number:032x}", "workspace_id": "acme",

@@ -124,7 +124,7 @@ def test_ingest_gives_conversations_without_a_user_to_the_user(root: str, tmp_pa
     file = tmp_path / "talks.jsonl"
     talks = [talk(1), talk(2, user_id="ben"), talk(3, users=["ben", "cleo"]), speaker]
     file.write_text("\n".join(map(json.dumps, talks)))
-    assert read("ingest", str(file), *for_user("anna"))[str(file)]["messages"] == 4
+    assert read("ingest", str(file), *for_user("anna"))[str(file)]["accepted"] == 4
     notes = {
         user: {hit["content"][-2] for hit in read("search", *NOW, *for_user(user))["hits"] if "Note" in hit["content"]}
         for user in (None, *EVERYBODY)

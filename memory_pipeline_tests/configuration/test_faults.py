@@ -55,7 +55,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {budget: {usd_per_month: 1}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.budget: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone, capture; "
                 "set budget in a workspace, or in defaults for all of them"
             ),
         ),
@@ -63,9 +63,38 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {max_concurrency: 1}}",
             (
                 "line 1: workspaces.acme.max_concurrency: unknown key; accepted: completion, extraction, "
-                "summaries, graph, injection, memories, per_user, timezone, "
+                "summaries, graph, injection, memories, per_user, timezone, capture, "
                 "embedding, budget, retention, previews, agents; "
                 "set max_concurrency once for the lake, in defaults"
+            ),
+        ),
+        (
+            "defaults: {capture: [{mode: some}]}",
+            "line 1: defaults.capture.mode: 'some' is not accepted; expected full or read or none",
+        ),
+        (
+            "defaults: {capture: [{mode: none}, {tag: x}]}",
+            "line 1: defaults.capture.mode: missing; expected full or read or none",
+        ),
+        (
+            "workspaces: {acme: {capture: {mode: none}}}",
+            (
+                "line 1: workspaces.acme.capture: a mapping is not accepted; "
+                "expected a list of up to 1,000 rules such as {source: cron:*, mode: none}"
+            ),
+        ),
+        (
+            "defaults: {capture: [{mode: none, source: ''}]}",
+            (
+                "line 1: defaults.capture.source: '' is not accepted; "
+                "expected a pattern of 1 to 256 characters, such as cron:*"
+            ),
+        ),
+        (
+            "defaults: {capture: [{mode: none, tags: x}]}",
+            (
+                "line 1: defaults.capture.tags: unknown key; accepted: mode, agent, conversation, tag, source; "
+                "did you mean tag?"
             ),
         ),
         (
@@ -184,7 +213,7 @@ def refused(text: str) -> list[str]:
             "defaults: {single_valued: [x]}",
             (
                 "line 1: defaults.single_valued: unknown key; accepted: completion, extraction, summaries, "
-                "graph, injection, memories, per_user, timezone, "
+                "graph, injection, memories, per_user, timezone, capture, "
                 "max_concurrency, embedding, budget, retention, previews; "
                 "set single_valued in graph"
             ),
@@ -253,7 +282,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {plan: free}}",
             (
                 "line 1: workspaces.acme.plan: unknown key; accepted: completion, extraction, summaries, graph, "
-                "injection, memories, per_user, timezone, "
+                "injection, memories, per_user, timezone, capture, "
                 "embedding, budget, retention, previews, agents; set plan in retention"
             ),
         ),
@@ -261,7 +290,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {retention: {plan: free}}}}}",
             (
                 "line 1: workspaces.acme.agents.support.retention: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone, capture; "
                 "set retention in a workspace, or in defaults for all of them"
             ),
         ),
@@ -269,7 +298,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {acme: {agents: {support: {previews: false}}}}",
             (
                 "line 1: workspaces.acme.agents.support.previews: unknown key; "
-                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone; "
+                "accepted: completion, extraction, summaries, graph, injection, memories, per_user, timezone, capture; "
                 "set previews in a workspace, or in defaults for all of them"
             ),
         ),
@@ -289,7 +318,7 @@ def refused(text: str) -> list[str]:
             "workspaces: {a.b: {budgets: {}}}",
             (
                 "line 1: workspaces.'a.b'.budgets: unknown key; accepted: completion, extraction, summaries, graph, "
-                "injection, memories, per_user, timezone, "
+                "injection, memories, per_user, timezone, capture, "
                 "embedding, budget, retention, previews, agents; did you mean budget?"
             ),
         ),

@@ -229,6 +229,8 @@ def drawn(chance: random.Random, predicates: list[str]) -> tuple[list[Operation]
                 conversation_id=chance.choice([None, "c1", "c2"]),
                 turn=len(ids[0]) % 2 + int(ids[0][1:]) % 3,
                 place=chance.choice([0, 0, 1, 2]),
+                speaker=chance.choice([None, "Anna"]),
+                received_at=at,
             )
         )
     return operations, chance.choice([Vocabulary(), DECLARED])

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from memory_pipeline.domain.chat_messages import messages_in
-from memory_pipeline.domain.conversations import Role, read_messages
+from memory_pipeline.domain.conversations import read_messages
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline_tests.domain.test_conversations import ADMISSION, AT, accepted, conversation, message, refusal

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from functools import partial
 from typing import Any
@@ -11,14 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain import conversations
-from memory_pipeline.domain.conversations import (
-    MAX_CONTENT,
-    Admission,
-    Message,
-    NothingSaidError,
-    Rejection,
-    Role,
-)
+from memory_pipeline.domain.conversations import Admission, Rejection
+from memory_pipeline.domain.messages import MAX_CONTENT, Message, NothingSaidError, Role
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import MAX_ID, Scope, scope_key
 from memory_pipeline.domain.text.recalled_text import mark
@@ -609,3 +605,57 @@ def test_an_unknown_time_zone_is_named(value: object) -> None:
 @pytest.mark.parametrize("value", ["540", 1.5, True, 1440, -1440])
 def test_an_invalid_offset_is_named(value: object) -> None:
     assert refusal(message(utc_offset=value)).reason.startswith("utc_offset ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda own: st.lists(own, max_size=3) | st.dictionaries(st.text(max_size=5), own, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=3))
+def test_metadata_comes_back_or_is_refused(metadata: dict[str, Any]) -> None:
+    found, rejected, _ = read_messages(conversation(message(metadata=metadata)), ADMISSION)
+    if rejected:
+        text = json.dumps(metadata)
+        assert "\\u0000" in text or "\\ud" in text or text.count("[") + text.count("{") > 10
+        return
+    [one] = found
+    assert (json.loads(one.metadata) if one.metadata else {}) == metadata
+    assert Message.from_record(json.loads(json.dumps(one.to_record()))) == one
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text", ["a"], 5, {"a": math.nan}, {"a": math.inf}, {"a": {1: 2}}, {"a": {"b", "c"}}, {"a": "\x00"},
+        {"a": "\ud800"}, {"\ud800": 1}, {"a": "x" * 8_200}, json.loads('{"a":' * 11 + "1" + "}" * 11),
+        {"a": [[[[[[[[[[1]]]]]]]]]]}, {"a": datetime(2024, 1, 1, tzinfo=UTC)},
+    ],
+)  # fmt: skip
+def test_metadata_that_cannot_be_stored_is_named(value: object) -> None:
+    reason = refusal(message(metadata=value)).reason
+    assert reason.startswith("metadata ")
+    assert reason.endswith("expected a JSON object, up to 8,192 characters and 10 levels deep")
+
+
+def test_source_and_redactions_are_kept() -> None:
+    [one] = accepted(message(redactions=["api_key", "email", "api_key"]), source="cron:nightly")
+    assert (one.source, one.redactions) == ("cron:nightly", ("api_key", "email"))
+    assert Message.from_record(one.to_record()) == one
+    [bare] = accepted(message())
+    assert (bare.source, bare.metadata, bare.redactions) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [({"source": 5}, "source 5 "), ({"source": "a\nb"}, "source 'a\\nb' "), ({"source": ""}, "source '' ")],
+)
+def test_an_invalid_source_is_named(fields: Record, said: str) -> None:
+    assert refusal(**fields).reason.startswith(said)
+
+
+@pytest.mark.parametrize("value", ["api_key", [5], ["a\nb"], ["x"] * 101])
+def test_invalid_redactions_are_named(value: object) -> None:
+    assert refusal(message(redactions=value)).reason.startswith("redactions ")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged, without_note
 from memory_pipeline.domain.graph.operations import Edit
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.domain.text.words import Mentions

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.sections import MemoriesSettings
-from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.fact_events import events_of, triple_in_words
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.memories.events import CONVERSATION, Changes, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_HOOK, MAX_TITLE, MemoryKind
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.domain.text.words import is_unicode
@@ -66,7 +66,8 @@ def test_a_durable_fact_becomes_one_event() -> None:
     fact = next(fact for fact in facts if fact.durable is MemoryKind.FACT)
     assert (lives.verb, lives.editor, lives.conversation_id) == (MemoryVerb.REMEMBER, CONVERSATION, "call")
     assert (lives.event_at, lives.turn, lives.place) == (AT, 3, fact.position)
-    assert (lives.evidence, lives.scope, lives.received_at) == (fact.message_ids, fact.scope, None)
+    assert (lives.evidence, lives.scope, lives.speaker) == (fact.message_ids, fact.scope, "Anna")
+    assert lives.received_at == fact.received_at
     assert (lives.changes.importance, lives.changes.confidence) == (fact.importance, fact.confidence)
     assert (always.changes.kind, always.changes.title) == (MemoryKind.INSTRUCTION, "Always quote prices with tax.")
     assert always.changes.is_point_in_time is None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryEvent, MemoryVerb, new_memory_id
 from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.subjects import Subject

@@ -61,19 +61,19 @@ def test_ingesting_a_file_again_does_not_restore_forgotten_data(
     path = tmp_path / "in.jsonl"
     path.write_text("\n".join(lines))
     first = ingest_file(lake, path, Admission(START, NOW), default)
-    assert (first.messages, first.rejections, first.forgotten) == (3, 4, 0)
+    assert (first.accepted, first.set_aside, first.forgotten) == (3, 4, 0)
     made(lake, models)
     receipt = forget(lake, models, subject, NOW)
     assert_verified(lake, receipt)
     again = ingest_file(lake, path, Admission(START, NOW), default)
-    assert (again.messages, again.known, again.rejections, again.forgotten) == (0, 1, 2, 4)
+    assert (again.accepted, again.repeated, again.set_aside, again.forgotten) == (0, 1, 2, 4)
     assert lake.journal.pending() == []
     assert_verified(lake, receipt)
     later = NOW + timedelta(days=1)
     theirs["messages"] = [theirs["messages"][0] | {"timestamp": later.isoformat(), "id": "m9"}]
     path.write_text("\n".join([json.dumps(theirs), *unreadable(theirs)[1:]]))
     said_later = ingest_file(lake, path, Admission(START, later), default)
-    assert (said_later.messages, said_later.rejections, said_later.forgotten) == (1, 1, 0)
+    assert (said_later.accepted, said_later.set_aside, said_later.forgotten) == (1, 1, 0)
 
 
 def test_a_writer_drops_forgotten_records_that_are_sent_again(tmp_path: Path, models: Models) -> None:

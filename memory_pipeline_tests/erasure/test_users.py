@@ -12,9 +12,10 @@ import pytest
 
 from memory_pipeline.analytics import models_of
 from memory_pipeline.checks import CheckContext, Finding, all_checks, run_checks
-from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope, user_identity
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, preview

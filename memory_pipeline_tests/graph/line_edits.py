@@ -77,7 +77,9 @@ def operations_in(text: str, message_ids: Sequence[str], at: datetime) -> tuple[
     """Return the operations in the lines of a text."""
     lines = [line.split(" ", 1) for line in text.splitlines() if line.count("|") == 2]
     return tuple(
-        Operation.of(verb, *rest.split("|"), confidence=0.8, message_ids=message_ids, event_at=at)
+        replace(
+            Operation.of(verb, *rest.split("|"), confidence=0.8, message_ids=message_ids, event_at=at), received_at=at
+        )
         for verb, rest in lines
     )
 

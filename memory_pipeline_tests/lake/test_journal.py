@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Message, Rejection
+from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, LakeError

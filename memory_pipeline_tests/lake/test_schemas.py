@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from memory_pipeline.domain.conversations import Message, Role
 from memory_pipeline.domain.erasure import Forgotten, Tombstone
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
+from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher
 from memory_pipeline.lake.schema_types import (

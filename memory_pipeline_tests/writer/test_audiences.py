@@ -164,8 +164,8 @@ def test_a_message_that_was_first_written_without_a_user_is_refused(root: str, t
     file = tmp_path / "talks.json"
     file.write_text(str({**IDS, **talk("I live in Porto.", user_id="anna")}).replace("'", '"'))
     done = ingest_file(Lake(root), file, MemoryWriter.open(root, **IDS)._admission(NOW))
-    assert (done.messages, done.rejections) == (0, 1)
-    assert "first written without a user" in done.rejected[0].reason
+    assert (done.accepted, done.set_aside) == (0, 1)
+    assert "first written without a user" in done.rejections[0].reason
 
 
 def test_whether_users_share_memory_is_fixed_at_the_first_write_for_a_user(tmp_path: Path) -> None:

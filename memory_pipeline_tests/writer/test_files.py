@@ -66,7 +66,7 @@ def run(lake: Lake) -> None:
 
 def test_jsonl_has_one_conversation_per_line(lake: Lake) -> None:
     result = ingest(lake, [conversation(message("one")), conversation(message("two"), conversation_id="c2")])
-    assert (result.conversations, result.messages, result.files, result.rejections) == (2, 2, 1, 0)
+    assert (result.conversations, result.accepted, result.files, result.set_aside) == (2, 2, 1, 0)
     assert pending(lake) == ["one", "two"]
 
 
@@ -74,9 +74,9 @@ def test_jsonl_has_one_conversation_per_line(lake: Lake) -> None:
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_has_one_conversation_or_a_list(lake: Lake, name: str, indent: int | None) -> None:
     one, two = conversation(message("one")), conversation(message("two"))
-    assert ingest(lake, json.dumps(one, indent=indent), name).messages == 1
+    assert ingest(lake, json.dumps(one, indent=indent), name).accepted == 1
     both = ingest(lake, "\n " + json.dumps([one, two], indent=indent), name)
-    assert (both.messages, both.known) == (1, 1)
+    assert (both.accepted, both.repeated) == (1, 1)
     assert pending(lake) == ["one", "two"]
 
 
@@ -84,8 +84,8 @@ def test_json_has_one_conversation_or_a_list(lake: Lake, name: str, indent: int 
 def test_blank_lines_are_skipped_but_counted(lake: Lake, name: str) -> None:
     good = json.dumps(conversation())
     result = ingest(lake, f"\n  \n{good}\r\n\t\n\nbad\n{good}", name)
-    assert (result.conversations, result.rejections) == (2, 1)
-    assert [rejection.where for rejection in result.rejected] == [f"{name}, line 6"]
+    assert (result.conversations, result.set_aside) == (2, 1)
+    assert [rejection.where for rejection in result.rejections] == [f"{name}, line 6"]
 
 
 @pytest.mark.parametrize(("name", "content"), [("in.jsonl", b""), ("in.jsonl", b"\n \n"), ("in.json", b"[]")])
@@ -96,21 +96,21 @@ def test_an_empty_file_creates_no_lake(lake: Lake, name: str, content: bytes) ->
 
 def test_an_empty_json_file_is_set_aside(lake: Lake) -> None:
     result = ingest(lake, b"", "in.json")
-    assert (result.messages, result.rejections) == (0, 1)
-    assert result.rejected[0].reason.startswith("not valid JSON: 'Expecting value")
+    assert (result.accepted, result.set_aside) == (0, 1)
+    assert result.rejections[0].reason.startswith("not valid JSON: 'Expecting value")
 
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.json"])
 def test_a_byte_order_mark_is_skipped(lake: Lake, name: str) -> None:
     result = ingest(lake, json.dumps(conversation()).encode("utf-8-sig"), name)
-    assert (result.messages, result.rejections) == (1, 0)
+    assert (result.accepted, result.set_aside) == (1, 0)
 
 
 def test_a_byte_order_mark_loses_no_record(lake: Lake) -> None:
     good = json.dumps(conversation()).encode()
     result = ingest(lake, b"\xef\xbb\xbf" + good + b"\n" + good)
-    assert result.messages + result.rejections == 2
-    assert all("BOM" in rejection.reason for rejection in result.rejected)
+    assert result.accepted + result.set_aside == 2
+    assert all("BOM" in rejection.reason for rejection in result.rejections)
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "missing.json", "folder.jsonl", "folder.json"])
@@ -154,13 +154,13 @@ def test_an_invalid_line_is_set_aside_and_the_rest_is_written(lake: Lake, line: 
     good = [json.dumps(conversation(message(text))).encode() for text in ("before", "after")]
     line = line.replace(b"\n", b" ")
     result = ingest(lake, b"\n".join([good[0], line, good[1]]))
-    assert (result.conversations, result.messages, result.rejections) == (2, 2, 1)
+    assert (result.conversations, result.accepted, result.set_aside) == (2, 2, 1)
     assert pending(lake) == ["after", "before"]
     [rejection] = lake.journal.quarantined()
     assert reason in rejection.reason
     assert len(rejection.reason) < 400
     assert rejection.where.startswith("in.jsonl, line 2")
-    assert rejection == result.rejected[0]
+    assert rejection == result.rejections[0]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_an_invalid_line_is_set_aside_and_the_rest_is_written(lake: Lake, line: 
 def test_a_bad_message_is_set_aside_with_its_conversation_around_it(lake: Lake, bad: Record, reason: str) -> None:
     record = conversation(message("good", id="good"), message("bad", id="bad") | bad, message("last"), tags=["t"])
     result = ingest(lake, [record])
-    assert (result.conversations, result.messages, result.rejections) == (1, 2, 1)
+    assert (result.conversations, result.accepted, result.set_aside) == (1, 2, 1)
     assert pending(lake) == ["good", "last"]
     [rejection] = lake.journal.quarantined()
     assert reason in rejection.reason
@@ -192,48 +192,48 @@ def test_a_record_set_aside_can_be_corrected_and_ingested(lake: Lake) -> None:
     ingest(lake, [conversation(message("one"), message("two", timestamp="2024-01-15T09:00:00"))])
     [rejection] = lake.journal.quarantined()
     corrected = json.dumps(rejection.record).replace("T09:00:00", "T09:00:00Z")
-    assert ingest(lake, corrected, "corrected.json").messages == 1
+    assert ingest(lake, corrected, "corrected.json").accepted == 1
     assert pending(lake) == ["one", "two"]
 
 
 def test_a_list_item_with_a_repeated_key_is_set_aside_verbatim(lake: Lake) -> None:
     result = ingest(lake, f"[{json.dumps(conversation(message('one')))},\n {TWICE}, 5]", "in.json")
-    assert (result.messages, result.rejections) == (1, 2)
-    assert [(each.record, each.where) for each in result.rejected] == [
+    assert (result.accepted, result.set_aside) == (1, 2)
+    assert [(each.record, each.where) for each in result.rejections] == [
         (TWICE, "in.json, item 2"),
         (5, "in.json, item 3, conversation"),
     ]
     assert TWICE in [each.record for each in lake.journal.quarantined()]
-    assert ingest(lake, TWICE, "in.json").rejections == 1
+    assert ingest(lake, TWICE, "in.json").set_aside == 1
 
 
 def test_items_of_a_list_are_set_aside_one_by_one(lake: Lake) -> None:
     records = [conversation(message("one")), 5, None, conversation(agent_id=""), conversation(message("two"))]
     result = ingest(lake, json.dumps(records), "in.json")
-    assert (result.messages, result.rejections) == (2, 3)
-    places = [rejection.where.partition(", conv")[0] for rejection in result.rejected]
+    assert (result.accepted, result.set_aside) == (2, 3)
+    places = [rejection.where.partition(", conv")[0] for rejection in result.rejections]
     assert places == ["in.json, item 2", "in.json, item 3", "in.json, item 4"]
 
 
 @pytest.mark.parametrize("content", [b"[{]", b"[\xff]", b"[" * 100_000, b"  [1, 2", b"\xff\xfe"])
 def test_an_invalid_list_is_set_aside_as_a_whole(lake: Lake, content: bytes) -> None:
     result = ingest(lake, content, "in.json")
-    assert (result.messages, result.rejections) == (0, 1)
-    assert result.rejected[0].where == "in.json"
-    assert result.rejected[0].reason.startswith("not valid ")
-    assert lake.journal.quarantined() == result.rejected
+    assert (result.accepted, result.set_aside) == (0, 1)
+    assert result.rejections[0].where == "in.json"
+    assert result.rejections[0].reason.startswith("not valid ")
+    assert lake.journal.quarantined() == result.rejections
 
 
 def test_deeply_nested_records_are_set_aside(lake: Lake) -> None:
     depths = range(900, 1000) if sys.version_info < (3, 12) else range(1000, 1500, 10)
     lines = [f'{{"x": {"[" * depth}{"]" * depth}}}' for depth in depths]
     result = ingest(lake, "\n".join([*lines, json.dumps(conversation())]))
-    assert (result.messages, result.rejections) == (1, len(depths))
+    assert (result.accepted, result.set_aside) == (1, len(depths))
 
 
 def test_the_result_has_twenty_rejections_and_the_quarantine_all(lake: Lake) -> None:
     result = ingest(lake, "".join(f"bad {number}\n" for number in range(30)))
-    assert (result.rejections, len(result.rejected)) == (30, 20)
+    assert (result.set_aside, len(result.rejections)) == (30, 20)
     assert len(lake.journal.quarantined()) == 30
 
 
@@ -242,7 +242,7 @@ def test_the_quarantine_is_no_larger_than_the_input_and_is_not_read_again(
 ) -> None:
     bad = [message(f"bad {number}", role="robot") for number in range(30)]
     record = conversation(*bad, message("good"), notes="x" * 100_000, user_id="u-1", tags=["phone"])
-    assert ingest(lake, [record]).rejections == 30
+    assert ingest(lake, [record]).set_aside == 30
     entries = lake.storage.list("journal/quarantine")
     assert len(entries) == 30
     assert sum(entry.size for entry in entries) < 100_000
@@ -256,7 +256,7 @@ def test_the_quarantine_is_no_larger_than_the_input_and_is_not_read_again(
         return read(self, path)
 
     monkeypatch.setattr(Storage, "read", noted)
-    assert ingest(lake, [record]).rejections == 30
+    assert ingest(lake, [record]).set_aside == 30
     ingest(lake, [conversation(message("other", id="m9"))], "other.jsonl")
     assert not [path for path in reads if "quarantine" in path]
     assert [entry.tag for entry in lake.storage.list("journal/quarantine")] == tags, "nor written again"
@@ -264,22 +264,22 @@ def test_the_quarantine_is_no_larger_than_the_input_and_is_not_read_again(
 
 def test_a_conversation_with_too_many_tags_is_set_aside_once(lake: Lake) -> None:
     result = ingest(lake, [conversation(*[message(str(n)) for n in range(9)], tags=[f"t{n}" for n in range(101)])])
-    assert (result.messages, result.rejections) == (0, 1)
-    assert result.rejected[0].reason == "tags has 101 entries; at most 100 are accepted"
+    assert (result.accepted, result.set_aside) == (0, 1)
+    assert result.rejections[0].reason == "tags has 101 entries; at most 100 are accepted"
 
 
 def test_unknown_keys_are_counted(lake: Lake) -> None:
     said = [message("one", mood="glad", id="a"), message("two", mood="sad", id="b")]
     result = ingest(lake, [conversation(*said, channel="phone")])
     assert result.ignored_keys == {"channel": 1, "messages.mood": 2}
-    assert result.rejections == 0
+    assert result.set_aside == 0
 
 
 def test_the_default_scope_fills_in_missing_names(lake: Lake) -> None:
     bare = {"conversation_id": "call", "messages": [message()]}
-    assert ingest(lake, [bare]).rejections == 1
+    assert ingest(lake, [bare]).set_aside == 1
     scope = {"workspace_id": "w", "agent_id": "a"}
-    assert ingest(lake, [bare, conversation(), bare | {"agent_id": "b"}], default_scope=scope).messages == 3
+    assert ingest(lake, [bare, conversation(), bare | {"agent_id": "b"}], default_scope=scope).accepted == 3
     scopes = {scope.ids for scope in lake.journal.pending_scopes()}
     assert scopes == {("w", "a"), ("acme", "support"), ("w", "b")}
 
@@ -287,8 +287,8 @@ def test_the_default_scope_fills_in_missing_names(lake: Lake) -> None:
 def test_an_unprintable_default_scope_is_refused(lake: Lake) -> None:
     bare = {"conversation_id": "call", "messages": [message()]}
     result = ingest(lake, [bare], default_scope={"workspace_id": "a\nb", "agent_id": "a"})
-    assert (result.messages, result.rejections) == (0, 1)
-    assert "workspace_id 'a\\nb' is not valid" in result.rejected[0].reason
+    assert (result.accepted, result.set_aside) == (0, 1)
+    assert "workspace_id 'a\\nb' is not valid" in result.rejections[0].reason
 
 
 @pytest.mark.parametrize("lands_first", [True, False])
@@ -318,7 +318,7 @@ def test_loaded_messages_are_not_written_again(lake: Lake) -> None:
     ingest(lake, [conversation(message("one", id="m1"))])
     run(lake)
     result = ingest(lake, [conversation(message("one", id="m1"), message("two", id="m2"))])
-    assert (result.messages, result.known, result.rejections) == (1, 1, 0)
+    assert (result.accepted, result.repeated, result.set_aside) == (1, 1, 0)
     assert pending(lake) == ["two"]
 
 
@@ -326,7 +326,7 @@ def test_the_id_of_a_loaded_message_cannot_be_used_for_another_text(lake: Lake) 
     ingest(lake, [conversation(message("one", id="m1"))])
     run(lake)
     result = ingest(lake, [conversation(message("other", id="m1"), message("two", id="m2"))])
-    assert (result.messages, result.rejections) == (1, 1)
+    assert (result.accepted, result.set_aside) == (1, 1)
     run(lake)
     assert sorted(each.content for each in rows_to_messages(lake.tables.read(MESSAGES))) == ["one", "two"]
     [rejection] = lake.journal.quarantined()
@@ -344,17 +344,17 @@ def test_an_id_of_another_hour_cannot_be_used_for_another_text(
     monkeypatch.setattr(files, "_BATCH", 1)
     later = [message("other", id="m1"), message("one", id="m1"), message("two", id="m2"), message("2", id="t1")]
     result = ingest(lake, [conversation(each | {"timestamp": "2024-03-01T09:00:00Z"}) for each in later])
-    assert (result.messages, result.known, result.rejections) == (1, 0, 3)
-    reasons = [each.reason.partition(" of conversation 'call' was already ") for each in result.rejected]
+    assert (result.accepted, result.repeated, result.set_aside) == (1, 0, 3)
+    reasons = [each.reason.partition(" of conversation 'call' was already ") for each in result.rejections]
     assert [(first, last[:9]) for first, _, last in reasons] == [
         ("message id 'm1'", "used for "),
         ("message id 'm1'", "sent with"),
         ("message id 't1'", "used for "),
     ]
     again = ingest(lake, [conversation(message("three", id="m2", timestamp="2024-03-01T10:00:00Z"))])
-    assert (again.messages, again.rejections) == (0, 1)
+    assert (again.accepted, again.set_aside) == (0, 1)
     elsewhere = conversation(message("other", id="m1"), conversation_id="another call")
-    assert ingest(lake, [elsewhere]).messages == 1
+    assert ingest(lake, [elsewhere]).accepted == 1
 
 
 def test_pending_files_are_read_once_for_many_batches(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,17 +374,17 @@ def test_pending_files_are_read_once_for_many_batches(lake: Lake, monkeypatch: p
 
 def test_a_repeated_record_is_quarantined_once(lake: Lake) -> None:
     bad = [conversation(message(role="robot")), conversation(agent_id="")]
-    assert ingest(lake, [*bad, *bad]).rejections == 4
-    assert ingest(lake, bad, "other.jsonl").rejections == 2
+    assert ingest(lake, [*bad, *bad]).set_aside == 4
+    assert ingest(lake, bad, "other.jsonl").set_aside == 2
     assert len(lake.journal.quarantined()) == 2
 
 
 def test_an_earlier_start_releases_records_that_were_too_old(lake: Lake) -> None:
     old = message("old", timestamp="2019-05-01T08:00:00Z")
     records = [conversation(message("new"), old, message("bad", role="robot"))]
-    assert ingest(lake, records).rejections == 2
+    assert ingest(lake, records).set_aside == 2
     result = ingest(lake, records, admission=Admission(date(2018, 1, 1), NOW))
-    assert (result.messages, result.known, result.rejections) == (1, 1, 1)
+    assert (result.accepted, result.repeated, result.set_aside) == (1, 1, 1)
     assert [rejection.reason[:11] for rejection in lake.journal.quarantined()] == ["role 'robot"]
     run(lake)
     assert sorted(each.content for each in rows_to_messages(lake.tables.read(MESSAGES))) == ["new", "old"]
@@ -392,8 +392,8 @@ def test_an_earlier_start_releases_records_that_were_too_old(lake: Lake) -> None
 
 def test_a_later_clock_releases_records_from_the_future(lake: Lake) -> None:
     records = [conversation(message(timestamp="2024-06-05T08:00:00Z"))]
-    assert ingest(lake, records).rejections == 1
-    assert ingest(lake, records, admission=Admission(date(2024, 1, 1), datetime(2024, 6, 6, tzinfo=UTC))).messages == 1
+    assert ingest(lake, records).set_aside == 1
+    assert ingest(lake, records, admission=Admission(date(2024, 1, 1), datetime(2024, 6, 6, tzinfo=UTC))).accepted == 1
     assert lake.journal.quarantined() == []
 
 
@@ -420,9 +420,9 @@ def test_a_large_file_is_written_in_batches(lake: Lake, monkeypatch: pytest.Monk
     monkeypatch.setattr(files, "_BATCH", 2)
     seen: list[int] = []
     records = [conversation(message(f"{number}")) for number in range(5)]
-    result = ingest(lake, records, progress=lambda so_far: seen.append(so_far.messages))
+    result = ingest(lake, records, progress=lambda so_far: seen.append(so_far.accepted))
     assert seen == [2, 4, 5]
-    assert (result.messages, result.files) == (5, 3)
+    assert (result.accepted, result.files) == (5, 3)
     assert pending(lake) == ["0", "1", "2", "3", "4"]
 
 
@@ -433,14 +433,14 @@ TALKS = {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": TALK}
 @pytest.mark.parametrize("content", [TALKS, [{"sample_id": "s", "conversation": TALKS}], {"conversation": TALKS}])
 def test_a_raw_locomo_file_is_rejected_with_a_remedy(lake: Lake, content: object) -> None:
     result = ingest(lake, json.dumps(content), "in.json")
-    assert (result.messages, result.rejections) == (0, 1)
+    assert (result.accepted, result.set_aside) == (0, 1)
     hint = "this looks like LoCoMo's format; run `memory-pipeline convert locomo FILE` first"
     assert [rejection.reason for rejection in lake.journal.quarantined()] == [hint]
 
 
 def test_only_locomo_files_get_the_locomo_remedy(lake: Lake) -> None:
     result = ingest(lake, [conversation(message(timestamp="2024-01-15T08:00:00"), conversation="x")])
-    assert "has no time zone" in result.rejected[0].reason
+    assert "has no time zone" in result.rejections[0].reason
 
 
 BLOCK = mark("- Anna: hello")
@@ -449,7 +449,7 @@ BLOCK = mark("- Anna: hello")
 def test_recalled_text_is_dropped_and_counted(lake: Lake) -> None:
     records = [conversation(message(f"{BLOCK}\n\none"), message(BLOCK), message("two")), conversation(message(BLOCK))]
     result = ingest(lake, records)
-    assert (result.conversations, result.messages, result.recalled, result.rejections) == (1, 2, 3, 0)
+    assert (result.conversations, result.accepted, result.recalled, result.set_aside) == (1, 2, 3, 0)
     assert pending(lake) == ["one", "two"]
     assert ingest(lake, [conversation(message("one"))]).recalled == 0
 

@@ -504,7 +504,7 @@ def test_recalled_text_sent_back_adds_no_fact(writer: MemoryWriter, root: str) -
         for role in ("user", "assistant", "system", "tool")
         for number, content in enumerate([block, f"> {block}".replace("\n", "\n> "), f"```\n{block}\n```", block[:-20]])
     ]
-    assert write(writer, *sent) == Receipt((), (), 16)
+    assert write(writer, *sent) == Receipt(recalled=16)
     assert write(writer, *sent, message("I moved to Porto and I work for Acme.", id="m1", name="Anna")).recalled == 16
     assert Lake(root).journal.pending() == []
     assert Lake(root).tables.read(FACTS).to_pylist() == before
@@ -520,12 +520,12 @@ def test_text_sent_with_recalled_text_is_stored_once(
     if lands:
         run(root)
     again = write(writer, message(f"{mark('- Anna: hello')}\n\nI moved to Porto.", **fields))
-    assert again == Receipt(first.message_ids, (), 1)
+    assert again == Receipt(repeated=first.accepted, recalled=1)
     assert contents(root) == ([] if lands else ["I moved to Porto."])
 
 
 def test_a_conversation_of_recalled_text_alone_creates_no_lake(writer: MemoryWriter, root: str) -> None:
-    assert write(writer, message(mark("- Anna: hello"))) == Receipt((), (), 1)
+    assert write(writer, message(mark("- Anna: hello"))) == Receipt(recalled=1)
     assert not Path(root).exists()
 
 

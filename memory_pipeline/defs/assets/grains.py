@@ -176,7 +176,11 @@ def _metadata(result: PartitionResult, preview: str | None) -> dict[str, Any]:
     if result.period.grain is Grain.WORKING:
         metadata["messages"] = result.messages
     if result.asset == MESSAGES_ASSET:
-        metadata |= {"expired": result.expired, "forgotten": result.forgotten}
+        metadata |= {
+            "expired": result.expired,
+            "forgotten": result.forgotten,
+            "not_captured": result.not_captured,
+        }
     if result.asset == table_asset(result.period.grain):
         usage = result.usage
         metadata |= {

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.identity import EDIT, make_id
+from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode, spaced
@@ -68,6 +68,8 @@ class Operation:
         event_at: time of the source, UTC.
         conversation_id: conversation of the source; None for direct edits by an agent.
         turn, place: position of the message in the conversation, and of the operation in the message.
+        speaker: name of the speaker of the source; None for direct edits by an agent.
+        received_at: when the journal received the source, UTC; None until it is stored.
     """
 
     verb: Verb
@@ -81,6 +83,8 @@ class Operation:
     conversation_id: str | None = None
     turn: int = 0
     place: int = 0
+    speaker: str | None = None
+    received_at: datetime | None = None
 
     @classmethod
     def of(
@@ -212,7 +216,8 @@ class Edit:
         )
         received_at = timestamp_of("received_at", record.get("received_at"))
         numbered = [
-            replace(one, message_ids=(edit_id,), turn=turn, place=place) for place, one in enumerate(operations)
+            replace(one, message_ids=(edit_id,), turn=turn, place=place, received_at=received_at)
+            for place, one in enumerate(operations)
         ]
         return cls(edit_id, scope, tuple(numbered), received_at, users_in(record))
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, make_id
 from memory_pipeline.domain.memories.record import (
@@ -28,6 +27,7 @@ from memory_pipeline.domain.memories.record import (
     match_key,
     preference_key,
 )
+from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope, label_of
 from memory_pipeline.domain.text.recalled_text import without_recalled
@@ -156,7 +156,8 @@ class MemoryEvent:
         editor: author of the change.
         other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it.
         evidence: ids of the source messages; empty for direct changes by an agent.
-        received_at: when the journal received it, UTC; None for derived events.
+        received_at: when the journal received it or its source, UTC; None for the consolidation.
+        speaker: name of the speaker of the source; None for other events.
         users: the members of the group, if the scope is a group's, of an agent's own event.
     """
 
@@ -174,6 +175,7 @@ class MemoryEvent:
     evidence: tuple[str, ...] = ()
     conversation_id: str | None = None
     received_at: datetime | None = None
+    speaker: str | None = None
     users: tuple[str, ...] = ()
 
     @classmethod
@@ -193,6 +195,7 @@ class MemoryEvent:
         evidence: Sequence[str] = (),
         conversation_id: str | None = None,
         received_at: datetime | None = None,
+        speaker: str | None = None,
         users: tuple[str, ...] = (),
     ) -> MemoryEvent:
         """Create an event; compute its id, and the id of a new memory."""
@@ -204,7 +207,7 @@ class MemoryEvent:
         )  # fmt: skip
         return cls(
             event_id, scope, verb, memory_id, changes, event_at, turn, place, editor, reason, other_id, tuple(evidence),
-            conversation_id, received_at, users,
+            conversation_id, received_at, speaker, users,
         )  # fmt: skip
 
     @classmethod

@@ -5,11 +5,11 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Message, Role
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import KeyPoint, Summary
 from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key
@@ -24,23 +24,40 @@ if TYPE_CHECKING:
 _EMBEDDING = ("vector", "embed_model")
 
 
+#: The columns of a fact from which its operations are read.
+OPERATION_COLUMNS = ("operations", "message_ids", "event_at", "conversation_id", "turn", "speaker", "received_at")
+
+
 def _operations(
     parts: Sequence[tuple[str, str, str, str, float]] | None,
     message_ids: tuple[str, ...],
     event_at: datetime,
     conversation_id: str,
     turn: int,
+    speaker: str,
+    received_at: datetime,
 ) -> tuple[Operation, ...]:
     return tuple(
         Operation(
-            Verb(verb), subject, predicate, value, confidence, message_ids, event_at, None, conversation_id, turn, place
+            Verb(verb),
+            subject,
+            predicate,
+            value,
+            confidence,
+            message_ids,
+            event_at,
+            conversation_id=conversation_id,
+            turn=turn,
+            place=place,
+            speaker=speaker,
+            received_at=received_at,
         )
         for place, (verb, subject, predicate, value, confidence) in enumerate(parts or ())
     )
 
 
 #: Operations rest on the same messages as their fact.
-_OPERATIONS = Attribute(("operations", "message_ids", "event_at", "conversation_id", "turn"), _operations)
+_OPERATIONS = Attribute(OPERATION_COLUMNS, _operations)
 _MESSAGES = Codec(MESSAGES, Message, columns={"period": attrgetter("hour.key")}, attributes={"role": Role})
 _FACTS = Codec(
     FACTS,
@@ -78,10 +95,8 @@ summaries_to_rows, rows_to_summaries = _SUMMARIES.to_rows, _SUMMARIES.to_records
 
 
 def message_digest(message: Message) -> str:
-    """Return a digest of a message, regardless of when it was received."""
-    record = message.to_record()
-    del record["received_at"]
-    return digest(record)
+    """Return a digest of a message."""
+    return digest(message.to_record())
 
 
 def row_operations(row: dict[str, Any]) -> tuple[Operation, ...]:

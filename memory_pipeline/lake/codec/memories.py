@@ -24,6 +24,7 @@ from memory_pipeline.lake.codec.codec import (
     scopes_of,
     with_digest,
 )
+from memory_pipeline.lake.schema_types import TIME
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, EVENTS, MEMORIES, MEMORY_EVENTS
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ _EVENTS = Codec(
     columns={"period": attrgetter("hour.key"), "changes": _changes_to_json},
     given=["is_edit", "users"],
     attributes=_EVENT,
-    unstored=["received_at", "users"],
+    unstored=["users"],
 )
 _CONSOLIDATION_EVENTS = Codec(
     CONSOLIDATION_EVENTS,
@@ -64,7 +65,7 @@ _CONSOLIDATION_EVENTS = Codec(
     columns={"changes": _changes_to_json},
     given=["period"],
     attributes=_EVENT,
-    unstored=["received_at", "users"],
+    unstored=["received_at", "speaker", "users"],
 )
 _MEMORIES = Codec(
     MEMORIES,
@@ -91,7 +92,7 @@ def rows_to_events(rows: pa.Table) -> list[MemoryEvent]:
 
     They were validated when written.
     """
-    events = _EVENTS.to_records(rows)
+    events = (_EVENTS if "received_at" in rows.column_names else _CONSOLIDATION_EVENTS).to_records(rows)
     if "users" not in rows.column_names or not len(pc.list_flatten(rows["users"])):
         return events
     users = rows["users"].to_pylist()
@@ -116,6 +117,8 @@ def events_projected(rows: pa.Table) -> pa.Table:
     computed = {
         "is_consolidation": pa.repeat(pa.scalar(is_consolidation), rows.num_rows),
         "is_edit": pa.repeat(pa.scalar(False), rows.num_rows),  # a value
+        "speaker": pa.nulls(rows.num_rows, pa.string()),
+        "received_at": pa.nulls(rows.num_rows, TIME),
         "digest": pa.repeat("", rows.num_rows),
     }
     columns = [rows[name] if name in rows.column_names else computed[name] for name in EVENTS.schema.names]

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from memory_pipeline.domain.conversations import audience_in, recorded_scope
+from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.messages import recorded_scope
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.files.strict_json import parse_json

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memory_pipeline.domain.conversations import MAX_CONTENT
+from memory_pipeline.domain.messages import MAX_CONTENT
 from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import InputError, shown
 

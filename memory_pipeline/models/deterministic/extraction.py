@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.text.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic.language import lexicon
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
-    from memory_pipeline.domain.conversations import Message
     from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.domain.graph.operations import Operation
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
 
 #: Confidence by kind; estimated, the same for all facts of a kind. A turn is verbatim.

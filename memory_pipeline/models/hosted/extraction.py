@@ -14,10 +14,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.facts import ConversationHour, Extraction, Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.graph.triples import Triple, about, fold_operations, standing
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import InputError, ModelError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.configuration.model_settings import ExtractionSettings as Settings
-    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.answer_schemas import FoundFact, FoundOperation

@@ -6,7 +6,8 @@ import random
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Calendar
 
 if TYPE_CHECKING:

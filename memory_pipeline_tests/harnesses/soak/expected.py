@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION

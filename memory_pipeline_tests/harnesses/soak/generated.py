@@ -55,7 +55,7 @@ _SPOILT_MESSAGES: tuple[dict[str, Any], ...] = (
     {"timestamp": "2024-02-30T08:00:00+00:00"},
     {"timestamp": "2024-01-30T08:00:00"},
     {"timestamp": "2031-01-01T00:00:00+00:00"},
-    {"timestamp": "1999-01-01T00:00:00+00:00"},
+    {"timestamp": "1969-01-01T00:00:00+00:00"},
     {"role": "owner"},
     {"content": "   "},
     {"content": None},

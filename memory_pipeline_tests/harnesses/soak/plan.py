@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.erasure import Forgotten, Tombstone
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope, scope_key
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline_tests.harnesses.soak import generated

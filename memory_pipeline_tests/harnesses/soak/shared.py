@@ -28,9 +28,9 @@ from memory_pipeline_tests.harnesses.soak.plan import SECRET, Plan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memory_pipeline.domain.conversations import Message
     from memory_pipeline.domain.graph.operations import Edit
     from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from memory_pipeline.domain.conversations import Admission, Message, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import parse_json

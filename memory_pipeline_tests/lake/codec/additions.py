@@ -12,9 +12,9 @@ import memory_pipeline
 from memory_pipeline.checks import CheckContext, all_checks, run_checks
 from memory_pipeline.cli.memories import memories as commands
 from memory_pipeline.configuration.sections import MemoriesSettings
-from memory_pipeline.domain.conversations import Message
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, preview, verify
 from memory_pipeline.lake import Lake

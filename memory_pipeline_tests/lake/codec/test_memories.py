@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -34,26 +35,19 @@ UPDATE = do("UPDATE", TEA, 1, content="Anna likes coffee.", reason="she said so"
 NIGHTS = {at(12): Period(Grain.DAILY, "2024-01-15"), at(36): Period(Grain.DAILY, "2024-01-16")}
 
 
-def bare(event: MemoryEvent) -> MemoryEvent:
-    """Return an event without the fields that are not in its rows."""
-    return MemoryEvent(
-        **{name: getattr(event, name) for name in MemoryEvent.__dataclass_fields__ if name != "received_at"}
-    )
-
-
 @settings(max_examples=examples(50), deadline=None)
 @given(histories(), st.booleans())
 def test_events_round_trip(events: list[MemoryEvent], are_edits: bool) -> None:
     base = {event.id: event for event in events if not event.is_consolidation}
     rows = events_to_rows([*base.values(), *base.values()], are_edits=are_edits)
     assert rows.schema == MEMORY_EVENTS.schema
-    assert rows_to_events(rows) == [bare(event) for event in base.values()]
+    assert rows_to_events(rows) == list(base.values())
     assert set(rows["is_edit"].to_pylist()) <= {are_edits}
     assert rows["period"].to_pylist() == [event.hour.key for event in base.values()]
     nightly = {event.id: event for event in events if event.is_consolidation}
     rows = consolidation_to_rows(nightly.values(), NIGHTS)
     assert rows.schema == CONSOLIDATION_EVENTS.schema
-    assert rows_to_events(rows) == [bare(event) for event in nightly.values()]
+    assert rows_to_events(rows) == [replace(event, received_at=None) for event in nightly.values()]
     assert rows["period"].to_pylist() == [NIGHTS[event.event_at].key for event in nightly.values()]
 
 
@@ -64,7 +58,8 @@ def test_an_event_is_stored_as_the_expected_row() -> None:
         "agent_id": "support", "identity": "", "scope": ACME.key, "verb": "UPDATE",
         "memory_id": TEA.memory_id, "other_id": None,
         "changes": '{"content":"Anna likes coffee."}', "editor": "agent", "reason": "she said so", "evidence": [],
-        "conversation_id": None, "turn": 0, "place": 0, "event_at": at(1), "users": [], "is_edit": True,
+        "conversation_id": None, "turn": 0, "place": 0, "event_at": at(1), "speaker": None, "received_at": at(1),
+        "users": [], "is_edit": True,
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memory_pipeline.domain.conversations import MAX_CONTENT
+from memory_pipeline.domain.messages import MAX_CONTENT
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.collections.item import MAX_METADATA, VectorItem, id_of, numbered, row_of, unit_vector
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from memory_pipeline.domain.conversations import Message, Role
+from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.scopes import Scope
 
 #: A Monday.

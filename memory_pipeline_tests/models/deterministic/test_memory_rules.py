@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.models.deterministic import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import said
 

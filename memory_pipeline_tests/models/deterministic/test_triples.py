@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.graph.operations import Operation, Verb
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.models.deterministic.language.grammar import Sentence, sentences_of
 from memory_pipeline.models.deterministic.language.names import names_in
 from memory_pipeline.models.deterministic.triples import Assertions, confidence_of
@@ -28,7 +28,7 @@ from memory_pipeline_tests.models.deterministic.said import MONDAY, said
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.messages import Message
 
 SAMPLES = Path(__file__).parent
 SAMPLED = ("seen", "unseen", "fresh")

@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration import Configuration
-from memory_pipeline.domain.conversations import Admission, Role, read_messages
+from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.facts import ConversationHour, Extraction, Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation
 from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ModelError

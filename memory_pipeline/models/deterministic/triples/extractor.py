@@ -20,8 +20,8 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from memory_pipeline.domain.conversations import Role
 from memory_pipeline.domain.graph.operations import MAX_TERM, Operation, snake_case
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.models.deterministic.language.grammar import MAX_LENGTH
 from memory_pipeline.models.deterministic.triples import patterns
 from memory_pipeline.models.deterministic.triples.clauses import FORMS, ClauseSubject, SpokenTriple, Subjects, Verbs
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import date
 
-    from memory_pipeline.domain.conversations import Message
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.models.deterministic.language.grammar import Sentence
 
 
