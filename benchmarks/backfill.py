@@ -2,11 +2,11 @@
 
 100 agents speak three hours a week for 52 weeks, two or three messages each time (``--quick``: 10 agents, 13 weeks).
 The conversations go into the journal from a file (:func:`memory_pipeline.writer.files.ingest_file`), then
-:func:`memory_pipeline.defs.in_process.run_all` computes all grains and the marts on an ephemeral Dagster instance.
+:func:`memory_pipeline.client.pipeline.run_all` computes all grains and the marts, without Dagster.
 
 The call is repeated (it should write nothing), then repeated with ``between``, which recomputes every partition
-whatever the ledger says. Last, one message is written to an old hour and the call repeated. Runs are Dagster runs;
-commits are versions of the Delta tables; index versions are those of all LanceDB tables together; questions are the
+whatever the ledger says. Last, one message is written to an old hour and the call repeated.
+Commits are versions of the Delta tables; index versions are those of all LanceDB tables together; questions are the
 requests that a configured model would receive: passages and summaries.
 
 The overhead of Dagster is measured on copies of the same journal: the steps as plain functions, through Dagster with an
@@ -24,11 +24,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import dagster as dg
 import lancedb
 
 from benchmarks.generator import START, WORKSPACE, agent_name, sparse
 from benchmarks.measure import Cell, Table, progress, versions
-from memory_pipeline.defs import in_process
+from memory_pipeline.client import pipeline
+from memory_pipeline.defs.dagster_runner import DagsterRunner
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
@@ -90,14 +92,13 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         asked = _Counting(default_models())
         models = replace(asked.models, extractor=asked, summarizer=asked)
         before, indexed, started = versions(lake), _index_versions(lake), time.perf_counter()
-        with patch.object(in_process, "_run", wraps=in_process._run) as dagster_runs:
-            finished = started
-            for event in in_process.run_all(lake, Settings(root=lake.storage.uri), models, now, between):
-                if isinstance(event, RunResult):
-                    spent = time.perf_counter() - finished
-                    grains.append(_grain(what, event, spent))
-                finished = time.perf_counter()
-            marts = time.perf_counter() - finished
+        finished = started
+        for event in pipeline.run_all(lake, models, now, between):
+            if isinstance(event, RunResult):
+                spent = time.perf_counter() - finished
+                grains.append(_grain(what, event, spent))
+            finished = time.perf_counter()
+        marts = time.perf_counter() - finished
         total = time.perf_counter() - started
         nothing = {"periods": 0, "partitions changed": 0, "rows": 0}
         grains.append({"call": what, "grain": "marts", "seconds": marts, **nothing})
@@ -107,7 +108,6 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
             {
                 "call": what,
                 "seconds": total,
-                "Dagster runs": dagster_runs.call_count,
                 "partitions": sum(
                     int(row["partitions changed"]) for row in grains if row["call"] == what and row["grain"] != "marts"
                 ),
@@ -157,11 +157,14 @@ def _overhead(folder: Path, now: datetime) -> list[_Row]:
                 ):
                     pass
         else:
-            settings = Settings(root=str(root), has_dagster_home=way.endswith("SQLite instance"))
-            kept = patch.dict(os.environ, {"DAGSTER_HOME": str(home)})
-            with kept, patch.object(in_process, "stale_marts", return_value=[]):
-                for _ in in_process.run_all(Lake(str(root)), settings, default_models(), now):
-                    pass
+            settings = Settings(root=str(root))
+            lake, models = Lake(str(root)), default_models()
+            stored = patch.dict(os.environ, {"DAGSTER_HOME": str(home)})
+            with stored, patch("memory_pipeline.analytics.stale_marts", return_value=[]):
+                instance = None if way.endswith("SQLite instance") else dg.DagsterInstance.ephemeral()
+                with DagsterRunner(lake, settings, models, instance) as runner:
+                    for _ in pipeline.run_all(lake, models, now, runner=runner):
+                        pass
         seconds[way] = time.perf_counter() - started
         shutil.rmtree(root)
     plain = (seconds[ways[0]] + seconds[ways[-1]]) / 2

@@ -5,9 +5,9 @@
 hours. Stages are timed by wrapping the step functions, the extractor, the embedder and the ledger, so "extract: rows
 and commit" is the extraction step without the extractor and the embedder.
 
-Dagster computes the same journal (:func:`memory_pipeline.defs.in_process.run_all` on an ephemeral instance, up to the
-end of the working grain). Both ways run three times, in turns, in separate lakes, after a small warm-up. The fastest
-counts.
+Dagster computes the same journal with an ephemeral instance, up to the end of the working grain
+(:class:`memory_pipeline.defs.dagster_runner.DagsterRunner`). Both ways run three times, in turns, in separate lakes,
+after a small warm-up. The fastest counts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+import dagster as dg
+
 from benchmarks.generator import START, WORKSPACE, busy
 from benchmarks.measure import Stopwatch, Table, progress
-from memory_pipeline.defs.in_process import run_all
+from memory_pipeline.client.pipeline import run_all
+from memory_pipeline.defs.dagster_runner import DagsterRunner
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
@@ -137,9 +140,11 @@ def make_hours(lake: Lake, watch: Stopwatch | None = None) -> None:
 def make_through_dagster(lake: Lake) -> float:
     """Compute all pending hours with Dagster. Return the seconds."""
     started = time.perf_counter()
-    for event in run_all(lake, Settings(root=lake.storage.uri), default_models(), _NOW):
-        if isinstance(event, RunResult):
-            break
+    models = default_models()
+    with DagsterRunner(lake, Settings(root=lake.storage.uri), models, dg.DagsterInstance.ephemeral()) as runner:
+        for event in run_all(lake, models, _NOW, runner=runner):
+            if isinstance(event, RunResult):
+                break
     return time.perf_counter() - started
 
 

@@ -2,7 +2,7 @@
 
 Two lakes, because each file has overhead: a dense one (4 agents speak in each of 48 hours, 40 messages an hour) and a
 sparse one (20 agents, three hours a week, two or three messages each time, for 13 weeks), computed by
-:func:`memory_pipeline.defs.in_process.run_all` up to the quarter; ``--quick``: half the hours and weeks.
+:func:`memory_pipeline.client.pipeline.run_all` up to the quarter; ``--quick``: half the hours and weeks.
 
 - raw: the UTF-8 bytes of the facts' texts plus 4 bytes for each number of their vectors;
 - live: for tables, the files of the newest version; for the index, a copy that LanceDB has optimized and stripped of
@@ -26,12 +26,11 @@ import pyarrow.compute as pc
 from benchmarks.generator import START, WORKSPACE, busy, sparse
 from benchmarks.ingest import write
 from benchmarks.measure import Cell, Table, bytes_below, progress
-from memory_pipeline.defs.in_process import run_all
+from memory_pipeline.client.pipeline import run_all
 from memory_pipeline.domain.periods import SUMMARY_GRAINS
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 from memory_pipeline.models.factory import default_models
-from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +53,7 @@ def _sizes(folder: Path, name: str, talks: Iterable[Conversation]) -> Table:
     lake = Lake(str(folder))
     messages = write(lake, talks)
     progress(f"{name}: {messages:,} messages")
-    for _ in run_all(lake, Settings(root=lake.storage.uri), default_models(), _NOW):
+    for _ in run_all(lake, default_models(), _NOW):
         pass
 
     read = lake.tables.read(FACTS, columns=["content"])

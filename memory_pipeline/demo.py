@@ -56,7 +56,7 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     count = f"{result.accepted} new messages of {result.conversations} conversations"
     say(f"   {count}, in {result.files} journal files{known}\n")
 
-    say("2. Run: facts and summaries, grain by grain, through Dagster")
+    say("2. Run: facts and summaries, grain by grain")
     for event in run_all(lake, settings, models, AFTERWARDS):
         if isinstance(event, RunResult):
             say(f"   {event.grain:<13} {len(event.periods):>4} periods, {event.rows:>5} rows, {event.changed} changed")

@@ -32,7 +32,7 @@ ACME = Scope("acme", "support")
 #: Forks processes from one that has imported the product, because importing it takes seconds.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["memory_pipeline.defs.in_process", "memory_pipeline_tests.concurrency.rivals", "memory_pipeline.reader"]
+    ["memory_pipeline.defs.dagster_runner", "memory_pipeline_tests.concurrency.rivals", "memory_pipeline.reader"]
 )
 
 

@@ -56,12 +56,12 @@ def run(
     root: str | None,
     as_json: bool,
 ) -> None:
-    """Process pending data, through Dagster, in this process.
+    """Process pending data, in this process.
 
     Loads the hours in the journal, summarizes every closed day, week, month, quarter and year with new or changed
     sources, and consolidates durable memories. With --from and --to it recomputes that range instead. Open periods
-    wait until they close. Once a day it also runs `memory-pipeline vacuum`. Safe to repeat and to interrupt. Dagster
-    stores the runs if DAGSTER_HOME is set.
+    wait until they close. Once a day it also runs `memory-pipeline vacuum`. Safe to repeat and to interrupt. If
+    DAGSTER_HOME is set, the steps are runs of Dagster, which `dagster dev` shows.
 
     The lake's config/workspaces.yaml names the models (`memory-pipeline config`). If a model fails or a budget is
     spent, rules take over or the data waits; the next run retries. --estimate counts completion calls exactly unless

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from memory_pipeline.cli import cli
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.in_process import keep_nights, run_all
-from memory_pipeline.defs.partition_keys import Partitions
+from memory_pipeline.defs.dagster_runner import DagsterRunner
+from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.run_requests import RANGE_END, RANGE_START
 from memory_pipeline.errors import InputError
@@ -171,12 +171,10 @@ def test_run_consolidates_after_the_hours(filled: Lake, models: Models) -> None:
 
 
 def test_run_reports_to_the_instance_of_dagster_home(filled: Lake, models: Models) -> None:
-    settings = Settings(filled.storage.uri, START, has_dagster_home=True)
-    partitions = Partitions(START, filled.calendar)
-    resource = LakeResource(root=settings.root)
+    settings = Settings(filled.storage.uri, START)
     nights = pending_nights(filled, START, NOW)[:3]
     with dg.DagsterInstance.ephemeral() as instance:
-        done = keep_nights(filled, settings, models, nights, partitions, resource, instance)
+        done = DagsterRunner(filled, settings, models, instance).consolidation(nights)
         assert len(instance.get_materialized_partitions(dg.AssetKey(CONSOLIDATION_ASSET))) == 3
     assert [night.night for night in done.nights] == nights
     assert pending_nights(filled, START, NOW)[0] == nights[-1].next()

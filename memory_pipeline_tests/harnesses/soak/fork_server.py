@@ -181,7 +181,7 @@ if __name__ == "__main__":
         *(
             "memory_pipeline.analytics",
             "memory_pipeline.checks",
-            "memory_pipeline.defs.in_process",
+            "memory_pipeline.defs.dagster_runner",
             "memory_pipeline.erasure",
         ),
         *(f"memory_pipeline_tests.harnesses.soak.{module}" for module in ("operating", "reading", "writing")),

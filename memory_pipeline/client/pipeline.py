@@ -1,0 +1,145 @@
+"""Process what is pending in one lake: all grains from fine to coarse, then consolidation, then the marts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from memory_pipeline.domain.model_calls import Usage
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.lake.tables.ledger import table_asset
+from memory_pipeline.steps.consolidation.consolidate import consolidate
+from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
+from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.restore import restore_projections
+from memory_pipeline.steps.results import RunResult
+from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.models.factory import Models
+    from memory_pipeline.steps.consolidation.report import ConsolidationReport
+
+_MOMENT = timedelta(microseconds=1)
+
+
+class Runner(Protocol):
+    """Runs the steps: directly, or as runs of Dagster. Errors of single partitions are returned, others raised."""
+
+    def grain(self, grain: Grain, periods: list[Period]) -> tuple[RunResult, list[Exception]]:
+        """Materialize periods of a grain."""
+        ...
+
+    def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:
+        """Consolidate durable memories as of the ends of days."""
+        ...
+
+    def marts(self) -> list[Exception]:
+        """Build all marts."""
+        ...
+
+
+class DirectRunner:
+    """Runs the steps in this process, without Dagster."""
+
+    def __init__(self, lake: Lake, models: Models) -> None:
+        self._lake = lake
+        self._models = models
+
+    def grain(self, grain: Grain, periods: list[Period]) -> tuple[RunResult, list[Exception]]:
+        """Materialize periods of a grain."""
+        parts, errors = [], list[Exception]()
+        try:
+            for part in materialize(self._lake, self._models, grain, periods):
+                parts.append(part)  # noqa: PERF402  # the parts before an error count
+        except (QualityError, DamagedError) as error:
+            errors.append(error)
+        rows = [part for part in parts if part.asset == table_asset(grain)]
+        used = sum((part.usage for part in rows), Usage())
+        return RunResult(
+            grain,
+            periods,
+            sum(part.changed for part in parts),
+            sum(part.rows for part in rows),
+            used.calls,
+            used.tokens_in,
+            used.tokens_out,
+            used.cost or 0.0,
+            sum(part.fallbacks for part in rows),
+            sum(part.unfinished for part in rows),
+            sum(part.refused for part in rows),
+        ), errors
+
+    def consolidation(self, days: Sequence[Period]) -> ConsolidationReport:
+        """Consolidate durable memories as of the ends of days."""
+        return consolidate(self._lake, self._models, days, self._lake.start)
+
+    def marts(self) -> list[Exception]:
+        """Build all marts."""
+        from memory_pipeline.analytics import Warehouse, models_of
+
+        try:
+            list(Warehouse(self._lake).build_all([model.name for model in models_of("marts")]))
+        except (QualityError, DamagedError) as error:
+            return [error]
+        return []
+
+
+def run_all(
+    lake: Lake,
+    models: Models,
+    now: datetime,
+    between: tuple[datetime, datetime] | None = None,
+    runner: Runner | None = None,
+) -> Iterator[Grain | RunResult | ConsolidationReport]:
+    """Process the periods that are pending as of `now`, or all closed periods that overlap `between`.
+
+    Yields each grain before it runs and its result afterwards, then the report of consolidation if a day was pending.
+
+    Damaged or invalid partitions are skipped with the coarser ones above them. All others and the marts still run, and
+    the first such error is raised at the end. Other errors are raised at once. Finished partitions stay.
+
+    Raises:
+        QualityError: rows of some partitions are invalid.
+        DamagedError: some partitions or their sources cannot be read.
+    """
+    from memory_pipeline.analytics import stale_marts
+
+    runner = runner or DirectRunner(lake, models)
+    errors: list[Exception] = []
+    failed: set[Period] = set()
+    restore_projections(lake, models.embedder)
+    for grain in Grain:
+        yield grain
+        if between is None:
+            periods = grain_status(lake, grain, lake.start, now).pending
+        else:
+            periods = periods_in(lake, grain, *between, now)
+        above = {lake.calendar.ancestor(period, grain) for period in failed}
+        periods = [period for period in periods if period not in above]
+        result = RunResult(grain, periods, 0, 0)
+        if periods:
+            result, raised = runner.grain(grain, periods)
+            failed |= {period for period in periods if any(period.key in _keys_of(error) for error in raised)}
+            errors += raised
+        yield result
+    if between is None:
+        days = pending_nights(lake, lake.start, now)
+    else:
+        first, last = (lake.calendar.day_of(moment) for moment in (between[0], between[1] - _MOMENT))
+        days = nights_between(lake, first, last, now)
+    if days:
+        yield runner.consolidation(days)
+    if stale_marts(lake):
+        errors += runner.marts()
+    if errors:
+        raise errors[0]
+
+
+def _keys_of(error: Exception) -> Collection[str]:
+    return error.keys if isinstance(error, QualityError | DamagedError) else ()
