@@ -1,6 +1,28 @@
 """Long-term memory for AI agents, as a data pipeline.
 
-Agents write with :class:`memory_pipeline.writer.MemoryWriter` and read with
-:class:`memory_pipeline.reader.MemoryReader`; Dagster loads :mod:`memory_pipeline.definitions`.
-Importing this package imports nothing heavy.
+Agents use :class:`Memory`, or :class:`AsyncMemory`. In more detail, they write with
+:class:`memory_pipeline.writer.MemoryWriter` and read with :class:`memory_pipeline.reader.MemoryReader`. Dagster loads
+:mod:`memory_pipeline.definitions`. Importing this package imports nothing heavy.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memory_pipeline.client.async_memory import AsyncMemory
+    from memory_pipeline.client.memory import Memory
+
+__all__ = ["AsyncMemory", "Memory"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Memory":
+        from memory_pipeline.client.memory import Memory
+
+        return Memory
+    if name == "AsyncMemory":
+        from memory_pipeline.client.async_memory import AsyncMemory
+
+        return AsyncMemory
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from memory_pipeline.models.deterministic import DeterministicExtractor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.graph.operations import Edit, Operation
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
 
+#: What was found within :func:`one_read`, by whom; None outside of it.
+_FOUND: ContextVar[dict[object, Any] | None] = ContextVar("memory_pipeline_found", default=None)
+
+_Found = TypeVar("_Found")
 _File = TypeVar("_File")
 _Source = TypeVar("_Source")
 _Value = TypeVar("_Value")
@@ -28,6 +34,30 @@ _Top = TypeVar("_Top")
 
 #: Most attempts to read rows that change meanwhile. To use all of them takes a commit every few milliseconds.
 _ATTEMPTS = 10
+
+
+@contextmanager
+def one_read() -> Iterator[None]:
+    """Look for changes only once for all reads inside, also in threads with a copy of the context."""
+    if _FOUND.get() is not None:
+        yield
+        return
+    token = _FOUND.set({})
+    try:
+        yield
+    finally:
+        _FOUND.reset(token)
+
+
+def found_once(key: object, look: Callable[[], _Found]) -> _Found:
+    """Return what `look` returns, or has returned within the same :func:`one_read`."""
+    found = _FOUND.get()
+    if found is None:
+        return look()
+    if key not in found:
+        found[key] = look()
+    value: _Found = found[key]
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +109,9 @@ class PendingJournal:
 
         They are empty if nothing in the file is memorable, or if it was acknowledged after it was listed.
         """
+        return found_once(self, self._newest)
+
+    def _newest(self) -> Mapping[str, PendingFile]:
         files = self._lake.journal.pending(self._scope)
         return self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
 
@@ -169,6 +202,9 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
         return self._current()[1]
 
     def _current(self) -> tuple[Sources[_Base, _Record], _Top]:
+        return found_once(self, self._newest)
+
+    def _newest(self) -> tuple[Sources[_Base, _Record], _Top]:
         pending = self._pending()
         return self._top.of(lambda: self._read(pending))
 

@@ -88,11 +88,32 @@ def chat_reply(body: Json, answer: str | Json | None, kind: str = "") -> Json:
         content, refusal = None, "I cannot help with that."
     elif kind == "filtered":
         content, finish = None, "content_filter"
-    message = {"role": "assistant", "content": content, "refusal": refusal}
+    message: Json = {"role": "assistant", "content": content, "refusal": refusal}
+    if isinstance(answer, dict) and "tool_calls" in answer:
+        message |= {"content": None, "tool_calls": answer["tool_calls"]}
+        finish = "tool_calls"
     asked = "".join(str(message.get("content")) for message in body["messages"])
     usage = _usage(asked, completion_tokens=count_tokens(content or ""))
     choice = {"index": 0, "message": message, "finish_reason": finish}
     return _reply("chat.completion", body, choices=[choice], usage=usage)
+
+
+def as_stream(reply: Json) -> bytes:
+    """Return a chat reply as server-sent events: a chunk for each word, or for each half of a tool call."""
+    [choice] = reply["choices"]
+    message = choice["message"]
+    deltas: list[Json] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": word} for word in re.findall(r"\s*\S+", message["content"] or "")]
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        function = call["function"]
+        half = len(function["arguments"]) // 2
+        begun = {**call, "index": number, "function": {**function, "arguments": function["arguments"][:half]}}
+        deltas += [{"tool_calls": [begun]}]
+        deltas += [{"tool_calls": [{"index": number, "function": {"arguments": function["arguments"][half:]}}]}]
+    chunks = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]})
+    records = [{**reply, "object": "chat.completion.chunk", "choices": [chunk], "usage": None} for chunk in chunks]
+    return b"".join(f"data: {json.dumps(record)}\n\n".encode() for record in records) + b"data: [DONE]\n\n"
 
 
 def embedding_reply(body: Json, dimension: int, kind: str = "") -> Json:

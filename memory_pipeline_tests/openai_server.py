@@ -64,7 +64,16 @@ from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from memory_pipeline_tests.openai_answers import DELAYS, ERRORS, Fault, Json, Route, chat_reply, embedding_reply
+from memory_pipeline_tests.openai_answers import (
+    DELAYS,
+    ERRORS,
+    Fault,
+    Json,
+    Route,
+    as_stream,
+    chat_reply,
+    embedding_reply,
+)
 
 __all__ = ["Fault", "OpenAIServer", "Request"]
 
@@ -91,7 +100,8 @@ class OpenAIServer:
     """A server on a loopback port. Attributes may be set at any time.
 
     Attributes:
-        answer: returns the answer to a chat request's body: a text, or an object that becomes JSON.
+        answer: returns the answer to a chat request's body: a text, or an object that becomes JSON. An object with
+            ``tool_calls`` becomes a message with these.
         faults: the faults to inject.
         seed: selects the requests that a fault with a probability strikes.
         latency: seconds before each answer.
@@ -294,6 +304,9 @@ class _Handler(BaseHTTPRequestHandler):
                 whole = json.dumps(self._reply(request, fault)).encode()
             except Exception as error:  # noqa: BLE001  # the test's own callable
                 self._send_error(500, "answer_failed", f"the test's answer raised {error!r}")
+                return
+            if request.body.get("stream") and not kind:
+                self._send_bytes(200, as_stream(json.loads(whole)), "text/event-stream")
                 return
             self._send_bytes(200, whole[:-9] if kind == "malformed" else whole, kind=kind, delay=delay)
 

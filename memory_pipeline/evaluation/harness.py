@@ -22,7 +22,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import run_line
 from memory_pipeline.search.arguments import MAX_RESULTS
 from memory_pipeline.steps.results import RunResult
-from memory_pipeline.writer.writer import landed_messages
+from memory_pipeline.writer.known_messages import landed_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

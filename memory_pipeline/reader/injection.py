@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from math import fsum, log
@@ -45,6 +46,9 @@ _CLOSING: Final = f"{_OPENING})."
 _COMPARED: Final = 4_000
 #: Weight of an item's rank in its source, relative to the words it shares with the prompt.
 _RANK_WEIGHT: Final = 0.5
+
+#: Why a blank prompt gets no context.
+BLANK: Final = "prompt is blank"
 
 Found = dict[Source, list[ContextItem]]
 MAX_PARTS: Final = 50
@@ -82,7 +86,7 @@ def inject(
     prompt, limit = request.prompt, request.max_results or settings.max_results
     budget = request.max_tokens or settings.max_tokens
     if prompt is None or not settings.enabled:
-        reason = "prompt is blank" if settings.enabled else "injection is switched off in config/workspaces.yaml"
+        reason = BLANK if settings.enabled else "injection is switched off in config/workspaces.yaml"
         return InjectedContext(left_out=len(request.documents), troubles={"injection": reason})
     troubles: dict[str, str] = {}
 
@@ -121,7 +125,7 @@ def gather(queries: dict[str, Callable[[], Iterable[ContextItem]]]) -> tuple[Fou
     found: Found = {source: [] for source in Source}
     troubles: dict[str, str] = {}
     with ThreadPoolExecutor(max(len(queries), 1)) as pool:
-        futures = {name: pool.submit(ask) for name, ask in queries.items()}
+        futures = {name: pool.submit(copy_context().run, ask) for name, ask in queries.items()}
         for name, future in futures.items():
             try:
                 for part in future.result():

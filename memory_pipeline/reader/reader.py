@@ -18,6 +18,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.models.factory import reading_embedder, reading_models
+from memory_pipeline.overlay import one_read
 from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
 from memory_pipeline.reader.knowledge import InjectedContext
@@ -177,6 +178,7 @@ class MemoryReader:
         zone = self.local_calendar.timezone
         return MemoryReader(self._lake, self._scope, self._embedder, resident_rows=rows, user_id=user_id, timezone=zone)
 
+    @one_read()
     def search_memory(
         self,
         grain: Grain | str = Grain.WORKING,
@@ -254,6 +256,24 @@ class MemoryReader:
         calendar = self._calendar_of(grain)
         return Hits([Hit.of(grain, choice, calendar) for choice in chosen[offset:]], total, offset)
 
+    def newest(
+        self, grain: Grain | str, count: int, *, since: When | None = None, until: When | None = None
+    ) -> list[Hit]:
+        """Return the newest `count` facts or summaries of a grain; see :meth:`search_memory`. Ties are sorted by id.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        grain, calendar = Grain.parse(grain), self.local_calendar
+        where = filter_of(
+            calendar, _clock(None), 0, MAX_DAYS_AGO, since, until, grain=grain, kind=None, labels={},
+            minimum_importance=None,
+        )  # fmt: skip
+        return [
+            Hit.of(grain, choice, self._calendar_of(grain)) for choice in self._searcher.newest(grain, where, count)[0]
+        ]
+
+    @one_read()
     def recall(
         self,
         query: str,
@@ -312,6 +332,7 @@ class MemoryReader:
 
         return self._recollect(text, max_tokens, where, excluded, at, as_of, search_memories)
 
+    @one_read()
     def imagine(
         self,
         messages: Sequence[object],
@@ -340,6 +361,7 @@ class MemoryReader:
             _log.warning("proactive recall failed: %s: %s", type(error).__name__, error)
             return []
 
+    @one_read()
     def inject_knowledge(
         self,
         prompt: str,

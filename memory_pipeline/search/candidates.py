@@ -28,7 +28,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
-from memory_pipeline.overlay import Overlay
+from memory_pipeline.overlay import Overlay, found_once
 from memory_pipeline.search import selection
 from memory_pipeline.search.copies import Copies
 from memory_pipeline.search.row_block import RowBlock, points_of
@@ -135,7 +135,7 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
 
     def _stored(self, known: _CachedTable | None) -> _CachedTable | None:
         of = self._of
-        version = of.index.version(of.scope)
+        version = found_once(of, lambda: of.index.version(of.scope))
         if known is not None and known.version != version:
             known = self._patched(known, version)
         if known is None and not (

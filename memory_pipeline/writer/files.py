@@ -25,7 +25,7 @@ from memory_pipeline.domain.json_text import RepeatedKeyError, items_of, read_js
 from memory_pipeline.domain.unread import capture_in_text, is_forgotten
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of, parse_json
-from memory_pipeline.writer.writer import KnownMessages, without_users
+from memory_pipeline.writer.known_messages import KnownMessages, without_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, capture_in
-from memory_pipeline.domain.chat_messages import as_mapping
+from memory_pipeline.domain.chat_messages import as_mapping, is_empty
 from memory_pipeline.domain.conversations import (
     Admission,
     ParsedConversation,
@@ -19,19 +19,20 @@ from memory_pipeline.domain.conversations import (
     same_id_other_content,
 )
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.messages import Message
-from memory_pipeline.domain.periods import Calendar, Grain, Period
+from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, label_of
 from memory_pipeline.domain.summaries import Assignment, Material
-from memory_pipeline.errors import DamagedError, InputError, shown
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer
 from memory_pipeline.settings import Settings
+from memory_pipeline.writer.known_messages import KnownMessages, without_users
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
+    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.summaries import KeyPoint, Summarizer
     from memory_pipeline.graph.writer import GraphWriter
@@ -56,136 +57,6 @@ def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summ
     return {"role": "system", "content": "\n".join([head, *lines]), "timestamp": last.sent_at.isoformat()}
 
 
-_log = logging.getLogger(__name__)
-#: An import of more scopes reads its hours whole.
-_MOST_SCOPES = 10
-#: Scopes of which a writer caches the pending messages: those of its latest writes.
-_MOST_CACHED = 100
-
-
-class KnownMessages:
-    """Looks up stored messages by id, so that an id cannot be used for two texts.
-
-    With `keeps`, cache the messages of pending files, for a writer that looks up the same conversations repeatedly.
-    Otherwise cache only a hash per message, to know which files must be read again.
-    """
-
-    def __init__(self, lake: Lake, *, keeps: bool) -> None:
-        self._lake = lake
-        self._keeps = keeps
-        #: The files of each scope, with the keys of their messages.
-        self._files: dict[Scope, dict[str, tuple[frozenset[int], Sequence[Message] | None]]] = {}
-        # Version of the index, and the hours of each conversation.
-        self._hours: dict[Scope, tuple[int, dict[str, frozenset[str]]]] = {}
-
-    def of(self, messages: Collection[Message]) -> tuple[list[Message], list[Message]]:
-        """Return the stored messages with the ids of `messages`, pending in the journal or loaded, from any hour.
-
-        The second list has those of `messages` that are stored as the agent's own memory, because they were first
-        written without their users. Loaded messages of tools and the system are found only in the hours of `messages`,
-        and in hours with other messages of their conversation: the index does not contain them.
-        """
-        without_user = [
-            (message, Message.from_record({**message.to_record(), "identity": "", "users": ()}))
-            for message in messages
-            if message.scope.identity
-        ]
-        stored = self._stored([*messages, *(copy for _, copy in without_user)])
-        keys = {_key(message) for message in messages}
-        by_key = {_key(message): message for message in stored}
-        unnamed = [
-            message
-            for message, copy in without_user
-            if (one := by_key.get(_key(copy))) is not None and one.says_the_same_as(copy)
-        ]
-        return [message for message in stored if _key(message) in keys], unnamed
-
-    def _stored(self, messages: Collection[Message]) -> list[Message]:
-        keys = {_key(message) for message in messages}
-        found = self._pending(keys, {message.scope for message in messages})
-        if not self._lake.exists:
-            return found
-        hours = {message.hour for message in messages}
-        scopes = {message.scope for message in messages}
-        found += landed_messages(self._lake, hours, scopes if len(scopes) <= _MOST_SCOPES else None)
-        known = {_key(message) for message in found}
-        new: dict[Scope, set[str]] = {}
-        for message in messages:
-            if message.source_id and _key(message) not in known:
-                new.setdefault(message.scope, set()).add(message.conversation_id)
-        for scope, conversations in new.items():
-            others = self._hours_of(scope, conversations) - hours
-            found += landed_messages(self._lake, others, [scope]) if others else []
-        return [message for message in found if _key(message) in keys]
-
-    def add(self, path: str, messages: Sequence[Message]) -> None:
-        """Remember a journal file that was just written."""
-        files = self._files.setdefault(messages[0].scope, {})
-        files[path] = frozenset(map(_key, messages)), messages if self._keeps else None
-
-    def _pending(self, wanted_keys: set[int], scopes: Iterable[Scope]) -> list[Message]:
-        found = []
-        for scope in scopes:
-            known, files = self._files.pop(scope, {}), {}
-            for file in self._lake.journal.pending(scope):
-                keys, stored = known.get(file.path, (None, None))
-                if keys is None or (stored is None and not keys.isdisjoint(wanted_keys)):
-                    stored = self._lake.journal.read(file).messages
-                    keys = frozenset(map(_key, stored))
-                files[file.path] = keys, stored if self._keeps else None
-                found += [message for message in stored or () if _key(message) in wanted_keys]
-            self._files[scope] = files
-        while self._keeps and len(self._files) > _MOST_CACHED:
-            del self._files[next(iter(self._files))]
-        return found
-
-    def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:
-        """Return the hours with loaded messages of conversations. Cached per version of the index."""
-        try:
-            version = self._lake.index.version(scope)
-            if version is None:
-                return set()
-            known = self._hours.get(scope)
-            if known is None or known[0] != version:
-                known = self._hours[scope] = version, {}
-            hours = known[1]
-            if new := conversations - hours.keys():
-                hours |= dict.fromkeys(new, frozenset()) | self._lake.index.hours_of(scope, new)
-            return {Period(Grain.WORKING, key) for one in conversations for key in hours[one]}
-        except (DamagedError, OSError, RuntimeError, ValueError) as error:
-            # The index can be rebuilt, so its damage must not block a write.
-            _log.warning(
-                "the index of %s cannot be read; message ids are checked only in the hours of each write: %s",
-                scope,
-                error,
-            )
-            return set()
-
-
-def _key(message: Message) -> int:
-    return hash((message.scope, message.conversation_id, message.source_id or message.id, message.source_id is None))
-
-
-def without_users(message: Message) -> str:
-    """Return the error for a message that is stored without its users."""
-    return (
-        f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)} was first written "
-        "without a user; forget the conversation, then write it with its users"
-    )
-
-
-def landed_messages(lake: Lake, hours: Iterable[Period], scopes: Iterable[Scope] | None = None) -> list[Message]:
-    """Return the loaded messages of `hours`, of some scopes or of all."""
-    # Imported here to keep opening a writer fast.
-    import pyarrow.compute as pc
-
-    from memory_pipeline.lake.codec.facts import rows_to_messages
-    from memory_pipeline.lake.schemas import MESSAGES
-
-    of_scopes = None if scopes is None else pc.field("scope").isin([scope.key for scope in scopes])
-    return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scopes))
-
-
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """Result of a write.
@@ -197,6 +68,7 @@ class Receipt:
         recalled: number of messages from which recalled text was dropped.
         forgotten: number of messages that were dropped because their subject was erased later.
         not_captured: number of messages that were not stored, because their conversation is not captured in full.
+        conversation_id: the conversation, as :meth:`Memory.add` returns it.
     """
 
     accepted: tuple[str, ...] = ()
@@ -205,6 +77,7 @@ class Receipt:
     recalled: int = 0
     forgotten: int = 0
     not_captured: int = 0
+    conversation_id: str = ""
 
     @property
     def message_ids(self) -> tuple[str, ...]:
@@ -290,20 +163,67 @@ class MemoryWriter(MemoryEventWriter):
         Raises:
             InputError: a value is invalid, or a message id is already used for another text; nothing was written.
         """
+        record = self._own(conversation)
+        if isinstance(record, Mapping) and not self._is_captured(record):
+            return Receipt(not_captured=_messages_in(record))
+        messages, recalled = self._accepted(record, now)
+        return self._append(messages, recalled)
+
+    def extend(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
+        """Write the messages of a conversation that are not stored yet. They need no timestamps.
+
+        The list may begin with messages that are stored already, as the history that an agent sends to its model does:
+        all of them or only the last ones. Only what follows is written. A message without a timestamp gets the time of
+        receipt, and one with a stored id keeps its time.
+
+        Args:
+            conversation: as for :meth:`write`.
+            now: time of receipt; by default the current time.
+
+        Raises:
+            InputError: as for :meth:`write`.
+        """
+        record = self._own(conversation)
+        if isinstance(record, Mapping) and not self._is_captured(record):
+            return Receipt(not_captured=_messages_in(record))
+        at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
+        record, times = _with_times(record, at)
+        messages, recalled = self._accepted(record, at)
+        if not messages:
+            return Receipt(recalled=recalled)
+        scope, conversation_id = messages[0].scope, messages[0].conversation_id
+        stored = self._known.last_of(scope, conversation_id, len(messages))
+        repeated = _repeated(messages, stored, times)
+        by_id = {one.source_id: one for one in self._known.of([one for one in messages if one.source_id])[0]}
+        turn = max((message.turn for message in stored), default=-1) + 1
+        new: list[Message] = []
+        for message in messages[len(repeated) :]:
+            known = by_id.get(message.source_id)
+            if known is not None and _repeats(message, known, times):
+                repeated.append(known)
+            else:
+                new.append(replace(message, turn=turn + len(new)))
+        receipt = self._append(new, recalled) if new else Receipt(recalled=recalled)
+        return replace(receipt, repeated=(*(message.id for message in repeated), *receipt.repeated))
+
+    def _own(self, conversation: object) -> object:
+        """Return a conversation with the ids of this writer. Raise InputError if it names others."""
         record = as_mapping(conversation)
-        if isinstance(record, Mapping):
-            for name, mine in self._ids.items():
-                if record.get(name, mine) != mine:
-                    raise InputError(
-                        f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out"
-                    )
-            record = self._named(record)
-            if not self._is_captured(record):
-                return Receipt(not_captured=_messages_in(record))
+        if not isinstance(record, Mapping):
+            return record
+        for name, mine in self._ids.items():
+            if record.get(name, mine) != mine:
+                raise InputError(f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out")
+        return self._named(record)
+
+    def _accepted(self, record: object, now: When | None) -> tuple[list[Message], int]:
         messages, rejected, recalled = self._read(record, now)
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
+        return messages, recalled
+
+    def _append(self, messages: list[Message], recalled: int) -> Receipt:
         remembered = self._lake.tombstones.forgotten().filter(messages)
         forgotten = len(messages) - len(remembered)
         if not remembered:
@@ -418,6 +338,55 @@ class MemoryWriter(MemoryEventWriter):
     def _admission(self, now: When | None) -> Admission:
         calendar = self._lake.calendar
         return Admission(self._start, calendar.moment("now", datetime.now(UTC) if now is None else now), calendar)
+
+
+def _with_times(conversation: object, now: datetime) -> tuple[object, set[datetime]]:
+    """Return a conversation whose messages all have a timestamp, and the timestamps that were added.
+
+    Messages that say nothing are left out.
+    """
+    messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
+    if not isinstance(conversation, Mapping) or not isinstance(messages, list | tuple):
+        return conversation, set()
+    first = now - timedelta(microseconds=len(messages) - 1)
+    times: set[datetime] = set()
+    records: list[object] = []
+    for place, record in enumerate(map(as_mapping, messages)):
+        if isinstance(record, Mapping) and is_empty(record):
+            continue
+        at = first + timedelta(microseconds=place)
+        if isinstance(record, Mapping) and record.get("timestamp") is None:
+            times.add(at)
+            records.append({**record, "timestamp": at})
+        else:
+            records.append(record)
+    return {**conversation, "messages": records}, times
+
+
+def _repeated(messages: Sequence[Message], stored: Sequence[Message], times: Collection[datetime]) -> list[Message]:
+    """Return the stored messages that the beginning of a list repeats.
+
+    These are the last stored ones; or the first ones, at least two, if the list then differs from what is stored,
+    because an answer was made again.
+    """
+    first: list[Message] = []
+    if stored and stored[0].turn == 0:
+        pairs = takewhile(lambda pair: _repeats(*pair, times), zip(messages, stored, strict=False))
+        first = [known for _, known in pairs]
+    first = first if len(first) > 1 else []
+    for count in range(min(len(messages), len(stored)), len(first), -1):
+        last = stored[len(stored) - count :]
+        if all(_repeats(message, known, times) for message, known in zip(messages, last, strict=False)):
+            return [*last]
+    return first
+
+
+def _repeats(message: Message, known: Message, times: Collection[datetime]) -> bool:
+    """Return whether a message is a stored one. Its time does not count if it is among `times`."""
+    if message.source_id not in {None, known.source_id}:
+        return False
+    at = known.sent_at if message.sent_at in times else message.sent_at
+    return replace(message, sent_at=at).says_the_same_as(known)
 
 
 def _messages_in(conversation: Mapping[str, object]) -> int:

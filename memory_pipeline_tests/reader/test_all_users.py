@@ -105,6 +105,7 @@ REFUSED: dict[str, Callable[[Any], object]] = {
     "expand": lambda reader: reader.expand("x"),
     "graph": lambda reader: reader.graph,
     "memories": lambda reader: reader.memories,
+    "newest": lambda reader: reader.newest("working", 1),
 }
 
 

@@ -1,0 +1,131 @@
+"""The memory of one user or agent, for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.client.memory import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from memory_pipeline.client.listing import Page
+    from memory_pipeline.client.memory import Client, Results
+    from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.periods import Grain, When
+    from memory_pipeline.erasure import ErasureReport
+    from memory_pipeline.reader.knowledge import InjectedContext
+    from memory_pipeline.search.searcher import Hits
+    from memory_pipeline.writer import Receipt
+
+
+class AsyncMemory:
+    """:class:`~memory_pipeline.Memory` with methods to await. The work is done in threads.
+
+    Attributes:
+        memory: the object with the same methods without ``await``.
+    """
+
+    def __init__(self, uri: str | None = None, **options: Any) -> None:
+        """Open the memory in a lake; see :class:`~memory_pipeline.Memory` for the options."""
+        self.memory = Memory(uri, **options)
+
+    async def add(
+        self,
+        messages: object,
+        *,
+        conversation_id: str | None = None,
+        users: Sequence[str] | None = None,
+        group_id: str | None = None,
+        tags: Sequence[str] = (),
+        source: str | None = None,
+        now: When | None = None,
+    ) -> Receipt:
+        """Add what was said; see :meth:`Memory.add`."""
+        return await asyncio.to_thread(
+            self.memory.add,
+            messages,
+            conversation_id=conversation_id,
+            users=users,
+            group_id=group_id,
+            tags=tags,
+            source=source,
+            now=now,
+        )
+
+    async def search(
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        since: When | None = None,
+        until: When | None = None,
+        person: str | None = None,
+        tag: str | None = None,
+        grain: Grain | str = "working",
+        now: When | None = None,
+    ) -> Hits:
+        """Return what was said, best matches first; see :meth:`Memory.search`."""
+        return await asyncio.to_thread(
+            self.memory.search,
+            query,
+            limit,
+            since=since,
+            until=until,
+            person=person,
+            tag=tag,
+            grain=grain,
+            now=now,
+        )
+
+    async def context(
+        self,
+        query: str = "",
+        max_tokens: int = 1_000,
+        *,
+        conversation: Mapping[str, object] | None = None,
+        exclude: Collection[str] = (),
+        now: When | None = None,
+    ) -> InjectedContext:
+        """Return the context for a prompt; see :meth:`Memory.context`."""
+        return await asyncio.to_thread(
+            self.memory.context, query, max_tokens, conversation=conversation, exclude=exclude, now=now
+        )
+
+    async def list(
+        self, kind: str | None = None, *, since: When | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page:
+        """Return everything, page by page; see :meth:`Memory.list`."""
+        return await asyncio.to_thread(self.memory.list, kind, since=since, cursor=cursor, limit=limit)
+
+    async def remember(
+        self, text: str, kind: str = "fact", *, tags: Sequence[str] = (), now: When | None = None
+    ) -> str:
+        """Store a durable memory; see :meth:`Memory.remember`."""
+        return await asyncio.to_thread(self.memory.remember, text, kind, tags=tags, now=now)
+
+    async def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in Memory
+        """Return all versions of a durable memory; see :meth:`Memory.history`."""
+        return await asyncio.to_thread(self.memory.history, id)
+
+    async def forget(
+        self,
+        id: str | None = None,  # noqa: A002  # as in Memory
+        *,
+        conversation_id: str | None = None,
+        everything: bool = False,
+        now: When | None = None,
+    ) -> ErasureReport | None:
+        """Forget a durable memory, or erase a conversation or everything; see :meth:`Memory.forget`."""
+        return await asyncio.to_thread(
+            self.memory.forget, id, conversation_id=conversation_id, everything=everything, now=now
+        )
+
+    async def run(self, *, now: When | None = None) -> Results:
+        """Process all pending data of the lake; see :meth:`Memory.run`."""
+        return await asyncio.to_thread(self.memory.run, now=now)
+
+    def wrap(self, client: Client, **options: Any) -> Client:
+        """Return a chat client with memory; see :meth:`Memory.wrap`."""
+        return self.memory.wrap(client, **options)

@@ -1,0 +1,389 @@
+"""The memory of one user or agent, as one object."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
+
+from memory_pipeline.client.listing import Page, listed
+from memory_pipeline.domain.chat_messages import as_mapping
+from memory_pipeline.domain.conversations import audience_in
+from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.domain.text.recalled_text import LINE
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.factory import configured_models, reading_embedder
+from memory_pipeline.overlay import one_read
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader.injection import BLANK, MAX_PARTS
+from memory_pipeline.reader.knowledge import ContextItem, InjectedContext, Size, Source
+from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
+from memory_pipeline.settings import Settings
+from memory_pipeline.writer import MemoryWriter, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.periods import When
+    from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.erasure import ErasureReport
+    from memory_pipeline.graph import Graph
+    from memory_pipeline.search.searcher import Hits
+    from memory_pipeline.steps.consolidation.report import ConsolidationReport
+    from memory_pipeline.steps.results import RunResult
+
+    # Inside of the class, `list` is its method.
+    Results = list[RunResult | ConsolidationReport]
+
+Client = TypeVar("Client")
+
+
+class Memory:
+    """The memory of a user, or of an agent without users: add, search, and get the context for a prompt.
+
+    ::
+
+        from memory_pipeline import Memory
+
+        memory = Memory("./lake", user_id="anna")
+        memory.add("I moved to Porto.")
+        print(memory.search("Where does Anna live?")[0])
+
+    What is added is durable when :meth:`add` returns, and the next search finds it. :meth:`run`, or the pipeline in
+    Dagster, makes summaries and durable memories of it. Safe to use from several threads. Keep it open: the first
+    search of a new object reads the index.
+
+    Attributes:
+        lake: where memory is stored.
+        reader: reads in more detail, for instance by grain.
+        user_id: the user, or None for the agent's own memory.
+    """
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        *,
+        user_id: str | None = None,
+        agent_id: str = "default",
+        workspace_id: str = "default",
+        timezone: str | None = None,
+        embedder: Embedder | None = None,
+    ) -> None:
+        """Open the memory in a lake. The first write creates the lake.
+
+        Args:
+            uri: a folder or ``s3://bucket/prefix``; by default MEMORY_PIPELINE_ROOT, or ``./memory-lake``.
+            user_id: the user. Searches find the user's memory, that of the user's groups, and the agent's own.
+            agent_id: the agent.
+            workspace_id: the agent's workspace.
+            timezone: IANA name of the time zone of the user, in which days are shown, and "yesterday" is meant.
+            embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
+
+        Raises:
+            InputError: an id is invalid.
+            ConfigurationError: the address, the time zone or the lake's configuration is invalid.
+        """
+        settings = Settings.from_environment()
+        self.lake = Lake(uri or settings.root, settings.timezone, settings.start)
+        self.user_id = user_id
+        self._scope = Scope(workspace_id, agent_id)
+        self._timezone = timezone
+        zone = timezone or self.lake.timezone_of(self._scope)
+        embedder = embedder or reading_embedder(self.lake.configuration(), _clock)
+        self.reader = MemoryReader(self.lake, self._scope, embedder, user_id=user_id, timezone=zone)
+
+    @cached_property
+    def writer(self) -> MemoryWriter:
+        """Writes in more detail, for instance corrections of durable memories. Creates the lake if a user is named."""
+        audience = audience_in({"user_id": self.user_id, "users": None, "group_id": None}, ())
+        scope = self._scope
+        if audience.identity:
+            scope = self.lake.new_scope(scope.workspace_id, scope.agent_id, audience.identity)
+        return MemoryWriter(self.lake, scope, user_id=self.user_id)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph: facts with a subject, a predicate and an object, each with the time in which it holds."""
+        return self.reader.graph
+
+    def add(
+        self,
+        messages: object,
+        *,
+        conversation_id: str | None = None,
+        users: Sequence[str] | None = None,
+        group_id: str | None = None,
+        tags: Sequence[str] = (),
+        source: str | None = None,
+        now: When | None = None,
+    ) -> Receipt:
+        """Add what was said. It is durable when the method returns.
+
+        Args:
+            messages: a text that the user said; a message; or a list of texts and messages, oldest first. Messages and
+                answers of OpenAI, LiteLLM, Anthropic and LangChain clients are accepted. Messages without a
+                ``timestamp`` were said now.
+            conversation_id: the conversation, to continue it. The list may repeat messages that are stored; only its
+                new end is added. By default a new conversation begins; the receipt has its id.
+            users: all users who took part. What is said in a group is found by its members alone.
+            group_id: the group, if it has an id; its members may change.
+            tags: labels of the conversation.
+            source: where it comes from, such as ``slack``.
+            now: the current time.
+
+        Raises:
+            InputError: a message is invalid, or its id is already used for another text; nothing was written.
+        """
+        at = self.lake.calendar.moment("now", now or _clock())
+        if conversation_id is None:
+            conversation_id = self.new_conversation_id(at)
+        receipt = self.writer.extend(
+            {
+                "conversation_id": conversation_id,
+                "messages": _messages_of(messages, self.user_id if users or group_id else None),
+                "users": users,
+                "group_id": group_id,
+                "tags": list(tags),
+                "source": source,
+                "timezone": self._timezone,
+            },
+            now=at,
+        )
+        return replace(receipt, conversation_id=conversation_id)
+
+    def new_conversation_id(self, now: datetime) -> str:
+        """Return an id for a conversation that begins `now`. It names the time, and collides with no other."""
+        return f"{now:%Y-%m-%dT%H:%M:%S}-{secrets.token_hex(4)}"
+
+    def search(
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        since: When | None = None,
+        until: When | None = None,
+        person: str | None = None,
+        tag: str | None = None,
+        grain: Grain | str = Grain.WORKING,
+        now: When | None = None,
+    ) -> Hits:
+        """Return what was said, of any age, best matches first.
+
+        Args:
+            query: at most 10,000 characters.
+            limit: 1 to 100 results.
+            since: time of the oldest result: a date, or a time with its zone, also as ISO 8601 text.
+            until: time of the newest result; a date includes its whole day.
+            person: the speaker, or a name in the text.
+            tag: a tag of the conversation.
+            grain: ``working`` for what was said; ``daily`` to ``yearly`` for summaries.
+            now: ignore everything after this time; by default the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        count_of("limit", limit, 1, MAX_RESULTS)
+        return self.reader.search_memory(
+            grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag, now=now
+        )
+
+    @one_read()
+    def context(
+        self,
+        query: str = "",
+        max_tokens: int = 1_000,
+        *,
+        conversation: Mapping[str, object] | None = None,
+        exclude: Collection[str] = (),
+        now: When | None = None,
+    ) -> InjectedContext:
+        """Return the context for a prompt. ``str()`` of it is the text for the model; empty if nothing was found.
+
+        It has what fits the query: durable memories, facts of the graph, messages and summaries. Lines of the hot
+        index, the most important durable memories, fill the rest. The text is marked, so that it is not added again as
+        something said.
+
+        Args:
+            query: the prompt; blank for the hot index alone.
+            max_tokens: size of the text, estimated at 4 bytes a token, 50 to a million.
+            conversation: the conversation, with ``conversation_id``, ``tags`` or ``source``, if its capture may be
+                restricted by the configuration.
+            exclude: ids of items that the model has seen before.
+            now: ignore everything after this time; by default the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        found = self.reader.inject_knowledge(
+            query, max_results=MAX_PARTS, max_tokens=max_tokens, exclude=exclude, conversation=conversation, now=now
+        )
+        if found.troubles.get("injection", BLANK) != BLANK:
+            return found
+        troubles = {name: text for name, text in found.troubles.items() if name != "injection"}
+        size, hot = Size(), list[ContextItem]()
+        for item in found.parts:
+            size = size.plus(item)
+        shown = {*exclude, *(item.id for item in found.parts)}
+        for entry in self.reader.hot_index(now=now):
+            text = str(entry).removeprefix(LINE)
+            item = ContextItem(Source.DURABLE, entry.id, text, text)
+            if entry.id not in shown and size.plus(item).bytes <= max_tokens * BYTES_PER_TOKEN:
+                size = size.plus(item)
+                hot.append(item)
+        return InjectedContext((*hot, *found.parts), found.left_out, troubles)
+
+    def list(
+        self, kind: str | None = None, *, since: When | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page:
+        """Return everything, page by page, newest first. What is there at the first page is returned exactly once.
+
+        Args:
+            kind: ``memory`` for durable memories, ``fact`` for what was said, ``summary``; by default all of them, in
+                this order.
+            since: time of the oldest item.
+            cursor: the ``cursor`` of the page before.
+            limit: 1 to 100 items.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        return listed(self.reader, kind, since, cursor, limit)
+
+    def remember(self, text: str, kind: str = "fact", *, tags: Sequence[str] = (), now: When | None = None) -> str:
+        """Store a durable memory; return its id. A text that is stored already counts as stated again.
+
+        Args:
+            text: the memory, at most 20,000 characters.
+            kind: fact, preference, instruction, rule, decision or another kind of durable memory.
+            tags: labels.
+            now: the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        return self.writer.remember(text, kind, tags=tags, now=now)
+
+    def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in forget
+        """Return all versions of a durable memory, oldest first; none if it is unknown.
+
+        Raises:
+            InputError: `id` is not the id of a durable memory.
+        """
+        return self.reader.memories.history(id)
+
+    def forget(
+        self,
+        id: str | None = None,  # noqa: A002  # the usual name in stores
+        *,
+        conversation_id: str | None = None,
+        everything: bool = False,
+        now: When | None = None,
+    ) -> ErasureReport | None:
+        """Forget a durable memory, erase a conversation, or erase everything of this user or agent.
+
+        A durable memory is revoked: searches do not find it, but its history remains. A conversation, a user and an
+        agent are erased from all files, with what was made of them; this needs ``memory-pipeline[run]``. The report of
+        an erasure is its receipt, for ``memory-pipeline verify-erasure``.
+
+        Args:
+            id: of a durable memory.
+            conversation_id: a conversation of this user or agent.
+            everything: all memory of this user, also what the user said in groups; without a user, all of the agent,
+                users included.
+            now: the current time. What is said later remains.
+
+        Raises:
+            InputError: not exactly one of them is given, or there is no such memory.
+        """
+        if sum((id is not None, conversation_id is not None, everything)) != 1:
+            raise InputError("forget takes the id of a durable memory, a conversation_id, or everything=True; give one")
+        if id is not None:
+            self.writer.forget(id, now=now)
+            return None
+        from memory_pipeline.erasure import forget
+
+        workspace_id, agent_id = self._scope.workspace_id, self._scope.agent_id
+        if conversation_id is not None:
+            subject = Subject.conversation(self._scope, conversation_id, self.user_id)
+        elif self.user_id is not None:
+            subject = Subject.user(workspace_id, self.user_id, agent_id=agent_id)
+        else:
+            subject = Subject.agent(self._scope)
+        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, _clock)
+        return forget(self.lake, models, subject, self.lake.calendar.moment("now", now or _clock()))
+
+    def run(self, *, now: When | None = None) -> Results:
+        """Process all pending data of the lake: facts, summaries of closed periods, graph, and durable memories.
+
+        Return a result for each grain, and the report of consolidation. Needs ``memory-pipeline[run]``. Safe to repeat
+        and to interrupt. Dagster does the same on a schedule.
+
+        Raises:
+            QualityError: rows of some partitions are invalid; all others are complete.
+            DamagedError: some partitions or their sources cannot be read; all others are complete.
+        """
+        from memory_pipeline.client.pipeline import run_all
+
+        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, _clock)
+        self.lake.ensure()
+        events = run_all(self.lake, models, self.lake.calendar.moment("now", now or _clock()))
+        return [event for event in events if not isinstance(event, Grain)]
+
+    def wrap(
+        self,
+        client: Client,
+        *,
+        conversation_id: str | None = None,
+        max_tokens: int = 1_000,
+        tags: Sequence[str] = (),
+        source: str | None = None,
+    ) -> Client:
+        """Return a chat client with memory: it adds context to prompts, and stores what is said.
+
+        See :mod:`memory_pipeline.client.wrapping`.
+
+        Args:
+            client: an OpenAI-compatible client, sync or async, or a function such as ``litellm.completion``.
+            conversation_id: the conversation of all calls. By default, calls belong to one conversation if the messages
+                of the later one begin with those of the earlier one.
+            max_tokens: size of the context that is added to one prompt.
+            tags: labels of the conversations.
+            source: where they come from.
+
+        Raises:
+            InputError: the client is of another kind.
+        """
+        from memory_pipeline.client.wrapping import wrapped
+
+        return wrapped(self, client, conversation_id, max_tokens, tags, source)
+
+
+def _clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def _messages_of(value: object, user_id: str | None) -> list[object]:
+    """Return what a user hands to :meth:`Memory.add` as a list of messages, those of the user with the user's id."""
+    value = as_mapping(value)
+    if isinstance(value, Mapping) and isinstance(value.get("choices"), Sequence):  # an answer of OpenAI or LiteLLM
+        value = [as_mapping(choice).get("message") for choice in value["choices"][:1]]  # type: ignore[attr-defined]  # checked by the API
+    if isinstance(value, str | Mapping):
+        value = [value]
+    if not isinstance(value, Sequence) or isinstance(value, bytes):
+        raise InputError(f"messages {shown(value)} are not accepted; expected a text, a message, or a list of them")
+    messages = [{"role": "user", "content": one} if isinstance(one, str) else as_mapping(one) for one in value]
+    if user_id is None:
+        return messages
+    return [{"user_id": user_id, **one} if _is_of_user(one) else one for one in messages]
+
+
+def _is_of_user(message: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(message, Mapping) and (message.get("role") == "user" or message.get("type") == "human")

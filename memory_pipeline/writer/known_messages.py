@@ -1,0 +1,163 @@
+"""Look up stored messages by their ids, and the last messages of a conversation."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.messages import Message
+from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.errors import DamagedError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.lake import Lake
+
+_log = logging.getLogger(__name__)
+#: An import of more scopes reads its hours whole.
+_MOST_SCOPES = 10
+#: Scopes of which a writer caches the pending messages: those of its latest writes.
+_MOST_CACHED = 100
+
+
+class KnownMessages:
+    """Looks up stored messages by id, so that an id cannot be used for two texts.
+
+    With `keeps`, cache the messages of pending files, for a writer that looks up the same conversations repeatedly.
+    Otherwise cache only a hash per message, to know which files must be read again.
+    """
+
+    def __init__(self, lake: Lake, *, keeps: bool) -> None:
+        self._lake = lake
+        self._keeps = keeps
+        #: The files of each scope, with the keys of their messages.
+        self._files: dict[Scope, dict[str, tuple[frozenset[int], Sequence[Message] | None]]] = {}
+        # Version of the index, and the hours of each conversation.
+        self._hours: dict[Scope, tuple[int, dict[str, frozenset[str]]]] = {}
+
+    def of(self, messages: Collection[Message]) -> tuple[list[Message], list[Message]]:
+        """Return the stored messages with the ids of `messages`, pending in the journal or loaded, from any hour.
+
+        The second list has those of `messages` that are stored as the agent's own memory, because they were first
+        written without their users. Loaded messages of tools and the system are found only in the hours of `messages`,
+        and in hours with other messages of their conversation: the index does not contain them.
+        """
+        without_user = [
+            (message, Message.from_record({**message.to_record(), "identity": "", "users": ()}))
+            for message in messages
+            if message.scope.identity
+        ]
+        stored = self._stored([*messages, *(copy for _, copy in without_user)])
+        keys = {_key(message) for message in messages}
+        by_key = {_key(message): message for message in stored}
+        unnamed = [
+            message
+            for message, copy in without_user
+            if (one := by_key.get(_key(copy))) is not None and one.says_the_same_as(copy)
+        ]
+        return [message for message in stored if _key(message) in keys], unnamed
+
+    def _stored(self, messages: Collection[Message]) -> list[Message]:
+        keys = {_key(message) for message in messages}
+        found = self._pending(keys, {message.scope for message in messages})
+        if not self._lake.exists:
+            return found
+        hours = {message.hour for message in messages}
+        scopes = {message.scope for message in messages}
+        found += landed_messages(self._lake, hours, scopes if len(scopes) <= _MOST_SCOPES else None)
+        known = {_key(message) for message in found}
+        new: dict[Scope, set[str]] = {}
+        for message in messages:
+            if message.source_id and _key(message) not in known:
+                new.setdefault(message.scope, set()).add(message.conversation_id)
+        for scope, conversations in new.items():
+            others = self._hours_of(scope, conversations) - hours
+            found += landed_messages(self._lake, others, [scope]) if others else []
+        return [message for message in found if _key(message) in keys]
+
+    def last_of(self, scope: Scope, conversation_id: str, count: int) -> list[Message]:
+        """Return at least the last `count` stored messages of a conversation, oldest first; all if it has fewer.
+
+        Of loaded hours in which only tools or the system speak, the messages are not found, as in :meth:`of`.
+        """
+        found = {
+            message.id: message
+            for message in self._pending(None, [scope])
+            if message.conversation_id == conversation_id
+        }
+        if self._lake.exists:
+            hours = sorted(self._hours_of(scope, {conversation_id}), key=lambda hour: hour.key)
+            while hours and len(found) < count:
+                landed = landed_messages(self._lake, [hours.pop()], [scope])
+                found |= {one.id: one for one in landed if one.conversation_id == conversation_id}
+        return sorted(found.values(), key=lambda message: (message.sent_at, message.turn))
+
+    def add(self, path: str, messages: Sequence[Message]) -> None:
+        """Remember a journal file that was just written."""
+        files = self._files.setdefault(messages[0].scope, {})
+        files[path] = frozenset(map(_key, messages)), messages if self._keeps else None
+
+    def _pending(self, wanted_keys: set[int] | None, scopes: Iterable[Scope]) -> list[Message]:
+        """Return the pending messages with one of the keys, or all."""
+        found = []
+        for scope in scopes:
+            known, files = self._files.pop(scope, {}), {}
+            for file in self._lake.journal.pending(scope):
+                keys, stored = known.get(file.path, (None, None))
+                if keys is None or (stored is None and (wanted_keys is None or not keys.isdisjoint(wanted_keys))):
+                    stored = self._lake.journal.read(file).messages
+                    keys = frozenset(map(_key, stored))
+                files[file.path] = keys, stored if self._keeps else None
+                found += [one for one in stored or () if wanted_keys is None or _key(one) in wanted_keys]
+            self._files[scope] = files
+        while self._keeps and len(self._files) > _MOST_CACHED:
+            del self._files[next(iter(self._files))]
+        return found
+
+    def _hours_of(self, scope: Scope, conversations: set[str]) -> set[Period]:
+        """Return the hours with loaded messages of conversations. Cached per version of the index."""
+        try:
+            version = self._lake.index.version(scope)
+            if version is None:
+                return set()
+            known = self._hours.get(scope)
+            if known is None or known[0] != version:
+                known = self._hours[scope] = version, {}
+            hours = known[1]
+            if new := conversations - hours.keys():
+                hours |= dict.fromkeys(new, frozenset()) | self._lake.index.hours_of(scope, new)
+            return {Period(Grain.WORKING, key) for one in conversations for key in hours[one]}
+        except (DamagedError, OSError, RuntimeError, ValueError) as error:
+            # The index can be rebuilt, so its damage must not block a write.
+            _log.warning(
+                "the index of %s cannot be read; message ids are checked only in the hours of each write: %s",
+                scope,
+                error,
+            )
+            return set()
+
+
+def _key(message: Message) -> int:
+    return hash((message.scope, message.conversation_id, message.source_id or message.id, message.source_id is None))
+
+
+def without_users(message: Message) -> str:
+    """Return the error for a message that is stored without its users."""
+    return (
+        f"message id {shown(message.source_id)} of conversation {shown(message.conversation_id)} was first written "
+        "without a user; forget the conversation, then write it with its users"
+    )
+
+
+def landed_messages(lake: Lake, hours: Iterable[Period], scopes: Iterable[Scope] | None = None) -> list[Message]:
+    """Return the loaded messages of `hours`, of some scopes or of all."""
+    # Imported here to keep opening a writer fast.
+    import pyarrow.compute as pc
+
+    from memory_pipeline.lake.codec.facts import rows_to_messages
+    from memory_pipeline.lake.schemas import MESSAGES
+
+    of_scopes = None if scopes is None else pc.field("scope").isin([scope.key for scope in scopes])
+    return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scopes))

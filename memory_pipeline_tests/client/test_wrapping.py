@@ -1,0 +1,246 @@
+"""A chat client with memory, against a real server: context once, turns stored, answers unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import litellm
+import openai
+import pytest
+
+from memory_pipeline import Memory
+from memory_pipeline.errors import InputError
+from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline_tests.openai_server import Fault, OpenAIServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODEL = "gpt-test"
+CALLS = [{"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Porto"}'}}]
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as server:
+        server.answer = lambda body: "Noted."
+        yield server
+
+
+@pytest.fixture
+def client(server: OpenAIServer) -> openai.OpenAI:
+    return openai.OpenAI(base_url=server.base_url, api_key="k", max_retries=0)
+
+
+@pytest.fixture
+def memory(root: str) -> Memory:
+    return Memory(root, user_id="anna")
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def say(client: Any, *texts: Any, **options: Any) -> Any:
+    messages = [user(text) if isinstance(text, str) else text for text in texts]
+    return client.chat.completions.create(model=MODEL, messages=messages, **options)
+
+
+def stored(memory: Memory) -> list[str]:
+    return [hit.content for hit in reversed(memory.list("fact"))]
+
+
+def prompts(server: OpenAIServer) -> list[list[str]]:
+    """Return the contents of the messages of each request."""
+    return [[message["content"] for message in request.body["messages"]] for request in server.requests]
+
+
+def test_a_chat_that_never_mentions_memory_knows_the_day_before(
+    root: str, server: OpenAIServer, client: openai.OpenAI
+) -> None:
+    first = Memory(root, user_id="anna").wrap(client)
+    say(first, {"role": "system", "content": "Be brief."}, "I moved to Porto.")
+    second = Memory(root, user_id="anna").wrap(client)
+    answer = say(second, "Where do I live?")
+    assert answer.choices[0].message.content == "Noted."
+    assert "Porto" in prompts(server)[1][0]
+    assert prompts(server)[1][0].endswith("\n\nWhere do I live?")
+    memory = Memory(root, user_id="anna")
+    assert stored(memory) == ["User: I moved to Porto.", "Agent: Noted.", "User: Where do I live?", "Agent: Noted."]
+    assert len({hit.conversation_id for hit in memory.list("fact")}) == 2
+    say(Memory(root, user_id="ben").wrap(client), "Where does Anna live?")
+    assert prompts(server)[2] == ["Where does Anna live?"]
+
+
+def test_nothing_is_told_twice_in_a_conversation(memory: Memory, server: OpenAIServer, client: openai.OpenAI) -> None:
+    memory.add(["I moved to Porto.", "My sister is called Ines."])
+    chat = memory.wrap(client)
+    talk: list[Any] = []
+    for text in ("Where do I live?", "Tell me again where I live: Porto?", "What is my sister called?"):
+        talk.append(user(text))
+        talk.append(say(chat, *talk).choices[0].message)
+    last = prompts(server)[-1]
+    assert [text.splitlines()[-1] for text in last if text != "Noted."] == [one["content"] for one in talk[::2]]
+    lines = [line for text in last for line in text.splitlines() if line.startswith("⁍ [")]
+    assert len(lines) == len(set(lines))
+    assert "Porto" in last[0]
+    assert "I moved to Porto" not in "".join(last[1:])
+    # What was added before stands at the same place, so that a prompt cache stays valid.
+    assert [prompt[0] for prompt in prompts(server)] == [last[0]] * 3
+    assert stored(memory)[2:] == [
+        line for text in talk[::2] for line in (f"User: {text['content']}", "Agent: Noted.")
+    ]  # fmt: skip
+
+
+def test_two_chats_at_once_stay_apart_and_a_named_one_continues(
+    memory: Memory, server: OpenAIServer, client: openai.OpenAI
+) -> None:
+    chat = memory.wrap(client)
+    for word in ("figs", "kites"):
+        one = [user("Hi."), {"role": "assistant", "content": f"Hello, {word}."}]
+        server.answer = lambda body, word=word: f"Hello, {word}."
+        say(chat, "Hi.")
+        say(chat, *one, f"I like {word}.")
+    talks = {hit.conversation_id for hit in memory.list("fact")}
+    assert len(talks) == 2
+    named = memory.wrap(client, conversation_id="c1")
+    say(named, "I fly tomorrow.")
+    say(named, {"role": "assistant", "content": "Hello, kites."}, "To Oslo.")  # the window has moved
+    assert [hit.conversation_id for hit in memory.list("fact")[:3]] == ["c1", "c1", "c1"]
+
+
+def test_answers_and_streams_are_those_of_the_client(
+    memory: Memory, server: OpenAIServer, client: openai.OpenAI
+) -> None:
+    server.answer = lambda body: "Porto is rainy today."
+    chat = memory.wrap(client)
+
+    def contents(stream: Any) -> list[Any]:
+        return [chunk.model_dump(exclude={"created", "id"}) for chunk in stream]
+
+    assert say(chat, "A.").model_dump(exclude={"created", "id", "usage"}) == say(client, "A.").model_dump(
+        exclude={"created", "id", "usage"}
+    )
+    assert contents(say(chat, "B.", stream=True)) == contents(say(client, "B.", stream=True))
+    with say(chat, "C.", stream=True) as stream:
+        assert stream.response.status_code == 200
+        next(stream)
+    server.answer = lambda body: {"tool_calls": CALLS}
+    assert contents(say(chat, "D.", stream=True)) == contents(say(client, "D.", stream=True))
+    assert say(chat, "E.").choices[0].message.tool_calls[0].function.name == "get_weather"
+    copy = chat.with_options(timeout=10)
+    say(copy, "F.")
+    assert chat.models is client.models
+    said = [hit.content for hit in memory.list("fact")]
+    assert {f"User: {letter}." for letter in "ABCDEF"} <= set(said)
+    assert said.count("Agent: Porto is rainy today.") == 2
+    journal = b"".join(memory.lake.storage.read(file.path) or b"" for file in memory.lake.journal.pending())
+    assert journal.count(b'get_weather({\\"city\\": \\"Porto\\"})') == 3
+
+
+def test_an_abandoned_stream_is_stored_as_far_as_it_was_heard(
+    memory: Memory, server: OpenAIServer, client: openai.OpenAI
+) -> None:
+    server.answer = lambda body: "One two three."
+    chat = memory.wrap(client)
+    stream = say(chat, "Count.", stream=True)
+    for _ in range(3):
+        next(stream)
+    stream.close()
+    assert stored(memory) == ["User: Count.", "Agent: One two"]
+    stream = say(chat, "Again.", stream=True)
+    next(stream)
+    del stream  # forgotten without an end
+    gc.collect()
+    say(chat, "Bye.")
+    assert stored(memory)[2:] == ["User: Again.", "User: Bye.", "Agent: One two three."]
+
+
+def test_what_is_said_last_is_stored_before_the_process_ends(memory: Memory, server: OpenAIServer) -> None:
+    script = (
+        "import sys, openai; from memory_pipeline import Memory; root, url = sys.argv[1:]\n"
+        "chat = Memory(root, user_id='anna').wrap(openai.OpenAI(base_url=url, api_key='k'))\n"
+        "messages = [{'role': 'user', 'content': 'Goodbye.'}]\n"
+        "chat.chat.completions.create(model='m', messages=messages)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, memory.lake.storage.uri, server.base_url],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert stored(memory) == ["User: Goodbye.", "Agent: Noted."]
+
+
+def test_an_async_client_and_litellm(memory: Memory, server: OpenAIServer) -> None:
+    server.answer = lambda body: "Porto."
+
+    async def talk() -> None:
+        async with memory.wrap(openai.AsyncOpenAI(base_url=server.base_url, api_key="k", max_retries=0)) as chat:
+            answer = await say(chat, "I moved to Porto.")
+            assert answer.choices[0].message.content == "Porto."
+            stream = await say(chat, "Where do I live?", stream=True)
+            assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == "Porto."
+        options: Any = {"model": f"openai/{MODEL}", "api_base": server.base_url, "api_key": "k"}
+        acompletion = memory.wrap(litellm.acompletion)
+        assert (await acompletion(messages=[user("My cat is Ada.")], **options)).choices[0].message.content == "Porto."
+        completion = memory.wrap(litellm.completion)
+        assert completion(messages=[user("Ada is grey.")], **options).choices[0].message.content == "Porto."
+        chunks = completion(options.pop("model"), [user("Ada sleeps.")], stream=True, **options)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "Porto."
+
+    asyncio.run(talk())
+    assert "moved to Porto" in prompts(server)[1][0]
+    assert {line for line in stored(memory) if line.startswith("User")} == {
+        "User: I moved to Porto.", "User: Where do I live?", "User: My cat is Ada.", "User: Ada is grey.",
+        "User: Ada sleeps.",
+    }  # fmt: skip
+
+
+def test_memory_never_raises_and_errors_of_the_client_pass(
+    memory: Memory, root: str, server: OpenAIServer, client: openai.OpenAI, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat = memory.wrap(client)
+    say(chat, "I moved to Porto.")
+    with caplog.at_level(logging.WARNING, "memory_pipeline.client.wrapping"):
+        for odd in ([{"role": "user"}], [{"role": "nobody", "content": "Hi."}], [{"role": "user", "content": [3]}]):
+            assert say(chat, *odd).choices[0].message.content == "Noted."
+        shutil.rmtree(root)
+        Path(root).write_text("a file where the lake was")
+        assert say(chat, "Where do I live?").choices[0].message.content == "Noted."
+    assert "memory failed: InputError" in caplog.text
+    assert caplog.text.count("memory failed") > 3
+    server.faults = [Fault("500", times=1)]
+    with pytest.raises(openai.InternalServerError):
+        say(chat, "Are you there?")
+    with pytest.raises(TypeError):
+        chat.chat.completions.create(nonsense=1)  # type: ignore[call-overload]  # that is the point
+
+
+def test_a_conversation_that_may_only_read_is_not_stored(
+    memory: Memory, server: OpenAIServer, client: openai.OpenAI
+) -> None:
+    memory.add("I moved to Porto.")
+    memory.lake.storage.write(
+        CONFIGURATION,
+        b"defaults:\n  capture:\n    - {source: cron, mode: read}\n    - {source: trial, mode: none}\n",
+    )
+    again = Memory(memory.lake.storage.uri, user_id="anna")
+    for source in ("cron", "trial"):
+        chat = again.wrap(client, source=source)
+        say(chat, "Where do I live?")
+    assert ["moved to Porto" in prompt[0] for prompt in prompts(server)] == [True, False]
+    assert stored(again) == ["User: I moved to Porto."]
+
+
+def test_other_clients_are_refused(memory: Memory) -> None:
+    with pytest.raises(InputError, match="client 'gpt' cannot be wrapped"):
+        memory.wrap("gpt")
