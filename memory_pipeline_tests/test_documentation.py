@@ -17,8 +17,11 @@ import pytest
 from memory_pipeline.configuration import Configuration
 from memory_pipeline_tests.effort import IS_THOROUGH
 from memory_pipeline_tests.invoking import call
+from memory_pipeline_tests.openai_server import OpenAIServer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memory_pipeline_tests.conftest import SharedFolder
 
 ROOT = Path(__file__).parents[1]
@@ -100,12 +103,25 @@ def test_the_commands_of_a_page_run_in_order(
         assert result.exit_code == 0, f"{arguments}\n{result.exception or result.output}"
 
 
+@pytest.fixture(scope="module")
+def model_server() -> Iterator[OpenAIServer]:
+    with OpenAIServer() as server:
+        server.answer = lambda body: "At noon."
+        yield server
+
+
 @pytest.mark.parametrize("code", examples("python"))
 def test_a_python_example_prints_what_it_says(
-    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model_server: OpenAIServer,
 ) -> None:
     """Each example has separate names and a folder, but all run in this process, because importing is slow."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
     exec(compile(code, "example", "exec"), {"__name__": "__main__"})
     expected = re.findall(r"# prints: (.*)", code)
     assert expected
