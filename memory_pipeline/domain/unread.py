@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _NAMES = ("workspace_id", "agent_id")
 #: An id in a text that may be no JSON, or cut: in quotes, or else of letters, digits, dots and hyphens.
 _ID = r"""["']?{}["']?\s*[:=]\s*(?:"((?:[^"\\]|\\.){{1,1600}})|'([^']{{1,256}})|([\w.-]+))"""
+#: Keys and values may be written with escapes.
+_ESCAPED_LETTER = re.compile(r"\\u00((?:2d|3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9a]))", re.IGNORECASE)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.){1,256})"')
 #: For records without an agent: a person may be erased from the whole workspace.
 _UNKNOWN_AGENT = "x" * 100
@@ -67,6 +69,7 @@ def capture_in_text(record: object, default: Mapping[str, str], capture_of: Capt
     `record` is the text, or a JSON value that is no conversation. `default` is as in :func:`is_forgotten`.
     """
     text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
+    text = _ESCAPED_LETTER.sub(lambda found: chr(int(found[1], 16)), text)
     known = {mode.value: mode for mode in Capture}
     found = Capture.FULL
     for stated in set(ids_in(text, "capture")):

@@ -94,6 +94,7 @@ def by_rules(workspace_id: str, talk: Talk) -> Capture:
     [
         ('{"workspace_id": "acme", "capture": "none", "messages": [', NONE),
         ('{"workspace_id": "acme", "capture": "read", "messages": [', READ),
+        (r'{"workspace_id": "acme", "\u0063apture": "n\u006Fne", "messages": [', NONE),
         ('{"workspace_id": "acme", "capture": "full", "messages": [', FULL),
         ('{"workspace_id": "acme", "capture": "quiet", "messages": [', NONE),
         ('{"workspace_id": "acme", "source": "cron:daily", "messages": [', READ),
