@@ -7,22 +7,20 @@ Agents use :class:`Memory`, or :class:`AsyncMemory`. In more detail, they write 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memory_pipeline.client.async_memory import AsyncMemory
+    from memory_pipeline.client.context_window import ContextWindow
     from memory_pipeline.client.memory import Memory
 
-__all__ = ["AsyncMemory", "Memory"]
+__all__ = ["AsyncMemory", "ContextWindow", "Memory"]
+
+_MODULES = {"AsyncMemory": "async_memory", "ContextWindow": "context_window", "Memory": "memory"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Memory":
-        from memory_pipeline.client.memory import Memory
-
-        return Memory
-    if name == "AsyncMemory":
-        from memory_pipeline.client.async_memory import AsyncMemory
-
-        return AsyncMemory
+    if name in _MODULES:
+        return getattr(import_module(f"memory_pipeline.client.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
+from memory_pipeline.client.conversations import Conversations
+from memory_pipeline.client.facts import Facts
 from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import audience_in
@@ -108,6 +110,16 @@ class Memory:
         if audience.identity:
             scope = self.lake.new_scope(scope.workspace_id, scope.agent_id, audience.identity)
         return MemoryWriter(self.lake, scope, user_id=self.user_id)
+
+    @cached_property
+    def conversations(self) -> Conversations:
+        """The conversations, to get, list and prune."""
+        return Conversations(self)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The durable memories that are facts, to store, look up and forget."""
+        return Facts(self)
 
     @property
     def graph(self) -> Graph:

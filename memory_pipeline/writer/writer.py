@@ -271,20 +271,36 @@ class MemoryWriter(MemoryEventWriter):
         records = list(conversation["messages"])  # type: ignore[call-overload]  # write() has checked it
         if len(records) <= keep + 1:
             return dict(conversation)
+        last_records = records[len(records) - keep :]
+        dropped = {**conversation, "messages": records[: len(records) - keep]}
+        summary = self.summarize(dropped, summarizer=summarizer, now=now)
+        if summary is None:  # only recalled text, which can be recalled again
+            return {**conversation, "messages": last_records or records}
+        return {**conversation, "messages": [summary, *last_records]}
+
+    def summarize(
+        self, conversation: Mapping[str, object], *, summarizer: Summarizer | None = None, now: When | None = None
+    ) -> dict[str, object] | None:
+        """Return a system message that summarizes a conversation, or None if nothing was said. Write nothing.
+
+        Arguments are those of :meth:`compact`; messages need no timestamps.
+
+        Raises:
+            InputError: as for :meth:`write`.
+        """
         from memory_pipeline.models.factory import configured_models
 
-        last_records = records[len(records) - keep :]
-        dropped = {**self._named(conversation), "messages": records[: len(records) - keep]}
-        messages = self._read(dropped, now).messages
-        if not messages:  # only recalled text, which can be recalled again
-            return {**conversation, "messages": last_records or records}
-        if not self._is_captured(self._named(conversation)):
+        record = self._own(conversation)
+        at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
+        messages, _ = self._accepted(_with_times(record, at)[0], at)
+        if not messages:
+            return None
+        if not isinstance(record, Mapping) or not self._is_captured(record):
             summarizer = ExtractiveSummarizer()  # the answers of a model are stored
         elif summarizer is None:
             configuration, zone = self._lake.configuration(), self._lake.calendar.timezone
             summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
-        summary = summary_of(messages, self._lake.calendar, summarizer)
-        return {**conversation, "messages": [summary, *last_records]}
+        return summary_of(messages, self._lake.calendar, summarizer)
 
     def remove_member(self, user_id: str) -> bool:
         """Remove a user from this writer's group. The user no longer sees its memory, until a write names the user.

@@ -294,7 +294,7 @@ def test_async_memory_has_the_same_methods(root: str) -> None:
 
     asyncio.run(talk())
     names = {name for name in vars(Memory) if not name.startswith("_")}
-    assert names - set(vars(AsyncMemory)) == {"graph", "new_conversation_id", "writer"}
+    assert names - set(vars(AsyncMemory)) == {"conversations", "facts", "graph", "new_conversation_id", "writer"}
 
 
 def test_importing_the_package_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""The messages of a conversation that fit into a model's context."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.chat_messages import as_mapping, messages_in
+from memory_pipeline.domain.context_window import estimated_tokens, most_relevant, newest
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.search.arguments import MAX_TOKENS, count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.client.memory import Memory
+
+_log = logging.getLogger(__name__)
+#: Messages that a summary leaves as they are.
+_KEPT = 10
+
+
+class Strategy(StrEnum):
+    """What happens to older messages when the window is full.
+
+    ``fifo`` drops the oldest. ``semantic`` drops those that matter least for the present topic. ``summarize`` replaces
+    all but the last ten by a summary, and then drops the oldest.
+    """
+
+    FIFO = "fifo"
+    SEMANTIC = "semantic"
+    SUMMARIZE = "summarize"
+
+
+class ContextWindow:
+    """The messages of a conversation that fit into a model's context, in order.
+
+    ::
+
+        window = ContextWindow(memory, max_tokens=4_096, strategy="summarize")
+        window.add({"role": "user", "content": "I moved to Porto."})
+        client.chat.completions.create(model=..., messages=window.messages)
+
+    A message that is added over the limit makes room by itself. Every message is stored in `memory` first, so that what
+    leaves the window is not lost. Not safe to use from several threads.
+
+    Attributes:
+        messages: the messages, oldest first.
+        conversation_id: the conversation in memory; None before the first message.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        max_tokens: int = 4_096,
+        strategy: Strategy | str = Strategy.FIFO,
+        *,
+        conversation_id: str | None = None,
+        count: Callable[[str], int] = estimated_tokens,
+    ) -> None:
+        """Open an empty window.
+
+        Args:
+            memory: where all messages are stored.
+            max_tokens: limit of the contents of all messages.
+            strategy: ``fifo``, ``semantic`` or ``summarize``; see :class:`Strategy`.
+            conversation_id: the conversation, to continue it; by default a new one.
+            count: returns the number of tokens of a text, as the model's tokenizer does. By default four characters are
+                a token.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        self.max_tokens = count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
+        if strategy not in list(Strategy):
+            raise InputError(f"strategy {shown(strategy)} is unknown; accepted: {', '.join(Strategy)}")
+        self.messages: list[Any] = []
+        self.conversation_id = conversation_id
+        self._summary: dict[str, object] | None = None
+        #: The messages of the summary: a new summary is made of all of them.
+        self._summarized: list[Any] = []
+        self._memory = memory
+        self._strategy = Strategy(strategy)
+        self._count = count
+
+    def add(self, message: object, *, now: datetime | None = None) -> None:
+        """Store a message, and add it to the window. A text is one of the user.
+
+        Older messages leave if there is no room. A message that alone exceeds the limit is stored but kept out, and a
+        warning is logged.
+
+        Raises:
+            InputError: the message is invalid; nothing was stored.
+        """
+        message = {"role": "user", "content": message} if isinstance(message, str) else message
+        receipt = self._memory.add(message, conversation_id=self.conversation_id, now=now)
+        self.conversation_id = receipt.conversation_id
+        if (size := self._size(message)) > self.max_tokens:
+            _log.warning("a message of %d tokens exceeds max_tokens %d and is kept out", size, self.max_tokens)
+            return
+        self.messages.append(message)
+        if self.tokens > self.max_tokens:
+            self._prune(now or datetime.now(UTC))
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of all messages."""
+        return sum(map(self._size, self.messages))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the messages use all tokens."""
+        return self.tokens >= self.max_tokens
+
+    def clear(self) -> None:
+        """Remove all messages from the window. They stay in memory."""
+        self.messages, self._summarized, self._summary = [], [], None
+
+    def _prune(self, now: datetime) -> None:
+        if self._strategy is Strategy.SUMMARIZE and len(self.messages) > _KEPT:
+            self._summarize(now)
+        sizes = [self._size(message) for message in self.messages]
+        if self._strategy is Strategy.SEMANTIC:
+            chosen = most_relevant([_text_of(message) for message in self.messages], sizes, self.max_tokens)
+        else:
+            chosen = newest(sizes, self.max_tokens)
+        self.messages = [self.messages[place] for place in chosen]
+
+    def _summarize(self, now: datetime) -> None:
+        """Replace all but the last messages by a summary, which stays if it fits before the newest of them."""
+        said = [message for message in self.messages if message is not self._summary]
+        last = said[-_KEPT:]
+        self._summarized += said[:-_KEPT]
+        conversation = {"conversation_id": self.conversation_id, "messages": self._summarized}
+        self._summary = self._memory.writer.summarize(conversation, now=now)
+        room = self.max_tokens - (0 if self._summary is None else self._size(self._summary))
+        places = newest([self._size(message) for message in last], room)
+        is_shown = self._summary is not None and bool(places)
+        self.messages = [*([self._summary] if is_shown else []), *(last[place] for place in places if is_shown)] or last
+
+    def _size(self, message: object) -> int:
+        return self._count(_text_of(message))
+
+
+def _text_of(message: object) -> str:
+    record = as_mapping(message)
+    parts = messages_in(record) if isinstance(record, Mapping) else []
+    return "\n".join(str(part["content"]) for part in parts if part.get("content"))
