@@ -124,7 +124,7 @@ class Ours:
 
     def search(self, text: str) -> Sequence[str]:
         """Search the last year."""
-        return [hit.content for hit in self._reader.search_memory(query_text=text, max_results=RESULTS, now=self._now)]
+        return [hit.content for hit in self._reader.search_memory(query=text, max_results=RESULTS, now=self._now)]
 
 
 class LanceDb:

@@ -270,7 +270,7 @@ def _pending(root: str, users: int) -> Measured:
         reader = MemoryReader.open(root, **ids)
         asked = [time.perf_counter()]
         for turn in range(2):
-            reader.search_memory(query_text=query(random.Random(turn)), now=_HOUR + timedelta(hours=2))
+            reader.search_memory(query=query(random.Random(turn)), now=_HOUR + timedelta(hours=2))
             asked.append(time.perf_counter())
         firsts.append((asked[1] - started) * 1_000)
         nexts.append((asked[2] - asked[1]) * 1_000)
@@ -360,7 +360,7 @@ def _reader(root: str, agents: int) -> Measured:
 
     def search(agent: int) -> object:
         reader = MemoryReader.open(root, workspace_id=WORKSPACE, agent_id=agent_name(agent))
-        return reader.search_memory(query_text=query(source), now=NOW)
+        return reader.search_memory(query=query(source), now=NOW)
 
     search(0)
     times = [milliseconds(search, 1 + number % (agents - 1)) for number in range(min(_READERS, agents - 1))]

@@ -8,7 +8,7 @@ trained model (:class:`StandIn`): dense, and with full weight in ranking.
 
 At each size the queries alternate between the ways, in one warm process, so that a busy machine slows them equally:
 
-- ``search_memory(query_text=…)``, ten results of the last year: the query's vector, pending journal entries, filters
+- ``search_memory(query=…)``, ten results of the last year: the query's vector, pending journal entries, filters
   and ranking;
 - the same within the last 7 days, and ``search_memory()`` without a text: newest first;
 - NumPy: the query's vector, all cosines, the ten highest; and once more with a given vector. It filters nothing, reads
@@ -260,7 +260,7 @@ def _nth(reader: MemoryReader, texts: Sequence[str | None], now: datetime, numbe
 
 
 def _search(reader: MemoryReader, text: str | None, now: datetime, days: float = 365) -> Hits:
-    return reader.search_memory(maximum_days_ago=days, max_results=RESULTS, query_text=text, now=now)
+    return reader.search_memory(maximum_days_ago=days, max_results=RESULTS, query=text, now=now)
 
 
 def _recalls(grown: Growing, readers: Mapping[str, MemoryReader]) -> list[dict[str, Cell]]:

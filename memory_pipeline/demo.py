@@ -71,9 +71,7 @@ def show_demo(settings: Settings, *, as_json: bool) -> None:
     reader = MemoryReader.open(settings.root, workspace_id=WORKSPACE, agent_id=AGENT)
     found: dict[Grain, list[Hit]] = {}
     for grain, question in _QUESTIONS.items():
-        found[grain] = reader.search_memory(
-            grain, max_results=1, maximum_days_ago=400, query_text=question, now=AFTERWARDS
-        )
+        found[grain] = reader.search_memory(grain, max_results=1, maximum_days_ago=400, query=question, now=AFTERWARDS)
         say(f"\n   {grain}: {question}")
         for line in hit_lines(found[grain], question, lines=3):
             say(f"   {line}")

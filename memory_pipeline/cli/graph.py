@@ -50,16 +50,16 @@ def history(subject: str, predicate: str | None, agent: AgentMemory, limit: int,
 
 
 @graph.command()
-@click.argument("text")
+@click.argument("query")
 @scope_options
 @click.option("--speaker", help='Name of the speaker, to resolve "I".')
-@click.option("--hops", default=1, show_default=True, help="Distance from the entities in TEXT, 0 to 3.")
+@click.option("--hops", default=1, show_default=True, help="Distance from the entities in QUERY, 0 to 3.")
 @_LIMIT
 @now_option
 @common
-def about(text: str, agent: AgentMemory, as_json: bool, **options: Any) -> None:
-    """Show the facts most relevant to the entities in TEXT."""
-    _show(agent.reader().graph.search(text, **options), "the entities in the text", as_json=as_json)
+def about(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> None:
+    """Show the facts most relevant to the entities in QUERY."""
+    _show(agent.reader().graph.search(query, **options), "the entities in the query", as_json=as_json)
 
 
 @graph.command()

@@ -132,7 +132,7 @@ def explain(id: str, agent: AgentMemory, as_json: bool) -> None:  # noqa: A002  
 
 
 @memories.command()
-@click.argument("text")
+@click.argument("query")
 @click.option("--archive", is_flag=True, help="Search stale, archived and superseded memories instead.")
 @click.option("--max-results", default=5, show_default=True, help="Maximum number of results.")
 @click.option("--hops", default=0, show_default=True, help="Show graph facts up to this distance from each, 0 to 3.")
@@ -140,7 +140,7 @@ def explain(id: str, agent: AgentMemory, as_json: bool) -> None:  # noqa: A002  
 @scope_options
 @common
 def search(
-    text: str,
+    query: str,
     agent: AgentMemory,
     archive: bool,
     max_results: int,
@@ -148,12 +148,12 @@ def search(
     now: datetime | None,
     as_json: bool,
 ) -> None:
-    """Show the memories most relevant to TEXT. A warning marks one that may be out of date."""
+    """Show the memories most relevant to QUERY. A warning marks one that may be out of date."""
     known = agent.reader().memories
     if archive:
-        found = known.search_archive(text, max_results, now=now)
+        found = known.search_archive(query, max_results, now=now)
     else:
-        found = known.search(text, max_results, hops=hops, now=now)
+        found = known.search(query, max_results, hops=hops, now=now)
     if as_json:
         click.echo(to_json(found))
         return

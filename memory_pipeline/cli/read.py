@@ -78,9 +78,9 @@ def search(
     grain = options["grain"]
     ages: dict[str, Any] = {"minimum_days_ago": min_days_ago, "maximum_days_ago": max_days_ago}
     if all_users:
-        hits = _reader_of_all(agent, explain=options.pop("explain")).search_memory(query_text=query, **ages, **options)
+        hits = _reader_of_all(agent, explain=options.pop("explain")).search_memory(query=query, **ages, **options)
     else:
-        hits = agent.reader().search_memory(query_text=query, **ages, **options)
+        hits = agent.reader().search_memory(query=query, **ages, **options)
     if as_json:
         click.echo(to_json({"total": hits.total, "offset": hits.offset, "hits": hits}))
     elif hits:
@@ -133,7 +133,7 @@ def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> Non
 
 
 @cli.command()
-@click.argument("prompt")
+@click.argument("query")
 @click.option(
     "--document",
     "documents",
@@ -152,13 +152,13 @@ def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> Non
 @now_option
 @common
 def inject(
-    prompt: str,
+    query: str,
     documents: tuple[Path, ...],
     agent: AgentMemory,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Print a block of context for PROMPT. It contains memories, summaries, graph facts and documents.
+    """Print a block of context for QUERY. It contains memories, summaries, graph facts and documents.
 
     The block is marked as recalled: if it comes back in a conversation, ingestion drops it. Set its size and the
     selection under `injection` in config/workspaces.yaml (see `memory-pipeline config --example`).
@@ -168,7 +168,7 @@ def inject(
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--document cannot be read: {error}; give a readable UTF-8 text file") from None
     reader = agent.reader()
-    known = reader.inject_knowledge(prompt, snippets, **options)
+    known = reader.inject_knowledge(query, snippets, **options)
     if as_json:
         record = {"block": known.block, "tokens": known.tokens, "left_out": known.left_out}
         click.echo(to_json({**record, "troubles": known.troubles, "parts": known.parts}))

@@ -252,7 +252,7 @@ class Graph:
 
     def search(
         self,
-        prompt: str,
+        query: str,
         limit: int = 10,
         *,
         speaker: str | None = None,
@@ -264,7 +264,7 @@ class Graph:
         """Return the facts that fit a text best, around the entities that it names.
 
         Args:
-            prompt: the text.
+            query: the text.
             limit: 1 to 10,000; `total` of the result counts all facts around these entities.
             speaker: name of the speaker, the meaning of "I"; ``User`` by default.
             names: the entities in the text, if a model has found them.
@@ -277,8 +277,8 @@ class Graph:
             InputError: an argument is invalid.
         """
         _count("limit", limit, MAX_FACTS)
-        if not isinstance(prompt, str):
-            raise InputError(f"prompt {shown(prompt)} is not a text")
+        if not isinstance(query, str):
+            raise InputError(f"query {shown(query)} is not a text")
         if names is not None:
             names = list(names)
             if not all(isinstance(name, str) for name in names):
@@ -289,10 +289,10 @@ class Graph:
         instant = self._calendar.moment("now", datetime.now(UTC) if now is None else now)
         valid_at = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
-        codes = named_in(graph, prompt, speaker=speaker, names=names)
+        codes = named_in(graph, query, speaker=speaker, names=names)
         if not codes:
             return Facts()
-        best, total = ranked(graph, codes, prompt, limit, hops, int(instant.timestamp() * 1e6), valid_at)
+        best, total = ranked(graph, codes, query, limit, hops, int(instant.timestamp() * 1e6), valid_at)
         return Facts((self._fact(layer, row, score) for layer, row, score in best), total)
 
     def query(self, sql: str, *, max_rows: int = 100, max_seconds: float = 5.0) -> QueryResult:

@@ -211,7 +211,7 @@ class MemorySearch(DurableMemories):
     def _wanted(
         self, query: str, most: int, kind: MemoryKind | str | None, tag: str | None, exclude: Collection[str]
     ) -> Wanted:
-        text = validate_query(query, "query")
+        text = validate_query(query)
         if text is None:
             raise InputError("query is blank; expected a text to search for. To list the newest memories, use list")
         count_of("max_results", most, 1, MAX_RESULTS)

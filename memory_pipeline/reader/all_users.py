@@ -77,7 +77,7 @@ class AllUsersReader:
         minimum_days_ago: float = 0,
         maximum_days_ago: float = 365,
         max_results: int = 10,
-        query_text: str | None = None,
+        query: str | None = None,
         *,
         since: When | None = None,
         until: When | None = None,
@@ -88,6 +88,7 @@ class AllUsersReader:
         minimum_importance: float | None = None,
         offset: int = 0,
         now: When | None = None,
+        query_text: str | None = None,
     ) -> Hits:
         """Return the newest facts or summaries of one grain that hold all words of the query, as :class:`UserHit`.
 
@@ -112,10 +113,10 @@ class AllUsersReader:
         )
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
-        query = validate_query(query_text)
-        words = set(terms(query or ""))
-        if query is not None and not words:
-            raise InputError(f"query_text {shown(query)} has no word to filter by; expected a word, or no query")
+        text = validate_query(query, query_text)
+        words = set(terms(text or ""))
+        if text is not None and not words:
+            raise InputError(f"query {shown(text)} has no word to filter by; expected a word, or no query")
         found, total = self._newest(grain, where, words, limit)
         return Hits([self._hit(Hit.of(grain, Choice(row, 0.0), calendar)) for row in found[offset:]], total, offset)
 

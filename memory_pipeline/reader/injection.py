@@ -42,13 +42,13 @@ _FIRST: Final = (Source.MEMORY, Source.DURABLE, Source.GRAPH, Source.DOCUMENT, S
 _REPLACEABLE: Final = frozenset([Source.GRAPH, Source.DURABLE])
 _OPENING: Final = "\"'“”„«»(!?,;:"
 _CLOSING: Final = f"{_OPENING})."
-#: Characters of a long text that are compared with the prompt.
+#: Characters of a long text that are compared with the query.
 _COMPARED: Final = 4_000
-#: Weight of an item's rank in its source, relative to the words it shares with the prompt.
+#: Weight of an item's rank in its source, relative to the words it shares with the query.
 _RANK_WEIGHT: Final = 0.5
 
-#: Why a blank prompt gets no context.
-BLANK: Final = "prompt is blank"
+#: Why a blank query gets no context.
+BLANK: Final = "query is blank"
 
 Found = dict[Source, list[ContextItem]]
 MAX_PARTS: Final = 50
@@ -59,9 +59,9 @@ _LEAST_RECALLED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InjectionRequest:
-    """A validated request. A blank prompt is None. Limits that are None come from the configuration."""
+    """A validated request. A blank query is None. Limits that are None come from the configuration."""
 
-    prompt: str | None
+    query: str | None
     documents: Sequence[ContextItem]
     max_results: int | None = None
     max_tokens: int | None = None
@@ -83,9 +83,9 @@ def inject(
     facts for a text, optionally by the names in it, and `search_memories` at most so many durable memories. `hidden`
     estimates how many graph facts `hides` leaves out.
     """
-    prompt, limit = request.prompt, request.max_results or settings.max_results
+    query, limit = request.query, request.max_results or settings.max_results
     budget = request.max_tokens or settings.max_tokens
-    if prompt is None or not settings.enabled:
+    if query is None or not settings.enabled:
         reason = BLANK if settings.enabled else "injection is switched off in config/workspaces.yaml"
         return InjectedContext(left_out=len(request.documents), troubles={"injection": reason})
     troubles: dict[str, str] = {}
@@ -94,17 +94,17 @@ def inject(
         names = None
         if models.entity_finder is not None:
             try:
-                names = models.entity_finder.find(prompt)
+                names = models.entity_finder.find(query)
             except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
                 troubles["entities"] = _message_of(error)
-        facts = search_graph(prompt, _CANDIDATES_PER_ITEM * limit + hidden, names)
+        facts = search_graph(query, _CANDIDATES_PER_ITEM * limit + hidden, names)
         return graph_parts(fact for fact in facts if not hides(fact))
 
     found, errors = gather(
         {
-            "memory": lambda: memory_parts(recall(prompt, max(budget, _LEAST_RECALLED)), _CANDIDATES_PER_ITEM * limit),
+            "memory": lambda: memory_parts(recall(query, max(budget, _LEAST_RECALLED)), _CANDIDATES_PER_ITEM * limit),
             "graph": graph_items,
-            "durable": lambda: durable_parts(search_memories(prompt, limit)),
+            "durable": lambda: durable_parts(search_memories(query, limit)),
             "documents": lambda: request.documents,
         }
     )
@@ -112,11 +112,11 @@ def inject(
     ranked = distinct(in_turn(settled(found)))
     if models.reranker is not None and ranked:
         try:
-            ranked = by_model(prompt, ranked, models.reranker)
+            ranked = by_model(query, ranked, models.reranker)
         except Exception as error:  # noqa: BLE001  # after any error, the order is unchanged
             troubles["rerank"] = _message_of(error)
     elif settings.rerank == "deterministic":
-        ranked = by_words(prompt, ranked)
+        ranked = by_words(query, ranked)
     return choose(ranked, limit, budget, troubles)
 
 
@@ -273,11 +273,11 @@ def in_turn(found: Found) -> list[ContextItem]:
     return [part for each in rounds for part in each if part is not None]
 
 
-def by_words(prompt: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
-    """Sort items by the rare words they share with a prompt, and by their rank in their source."""
+def by_words(query: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
+    """Sort items by the rare words they share with a query, and by their rank in their source."""
     words = [frozenset(terms(part.text[:_COMPARED])) for part in parts]
     counts = Counter(word for own_words in words for word in own_words)
-    weight = {word: log(1 + len(parts) / counts[word]) for word in set(terms(prompt)) if word in counts}
+    weight = {word: log(1 + len(parts) / counts[word]) for word in set(terms(query)) if word in counts}
     whole = fsum(weight.values()) or 1.0
     places: Counter[Source] = Counter()
     scores = []
@@ -289,9 +289,9 @@ def by_words(prompt: str, parts: Sequence[ContextItem]) -> list[ContextItem]:
     return [parts[place] for place in sorted(range(len(parts)), key=lambda place: (-scores[place], place))]
 
 
-def by_model(prompt: str, parts: Sequence[ContextItem], reranker: Reranker) -> list[ContextItem]:
+def by_model(query: str, parts: Sequence[ContextItem], reranker: Reranker) -> list[ContextItem]:
     """Sort items with a model."""
-    return [parts[place] for place in reranker.order(prompt, [part.text for part in parts])]
+    return [parts[place] for place in reranker.order(query, [part.text for part in parts])]
 
 
 def choose(ranked: Sequence[ContextItem], most: int, max_tokens: int, troubles: dict[str, str]) -> InjectedContext:

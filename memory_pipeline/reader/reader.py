@@ -32,7 +32,7 @@ from memory_pipeline.search.arguments import (
     MAX_TOKENS,
     count_of,
     filter_of,
-    prompt_of,
+    query_in,
     validate_ids,
     validate_query,
 )
@@ -185,7 +185,7 @@ class MemoryReader:
         minimum_days_ago: float = 0,
         maximum_days_ago: float = 365,
         max_results: int = 10,
-        query_text: str | None = None,
+        query: str | None = None,
         *,
         since: When | None = None,
         until: When | None = None,
@@ -197,6 +197,7 @@ class MemoryReader:
         offset: int = 0,
         explain: bool = False,
         now: When | None = None,
+        query_text: str | None = None,
     ) -> Hits:
         """Return the facts or summaries of one grain in a range of days.
 
@@ -213,7 +214,7 @@ class MemoryReader:
             minimum_days_ago: age in days of the newest result.
             maximum_days_ago: age in days of the oldest result, at most a century.
             max_results: 1 to 100.
-            query_text: at most 10,000 characters; None or blank returns the newest.
+            query: at most 10,000 characters; None or blank returns the newest.
             since: time of the oldest result, in place of `maximum_days_ago`: a date in the reader's time zone, or a
                 time with its zone, also as ISO 8601 text. Summaries match if their period overlaps the range.
             until: time of the newest result, in place of `minimum_days_ago`; a date includes its whole day.
@@ -226,6 +227,7 @@ class MemoryReader:
             explain: add to each hit the parts of its score.
             now: the time from which ages count, by default the current time. Summaries of periods that end later are
                 left out.
+            query_text: the earlier name of `query`.
 
         Raises:
             InputError: an argument is invalid.
@@ -247,12 +249,12 @@ class MemoryReader:
         )
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
-        query = validate_query(query_text)
-        if query is None:
+        text = validate_query(query, query_text)
+        if text is None:
             chosen, total = self._searcher.newest(grain, where, limit)
         else:
             self._lake.index.check(self._embedder)
-            chosen, total = self._searcher.best(grain, where, limit, query, now=at, explain=explain)
+            chosen, total = self._searcher.best(grain, where, limit, text, now=at, explain=explain)
         calendar = self._calendar_of(grain)
         return Hits([Hit.of(grain, choice, calendar) for choice in chosen[offset:]], total, offset)
 
@@ -312,7 +314,7 @@ class MemoryReader:
             InputError: an argument is invalid.
             ConfigurationError: the index was built with another embedder than the reader's.
         """
-        text = validate_query(query, "query")
+        text = validate_query(query)
         if text is None:
             raise InputError("query is blank; expected a question. To list the newest memories, search without a query")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
@@ -364,7 +366,7 @@ class MemoryReader:
     @one_read()
     def inject_knowledge(
         self,
-        prompt: str,
+        query: str,
         documents: Sequence[object] = (),
         *,
         max_results: int | None = None,
@@ -383,16 +385,16 @@ class MemoryReader:
         and sorts results. It can also switch injection off.
 
         Args:
-            prompt: the prompt for the model. Of more than 10,000 characters, the first and last 5,000 are used.
+            query: the user's message or question. Of more than 10,000 characters, the first and last 5,000 are used.
             documents: your own snippets, best first: texts, mappings with ``content`` and optionally ``id``, or
                 :class:`~memory_pipeline.reader.knowledge.Document`.
             max_results: number of items, 1 to 50; by default from the configuration (5).
             max_tokens: budget of the block, estimated at 4 bytes a token, 50 to a million; by default from the
                 configuration (1,000).
-            speaker: the person who asks; "I" in the prompt is this name.
-            hops: steps in the graph from the entities in the prompt, 0 (no graph facts) to 3.
+            speaker: the person who asks; "I" in the query is this name.
+            hops: steps in the graph from the entities in the query, 0 (no graph facts) to 3.
             exclude: ids of items that were shown before. They are left out in their other forms too.
-            conversation: the conversation of the prompt, with ``conversation_id``, ``tags``, ``source`` or ``capture``
+            conversation: the conversation of the query, with ``conversation_id``, ``tags``, ``source`` or ``capture``
                 as for a write. If its capture is none, nothing is returned.
             now: ignore everything after this time; by default the current time.
 
@@ -409,7 +411,7 @@ class MemoryReader:
         optional_label("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
         request = InjectionRequest(
-            prompt=prompt_of(prompt),
+            query=query_in(query),
             documents=document_parts(documents),
             max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
             max_tokens=None if max_tokens is None else count_of("max_tokens", max_tokens, 50, MAX_TOKENS),
@@ -420,7 +422,7 @@ class MemoryReader:
 
         @cache
         def rules() -> SuppressionRules:
-            shown = forms_shown(self._searcher, request.prompt or "", everything, excluded)
+            shown = forms_shown(self._searcher, request.query or "", everything, excluded)
             return self._states.rules(excluded, shown, as_of, instant)
 
         return inject(

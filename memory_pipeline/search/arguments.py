@@ -76,26 +76,32 @@ def filter_of(
     )
 
 
-def validate_query(text: str | None, name: str = "query_text") -> str | None:
-    """Return a query without white space around it, or None. Raise InputError if it has more than 10,000 characters."""
+def validate_query(query: str | None, query_text: str | None = None) -> str | None:
+    """Return a query without white space around it, or None. `query_text` is its earlier name.
+
+    Raise InputError if both are given, or if it is not a text of at most 10,000 characters.
+    """
+    if query is not None and query_text is not None:
+        raise InputError("query and query_text are both given; give query alone")
+    text = query_text if query is None else query
     if text is None:
         return None
     if not isinstance(text, str) or len(text) > MAX_QUERY:
-        raise InputError(f"{name} {shown(text)} is not accepted; expected a text of at most {MAX_QUERY:,} characters")
-    _unicode(name, text)
+        raise InputError(f"query {shown(text)} is not accepted; expected a text of at most {MAX_QUERY:,} characters")
+    _unicode("query", text)
     return text.replace("\x00", " ").strip() or None
 
 
-def prompt_of(text: object) -> str | None:
-    """Return the part of a prompt to search for, without recalled lines; None if it is blank.
+def query_in(text: object) -> str | None:
+    """Return the part of a message to search for, without recalled lines; None if it is blank.
 
-    Of a long prompt, this is its beginning and end. Raise InputError if `text` is not valid text.
+    Of a long message, this is its beginning and end. Raise InputError if `text` is not valid text.
     """
     if not isinstance(text, str):
-        raise InputError(f"prompt {shown(text)} is not accepted; expected a text")
+        raise InputError(f"query {shown(text)} is not accepted; expected a text")
     text = without_recalled(text)  # context injected earlier is not part of the question
     half = MAX_QUERY // 2 - 1
-    return validate_query(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}", "prompt")
+    return validate_query(text if len(text) <= MAX_QUERY else f"{text[:half]}\n{text[-half:]}")
 
 
 def validate_ids(name: str, values: object) -> frozenset[str]:

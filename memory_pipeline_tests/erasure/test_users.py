@@ -242,7 +242,7 @@ def test_other_members_still_find_what_they_said(tmp_path: Path, models: Models)
 
     def found(user_id: str) -> str:
         reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support", user_id=user_id)
-        hits = reader.search_memory(query_text="Where do we live, what do we like, and what is my PIN?", now=EARLY)
+        hits = reader.search_memory(query="Where do we live, what do we like, and what is my PIN?", now=EARLY)
         return "\n".join(hit.content for hit in hits)
 
     assert "Bergen" in found(BEN)

@@ -182,10 +182,10 @@ def test_an_entity_with_many_facts_is_bounded(lake: Lake) -> None:
     assert "Anna likes honey" in lines(found)
 
 
-@pytest.mark.parametrize("prompt", [None, 5, b"Anna", ["Anna"]])
-def test_a_prompt_that_is_not_a_text_is_refused(graph: Graph, prompt: object) -> None:
-    with pytest.raises(InputError, match=r"^prompt "):
-        graph.search(prompt)  # type: ignore[arg-type]
+@pytest.mark.parametrize("query", [None, 5, b"Anna", ["Anna"]])
+def test_a_query_that_is_not_a_text_is_refused(graph: Graph, query: object) -> None:
+    with pytest.raises(InputError, match=r"^query "):
+        graph.search(query)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("argument", "value"), [("speaker", 5), ("names", [5])])

@@ -263,7 +263,7 @@ def test_no_fact_cites_lines_of_a_block(tmp_path: Path, models: Models) -> None:
     agent.run(Grain.WORKING)
     reader = agent.reader
     block = agent.known(said(1)[1], 1).block.splitlines()
-    hits = reader.search_memory(query_text="Porto", now=NOW, maximum_days_ago=1_000)
+    hits = reader.search_memory(query="Porto", now=NOW, maximum_days_ago=1_000)
     texts = {
         **{f"{cut} lines are cut": "\n".join(block[cut:]) for cut in range(1, 6)},
         "hits": "\n".join(map(str, hits)),

@@ -276,7 +276,7 @@ def test_rows_without_vectors_are_found_by_words_and_embedded_later(lake: Lake, 
         assert {row["content"].partition(": ")[2] for row in rows} >= texts_of(talks[hour]), kind
         assert all(row["vector"] is None for row in rows), kind
         reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
-        [hit] = reader.search_memory(query_text=f"{kind} passport", now=NOW, maximum_days_ago=1000, max_results=1)
+        [hit] = reader.search_memory(query=f"{kind} passport", now=NOW, maximum_days_ago=1000, max_results=1)
         assert f"{kind} passport" in hit.content
     for grain in list(Grain)[1:]:
         list(materialize(lake, models_at(lake), grain, grain_status(lake, grain, START, NOW).pending))
@@ -516,7 +516,7 @@ def test_another_embedder_is_refused_until_the_vectors_are_recomputed(made: Lake
     with pytest.raises(ConfigurationError, match="delete the lake's projections folder"):
         run(lake, models_at(lake))
     with pytest.raises(ConfigurationError, match="delete the lake's projections folder"):
-        MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support").search_memory(query_text="canoe")
+        MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support").search_memory(query="canoe")
     assert len(lake.journal.pending()) == 1
 
     shutil.rmtree(lake.storage.locate("projections"))
@@ -530,7 +530,7 @@ def test_another_embedder_is_refused_until_the_vectors_are_recomputed(made: Lake
     assert fresh.index.scan(ACME, Grain.WORKING).num_rows > len(before) / 2
     assert server.counts["path chat"] == 1 + 5  # the new message, and its summaries
     reader = MemoryReader.open(lake.storage.uri, workspace_id="acme", agent_id="support")
-    [hit] = reader.search_memory(query_text="Anna: I bought a canoe.", now=NOW, maximum_days_ago=1000, max_results=1)
+    [hit] = reader.search_memory(query="Anna: I bought a canoe.", now=NOW, maximum_days_ago=1000, max_results=1)
     assert "canoe" in hit.content
 
 

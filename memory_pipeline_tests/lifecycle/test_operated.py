@@ -119,7 +119,7 @@ def test_all_invariants_hold_day_by_day(lake: Lake, models: Models) -> None:
     assert kept == {"keeper"}
     assert {row["workspace_id"] for grain in SUMMARY_GRAINS for row in _rows(lake, grain)} == {"free", "keeper"}
     now = datetime(days[-1].year, days[-1].month, days[-1].day, 12, tzinfo=UTC)
-    hits = MemoryReader(lake, AGENTS[2], models.embedder).search_memory("daily", 0, 400, query_text="moved", now=now)
+    hits = MemoryReader(lake, AGENTS[2], models.embedder).search_memory("daily", 0, 400, query="moved", now=now)
     assert hits
 
 

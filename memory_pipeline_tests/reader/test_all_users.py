@@ -40,7 +40,7 @@ def reader_on(lake: Lake, **options: Any) -> Any:
 
 
 def listed(lake: Lake, query: str | None = None, **options: Any) -> dict[str, tuple[str, ...]]:
-    hits = reader_on(lake, users="all").search_memory(query_text=query, **{**EVER, "max_results": 100, **options})
+    hits = reader_on(lake, users="all").search_memory(query=query, **{**EVER, "max_results": 100, **options})
     assert hits.total == len(hits)
     assert all(isinstance(hit, UserHit) for hit in hits)
     return {hit.content: hit.users for hit in hits if isinstance(hit, UserHit)}
@@ -137,6 +137,13 @@ def test_other_values_are_refused(root: str, options: dict[str, Any]) -> None:
         reader_on(write_users(root), **options)
 
 
+def test_query_text_is_the_earlier_name_of_query(lake: Lake) -> None:
+    reader = reader_on(lake, users="all")
+    found = reader.search_memory(query_text="PIN", **EVER)
+    assert found
+    assert found == reader.search_memory(query="PIN", **EVER)
+
+
 def test_a_query_without_a_word_is_refused(root: str) -> None:
-    with pytest.raises(InputError, match="query_text 'of the' has no word to filter by"):
-        reader_on(write_users(root), users="all").search_memory(query_text="of the")
+    with pytest.raises(InputError, match="query 'of the' has no word to filter by"):
+        reader_on(write_users(root), users="all").search_memory(query="of the")

@@ -135,12 +135,10 @@ def test_many_facts_leave_a_place_for_a_summary() -> None:
 # Arguments.
 
 
-@pytest.mark.parametrize(
-    "prompt", [None, 5, True, b"Porto", ["Porto"], {}, "\ud800", "x" * 20_000 + "\udfff", object()]
-)
-def test_an_invalid_prompt_is_named(reader: MemoryReader, prompt: Any) -> None:
-    with pytest.raises(InputError, match="prompt") as raised:
-        reader.inject_knowledge(prompt)
+@pytest.mark.parametrize("query", [None, 5, True, b"Porto", ["Porto"], {}, "\ud800", "x" * 20_000 + "\udfff", object()])
+def test_an_invalid_query_is_named(reader: MemoryReader, query: Any) -> None:
+    with pytest.raises(InputError, match="query") as raised:
+        reader.inject_knowledge(query)
     assert len(str(raised.value)) < 300
 
 
@@ -194,7 +192,7 @@ def test_an_invalid_speaker_is_named(reader: MemoryReader, value: Any) -> None:
 def test_a_blank_prompt_asks_for_nothing(reader: MemoryReader, prompt: str) -> None:
     known = ask(reader, prompt, DOCUMENTS)
     assert (known.block, known.parts, known.left_out) == ("", (), 50)
-    assert known.troubles == {"injection": "prompt is blank"}
+    assert known.troubles == {"injection": "query is blank"}
 
 
 def test_recalled_blocks_in_a_prompt_are_ignored(reader: MemoryReader) -> None:

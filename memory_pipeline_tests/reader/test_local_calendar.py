@@ -44,7 +44,7 @@ def reader_in(lake: Lake, zone: str | None) -> MemoryReader:
 @ZONES
 def test_days_are_shown_in_the_time_zone_of_the_reader(lake: Lake, zone: str) -> None:
     reader, day = reader_in(lake, zone), DAYS[zone]
-    [hit] = reader.search_memory(query_text="Porto", now=NOW)
+    [hit] = reader.search_memory(query="Porto", now=NOW)
     assert (str(hit.date), hit.starts_at) == (day, SAID)
     recalled = {str(item.date) for item in reader.recall("Where does Anna live, and what does she have?", now=NOW)}
     assert recalled == {day}
@@ -68,7 +68,7 @@ def test_yesterday_in_a_question_is_that_of_the_reader(lake: Lake, zone: str, is
     """It is 03:00 UTC on the 17th: yesterday is the 16th in UTC and Tokyo, and the 15th in Los Angeles."""
     question = "What did Anna say yesterday about Porto?"
     scores = [
-        reader.search_memory(query_text=question, now=NOW)[0].score
+        reader.search_memory(query=question, now=NOW)[0].score
         for reader in (reader_in(lake, zone), reader_in(lake, "UTC"))
     ]
     assert (scores[0] > scores[1]) is is_near

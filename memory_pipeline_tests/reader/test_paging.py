@@ -79,15 +79,15 @@ def test_pages_of_the_newest_are_disjoint_and_make_one_list(ways: dict[str, Memo
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("query", QUERIES)
 def test_pages_of_the_best_are_disjoint_and_make_one_list(ways: dict[str, MemoryReader], way: str, query: str) -> None:
-    _pages_are_one_list(ways[way], query_text=query)
+    _pages_are_one_list(ways[way], query=query)
 
 
 @pytest.mark.parametrize("way", ["held", "tail", "held and tail"])
 def test_a_longer_list_begins_with_the_shorter_one(ways: dict[str, MemoryReader], way: str) -> None:
     for query in (None, *QUERIES):
-        longest = search(ways[way], query_text=query)
+        longest = search(ways[way], query=query)
         for count in (1, 2, 5, 20, 61, 99):
-            assert search(ways[way], query_text=query, max_results=count) == longest[:count]
+            assert search(ways[way], query=query, max_results=count) == longest[:count]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -95,9 +95,9 @@ def test_a_longer_list_begins_with_the_shorter_one(ways: dict[str, MemoryReader]
 def test_pages_after_the_last_are_empty_with_the_same_total(
     ways: dict[str, MemoryReader], way: str, query: str | None
 ) -> None:
-    assert len(search(ways[way], query_text=query, offset=MESSAGES - 1, max_results=10)) == 1
+    assert len(search(ways[way], query=query, offset=MESSAGES - 1, max_results=10)) == 1
     for offset in (MESSAGES, 10_000):
-        page = search(ways[way], query_text=query, offset=offset)
+        page = search(ways[way], query=query, offset=offset)
         assert (page, page.total, page.offset) == ([], MESSAGES, offset)
 
 
@@ -105,14 +105,14 @@ def test_pages_after_the_last_are_empty_with_the_same_total(
 def test_pages_of_a_filtered_search(ways: dict[str, MemoryReader], way: str) -> None:
     for query in (None, "zebra"):
         for options, count in (({"person": "Ben"}, STORMS), ({"conversation_id": "parcels"}, PARCELS)):
-            ids, totals = paged(ways[way], 12, query_text=query, **options)
+            ids, totals = paged(ways[way], 12, query=query, **options)
             assert (len(ids), len(set(ids)), totals) == (count, count, {count})
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_message_of_many_facts_counts_once(ways: dict[str, MemoryReader], way: str) -> None:
     for query in (None, "zebra", "sold"):
-        hits = search(ways[way], query_text=query, person="Cleo")
+        hits = search(ways[way], query=query, person="Cleo")
         assert (len(hits), hits.total) == (1, 1)
 
 
@@ -121,7 +121,7 @@ def test_a_message_of_many_facts_of_one_kind_is_one_hit_and_counts_once(
     ways: dict[str, MemoryReader], way: str
 ) -> None:
     for query in (None, "zebra"):
-        hits = search(ways[way], query_text=query, person="Cleo", kind="event")
+        hits = search(ways[way], query=query, person="Cleo", kind="event")
         assert (len(hits), hits.total) == (1, 1)
 
 
@@ -140,9 +140,9 @@ def test_a_message_in_both_the_tail_and_the_index_counts_once(
     assert lake.index.count(ACME, Grain.WORKING)
     reader = MemoryReader(lake, ACME, models.embedder, resident_rows=resident_rows)
     for query in (None, "Porto"):
-        hits = search(reader, query_text=query)
+        hits = search(reader, query=query)
         assert (len(hits), hits.total) == (2, 2)
-        assert paged(reader, 1, query_text=query)[0] == [hit.id for hit in hits]
+        assert paged(reader, 1, query=query)[0] == [hit.id for hit in hits]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -150,7 +150,7 @@ def test_a_message_in_both_the_tail_and_the_index_counts_once(
     "query", ["zebra", "When did Anna's parcel go to Oslo?", "How many zebras has Cleo?", "the", "?"]
 )
 def test_the_parts_add_up_to_the_score(ways: dict[str, MemoryReader], way: str, query: str) -> None:
-    hits = search(ways[way], query_text=query, explain=True)
+    hits = search(ways[way], query=query, explain=True)
     assert hits
     for hit in hits:
         assert hit.parts is not None
@@ -165,7 +165,7 @@ def test_each_part_is_documented(signal: str) -> None:
 
 def test_parts_explain_the_score(ways: dict[str, MemoryReader]) -> None:
     def parts(query: str, **options: Any) -> list[dict[str, float]]:
-        return [dict(hit.parts or {}) for hit in search(ways["held"], query_text=query, explain=True, **options)]
+        return [dict(hit.parts or {}) for hit in search(ways["held"], query=query, explain=True, **options)]
 
     [cleo] = parts("When did Cleo paint?", person="Cleo")
     assert cleo["speaker"] > 0
@@ -180,8 +180,8 @@ def test_parts_explain_the_score(ways: dict[str, MemoryReader]) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_explain_adds_parts_and_keeps_the_scores(ways: dict[str, MemoryReader], way: str) -> None:
-    plain = search(ways[way], query_text="zebra parcel")
-    explained = search(ways[way], query_text="zebra parcel", explain=True)
+    plain = search(ways[way], query="zebra parcel")
+    explained = search(ways[way], query="zebra parcel", explain=True)
     assert [hit.parts for hit in plain] == [None] * len(plain)
     assert [(hit.id, hit.score) for hit in plain] == [(hit.id, hit.score) for hit in explained]
     assert not any(hit.parts or hit.score for hit in search(ways[way], explain=True))

@@ -55,7 +55,7 @@ def ways(shared_folder: SharedFolder, models: Models) -> dict[str, MemoryReader]
 
 
 def search(reader: MemoryReader, query: Any, **options: Any) -> Hits:
-    return reader.search_memory(query_text=query, max_results=100, now=JANUARY, **options)
+    return reader.search_memory(query=query, max_results=100, now=JANUARY, **options)
 
 
 @pytest.fixture(scope="module")

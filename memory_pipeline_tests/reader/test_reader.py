@@ -50,16 +50,16 @@ def reader(root: str, models: Models) -> MemoryReader:
 
 
 def contents(reader: MemoryReader, query: str | None = None, now: datetime = JANUARY, **options: Any) -> list[str]:
-    return [hit.content for hit in reader.search_memory(query_text=query, now=now, **options)]
+    return [hit.content for hit in reader.search_memory(query=query, now=now, **options)]
 
 
 def test_a_turn_is_found_right_after_it_was_written_and_once_after_the_run(root: str, models: Models) -> None:
     writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support")
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
     writer.write(conversation("I moved to Porto with Bruno."), now=NOW)
-    [before] = reader.search_memory(query_text="Porto", now=JANUARY)
+    [before] = reader.search_memory(query="Porto", now=JANUARY)
     make_hours(root, models)
-    [after] = reader.search_memory(query_text="Porto", now=JANUARY)
+    [after] = reader.search_memory(query_text="Porto", now=JANUARY)  # the earlier name
     assert after == before
     [newest] = reader.search_memory(now=JANUARY)
     assert newest.content == "Anna: I moved to Porto with Bruno."
@@ -149,7 +149,7 @@ def test_a_message_of_many_sentences_is_one_hit(root: str, models: Models, reade
 def test_every_grain_is_found_after_its_period_has_closed(porto: Path, models: Models, grain: str) -> None:
     reader = MemoryReader(Lake(str(porto)), ACME, models.embedder)
     # A year after it ended, the yearly summary is as old as the default range allows.
-    [hit] = reader.search_memory(grain, query_text="Porto", now=datetime(2025, 1, 1, tzinfo=UTC))
+    [hit] = reader.search_memory(grain, query="Porto", now=datetime(2025, 1, 1, tzinfo=UTC))
     assert "Porto" in hit.content
     assert str(hit).startswith(f"⁍ [{hit.date}] ")
     assert hit.date.isoformat() == {
@@ -174,7 +174,7 @@ def test_a_summary_is_found_by_its_own_dates(porto: Path, models: Models, grain:
         reader = MemoryReader(Lake(str(porto)), ACME, models.embedder, resident_rows=rows)
 
         def found(since: date | None, until: date | None, reader: MemoryReader = reader) -> list[str]:
-            hits = reader.search_memory(grain, query_text="Porto", since=since, until=until, now=NOW)
+            hits = reader.search_memory(grain, query="Porto", since=since, until=until, now=NOW)
             return [hit.period for hit in hits]
 
         [own] = found(start, end)
@@ -226,14 +226,14 @@ def test_many_pending_entries_are_searched(root: str, reader: MemoryReader) -> N
 
 def test_an_unknown_agent_remembers_nothing(root: str) -> None:
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="nobody")
-    assert reader.search_memory(query_text="anything") == []
+    assert reader.search_memory(query="anything") == []
     assert reader.search_memory("yearly") == []
 
 
 def test_another_embedder_than_the_pipelines_is_refused(porto: Path) -> None:
     other = MemoryReader(Lake(str(porto)), ACME, HashingEmbedder(128))
     with pytest.raises(ConfigurationError, match="cannot be compared with those of"):
-        other.search_memory(query_text="Porto", now=datetime(2024, 3, 13, tzinfo=UTC))
+        other.search_memory(query="Porto", now=datetime(2024, 3, 13, tzinfo=UTC))
 
 
 def test_a_date_is_that_of_the_lakes_own_zone(root: str, models: Models) -> None:
@@ -393,6 +393,6 @@ def test_naming_the_only_speaker_changes_no_order(root: str, models: Models) -> 
     make_hours(root, models)
     for rows in (100, 0):
         reader = MemoryReader(Lake(root), ACME, models.embedder, resident_rows=rows)
-        hits = reader.search_memory(query_text="Which colour is Zoe's bicycle?", now=JANUARY, explain=True)
+        hits = reader.search_memory(query="Which colour is Zoe's bicycle?", now=JANUARY, explain=True)
         assert [hit.content for hit in hits] == ["Zoe: My bicycle is blue.", "Zoe: It squeaks."]
         assert {(hit.parts or {})["speaker"] for hit in hits} == {0}

@@ -60,7 +60,7 @@ def test_scopes_read_together_give_the_results_of_one_with_all(lake: Lake, model
     together = reader_of(lake, models, [ONE, TWO, THREE])
     whole = MemoryReader(Lake(lake.storage.uri), WHOLE, models.embedder)
     for query in (None, "Where did Bruno move to?", "Who is the vet?", "violin"):
-        found, expected = (one.search_memory(query_text=query, now=LATER) for one in (together, whole))
+        found, expected = (one.search_memory(query=query, now=LATER) for one in (together, whole))
         assert [(hit.content, hit.score) for hit in found] == [(hit.content, hit.score) for hit in expected]
         assert found.total == expected.total == len(found)
     first, second = (together.search_memory(max_results=3, offset=offset, now=LATER) for offset in (0, 3))
@@ -86,7 +86,7 @@ def test_tables_too_large_for_memory_are_searched_together(
     newest, expected = (one.search_memory(now=LATER) for one in (on_disk, cached))
     assert [(hit.content, hit.identity) for hit in newest] == [(hit.content, hit.identity) for hit in expected]
     assert newest.total == expected.total == 7
-    assert "vet" in on_disk.search_memory(query_text="Who is the vet?", now=LATER)[0].content
+    assert "vet" in on_disk.search_memory(query="Who is the vet?", now=LATER)[0].content
 
 
 def test_what_one_scope_revoked_or_the_caller_was_shown_is_hidden(lake: Lake, models: Models) -> None:
@@ -109,7 +109,7 @@ def test_points_of_all_scopes_are_ranked_together(lake: Lake, models: Models) ->
     write_all(lake)
     run(lake, models, now=NOW)
     together = reader_of(lake, models, [ONE, TWO, THREE])
-    days = together.search_memory(Grain.DAILY, query_text="violin", now=LATER)
+    days = together.search_memory(Grain.DAILY, query="violin", now=LATER)
     assert {hit.period for hit in days} == {"2024-01-11", "2024-01-12", "2024-01-13"}
     assert "violin" in days[0].content
     asked = together.recall("Who plays the violin?", 4_000, now=LATER)
@@ -127,7 +127,7 @@ def test_an_open_reader_reads_exactly_the_scopes_of_the_list(lake: Lake, models:
         write_events(lake, remember(f"The secret word of {scope.agent_id} is tea.", scope=scope))
     listed = [ONE]
     reader = MemoryReader(Lake(lake.storage.uri), ONE, models.embedder, scopes=lambda: list(listed))
-    [theirs] = reader_of(lake, models, [TWO]).search_memory(query_text="vet", max_results=1, now=LATER)
+    [theirs] = reader_of(lake, models, [TWO]).search_memory(query="vet", max_results=1, now=LATER)
     memory = reader_of(lake, models, [TWO]).memories.list()[0]
 
     def reads_two() -> list[bool]:
@@ -137,7 +137,7 @@ def test_an_open_reader_reads_exactly_the_scopes_of_the_list(lake: Lake, models:
             expanded = False
         block = reader.inject_knowledge("Which vet and which secret word likes tea?", max_results=50, now=LATER).block
         return [
-            any("vet" in hit.content for hit in reader.search_memory(query_text="vet", now=LATER)),
+            any("vet" in hit.content for hit in reader.search_memory(query="vet", now=LATER)),
             any("vet" in hit.content for hit in reader.search_memory(now=LATER)),
             any("vet" in hit.content for hit in reader.search_memory(Grain.DAILY, now=LATER)),
             "vet" in str(reader.recall("Who is the vet?", now=LATER)),
@@ -173,7 +173,7 @@ def test_copies_of_a_message_are_shown_and_counted_once(lake: Lake, models: Mode
         run(lake, models)
     reader = reader_of(lake, models, [ONE, TWO, THREE])
     for query in (None, "Who moved to Porto?"):
-        hits = reader.search_memory(query_text=query, now=LATER)
+        hits = reader.search_memory(query=query, now=LATER)
         assert sorted(hit.content for hit in hits) == [
             "Anna: I moved to Porto.", "Anna: My dog is called Bruno.", "Carla: I moved to Porto.",
         ]  # fmt: skip

@@ -125,7 +125,7 @@ def test_filters_find_and_count_the_same_in_memory_in_pending_entries_and_on_dis
     ways: dict[str, MemoryReader], messages: Mapping[Any, str], options: dict[str, Any], expected: set[str]
 ) -> None:
     for query in (None, QUERY):
-        found = {way: search(ways[way], query_text=query, **options) for way in WAYS}
+        found = {way: search(ways[way], query=query, **options) for way in WAYS}
         for way, hits in found.items():
             assert ({messages[hit.source_ids] for hit in hits}, way) == (expected, way)
             assert (len(hits), hits.total) == (len(expected), len(expected))
@@ -158,13 +158,13 @@ def test_recall_applies_filters(
 
 
 def test_minimum_importance_is_inclusive(ways: dict[str, MemoryReader]) -> None:
-    held = search(ways["held"], query_text=QUERY, explain=True)
+    held = search(ways["held"], query=QUERY, explain=True)
     weight = WEIGHTS.importance
     importances = sorted({round(hit.parts["importance"] / weight, 2) for hit in held})
     assert len(importances) > 2
     counts = {}
     for bound in importances:
-        found = [search(ways[way], query_text=QUERY, minimum_importance=bound) for way in WAYS]
+        found = [search(ways[way], query=QUERY, minimum_importance=bound) for way in WAYS]
         [count] = {hits.total for hits in found}
         assert {len(hits) for hits in found} == {count}
         counts[bound] = count
@@ -175,22 +175,22 @@ def test_minimum_importance_is_inclusive(ways: dict[str, MemoryReader]) -> None:
 @pytest.mark.parametrize("way", ["tail", "held and tail"])
 def test_the_best_have_the_same_scores_in_the_tail_as_in_the_index(ways: dict[str, MemoryReader], way: str) -> None:
     for query in ("Where does Anna live?", "When did Sean book a ferry?", "tea"):
-        found, expected = search(ways[way], query_text=query), search(ways["held"], query_text=query)
+        found, expected = search(ways[way], query=query), search(ways["held"], query=query)
         assert [hit.score for hit in found] == pytest.approx([hit.score for hit in expected], abs=2e-4)  # rounded
         assert [replace(hit, score=0) for hit in found] == [replace(hit, score=0) for hit in expected]
 
 
 def test_the_best_have_the_same_scores_on_disk_where_all_rows_are_candidates(ways: dict[str, MemoryReader]) -> None:
     for query in (QUERY, "Where does Anna live?", "When did Sean book a ferry?"):
-        assert search(ways["disk"], query_text=query) == search(ways["held"], query_text=query)
+        assert search(ways["disk"], query=query) == search(ways["held"], query=query)
 
 
 @pytest.mark.parametrize("way", ["held", "tail", "held and tail"])
 def test_a_filter_never_changes_a_score(ways: dict[str, MemoryReader], way: str) -> None:
-    everything = search(ways[way], query_text=QUERY, kind="turn", explain=True)
+    everything = search(ways[way], query=QUERY, kind="turn", explain=True)
     own = {hit.id: {name: value for name, value in hit.parts.items() if name != "repeats"} for hit in everything}
     for options in ({"tag": "family"}, {"person": "Bruno"}, {"since": date(2024, 1, 12)}):
-        hits = search(ways[way], query_text=QUERY, kind="turn", explain=True, **options)
+        hits = search(ways[way], query=QUERY, kind="turn", explain=True, **options)
         assert hits
         for hit in hits:
             assert {name: value for name, value in hit.parts.items() if name != "repeats"} == own[hit.id]
@@ -240,7 +240,7 @@ def test_hostile_labels_find_nothing_or_are_refused(ways: dict[str, MemoryReader
     for way in ("held", "disk and tail"):
         for query in (None, QUERY):
             try:
-                assert search(ways[way], query_text=query, **{label: text}) == []
+                assert search(ways[way], query=query, **{label: text}) == []
             except InputError as error:
                 assert label in str(error)  # noqa: PT017  # either answer is right
 
@@ -270,7 +270,7 @@ def test_any_combination_of_filters_passes_the_same_rows_everywhere(
 ) -> None:
     if since is not None and until is not None and (since if isinstance(until, datetime) else since.date()) > until:
         since = None
-    every = {"since": since, "until": until, "query_text": query, **options}
+    every = {"since": since, "until": until, "query": query, **options}
     held = search(ways["held"], **every)
     for way in WAYS:
         found = search(ways[way], **every)

@@ -77,10 +77,10 @@ REFUSED = [
     ),
     *_cases("since until", "cannot be read; expected a date such as", "", "yesterday", "2024-13-01", "2024", "\ud800"),
     *_cases(
-        "query_text", "expected a text of at most 10,000 characters",
+        "query", "expected a text of at most 10,000 characters",
         0, 5, True, False, b"Porto", ["Porto"], {}, NAN, "x" * 10_001, " " * 10_001, "é" * 1_000_000,
     ),
-    *_cases("query_text", "is not valid Unicode text", "\ud800", "Porto \udfff", "\ude00\ud83d"),
+    *_cases("query", "is not valid Unicode text", "\ud800", "Porto \udfff", "\ude00\ud83d"),
 ]  # fmt: skip
 
 
@@ -204,8 +204,8 @@ def test_minimum_age_must_not_exceed_maximum_age(reader: MemoryReader) -> None:
             for name in LABELS
             for text in ("x", "x" * 256, "日本", "🚲", "O'Brien", "' OR 1=1 --", "a;b\\")
         ],
-        *[{name: None} for name in (*LABELS, "kind", "minimum_importance", "since", "until", "query_text")],
-        *[{"query_text": text} for text in ("", " ", "x", "x" * 10_000, "\x00", "é" * 10_000, "'\"\\;--", "\u202e")],
+        *[{name: None} for name in (*LABELS, "kind", "minimum_importance", "since", "until", "query")],
+        *[{"query": text} for text in ("", " ", "x", "x" * 10_000, "\x00", "é" * 10_000, "'\"\\;--", "\u202e")],
         {"since": NOON, "until": NOON},
         {"since": date(2024, 3, 15), "until": date(2024, 3, 15)},
         {"since": date(2030, 1, 1)},
@@ -297,9 +297,15 @@ def test_a_blank_query_counts_as_no_query(text: str | None) -> None:
     assert validate_query(text) is None
 
 
+def test_query_text_is_accepted_as_the_earlier_name_of_query() -> None:
+    assert validate_query(None, " Porto ") == "Porto"
+    with pytest.raises(InputError, match="query and query_text are both given"):
+        validate_query("Porto", "Porto")
+
+
 def test_a_query_of_a_megabyte_is_refused_at_once(reader: MemoryReader) -> None:
     started = time.perf_counter()
-    for ask in (lambda text: reader.search_memory(query_text=text), reader.recall):
+    for ask in (lambda text: reader.search_memory(query=text), reader.recall):
         with pytest.raises(InputError, match=r"query.* \(1,000,000 characters\) is not accepted"):
             ask("Where is Bruno? " * 62_500)
     assert time.perf_counter() - started < 20
@@ -311,7 +317,7 @@ def test_any_text_is_accepted_or_refused(text: str) -> None:
         found = validate_query(text)
     except InputError as error:
         assert any("\ud800" <= character <= "\udfff" for character in text)
-        assert "query_text" in str(error)  # noqa: PT017  # either answer is right
+        assert "query" in str(error)  # noqa: PT017  # either answer is right
     else:
         assert found is None or (found == found.strip() != "" and "\x00" not in found)
 

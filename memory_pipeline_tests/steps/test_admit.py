@@ -83,7 +83,7 @@ def test_memory_events_about_a_forgotten_person_are_dropped(lake: Lake, models: 
 def test_readers_do_not_find_forgotten_data_that_was_sent_again(lake: Lake, models: Models) -> None:
     forget(lake, Subject.conversation(ACME, "c1"))
     write(lake, TALK, conversation("Porto is in Portugal.", conversation_id="c2"))
-    hits = MemoryReader(lake, ACME, models.embedder).search_memory(query_text="Porto", maximum_days_ago=900, now=NOW)
+    hits = MemoryReader(lake, ACME, models.embedder).search_memory(query="Porto", maximum_days_ago=900, now=NOW)
     assert [hit.conversation_id for hit in hits] == ["c2"]
 
 

@@ -45,7 +45,7 @@ def folder(sound: Lake, tmp_path: Path) -> Path:
 
 def found(lake: Lake, scope: Scope, models: Models) -> Any:
     reader = MemoryReader(lake, scope, models.embedder)
-    return reader.search_memory(maximum_days_ago=10_000, query_text="Porto", now=NOW)
+    return reader.search_memory(maximum_days_ago=10_000, query="Porto", now=NOW)
 
 
 def test_a_damaged_index_table_does_not_stop_housekeeping(folder: Path) -> None:

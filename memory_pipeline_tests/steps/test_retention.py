@@ -313,7 +313,7 @@ def test_facts_are_listed_after_their_messages_have_gone(lake: Lake, models: Mod
     assert listed() == [f"Anna: {text}" for text in reversed(said)]
     expire_at(lake, LATER)
     assert listed() == ["Anna: I live in Porto.", "Anna: I prefer tea to coffee."]  # one hit per message
-    assert listed(query_text="tea")[0] == "Anna: I prefer tea to coffee."
+    assert listed(query="tea")[0] == "Anna: I prefer tea to coffee."
     later = "My bike is blue. I bought it in Oslo."
     write(lake, conversation(later, at="2024-04-19T08:00", conversation_id="c10"), now=LATER)
     expected = [f"Anna: {later}", "Anna: I live in Porto.", "Anna: I prefer tea to coffee."]

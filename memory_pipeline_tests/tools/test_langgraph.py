@@ -167,7 +167,7 @@ def test_invalid_filters_are_refused(store: MemoryStore) -> None:
         store.search(("working",), filter={"date": {"$gt": 1}})
     with pytest.raises(InputError, match="offset -1"):
         store.search(("working",), offset=-1)
-    with pytest.raises(InputError, match="query_text"):
+    with pytest.raises(InputError, match="query"):
         store.search(("working",), query="x" * 20_000)
 
 

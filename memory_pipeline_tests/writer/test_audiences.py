@@ -110,17 +110,17 @@ def test_a_member_who_is_removed_sees_the_group_no_more_until_named_again(root: 
     lake = Lake(root)
     reader = read(root, "anna")
     team = lake.scope("acme", "support", "group:team")
-    assert "Lisbon" in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
+    assert "Lisbon" in str(reader.search_memory(query="Lisbon", now=NOW, maximum_days_ago=9_999))
     ben = MemoryWriter.open(root, **IDS, users=["ben"], group_id="team")
     assert ben.remove_member("anna")
     assert not ben.remove_member("anna")
     with pytest.raises(InputError, match="not of a group"):
         MemoryWriter.open(root, **IDS).remove_member("anna")
-    assert "Lisbon" not in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
+    assert "Lisbon" not in str(reader.search_memory(query="Lisbon", now=NOW, maximum_days_ago=9_999))
     assert lake.members.users_of(team) == ("ben",)
     writer = MemoryWriter.open(root, **IDS, users=["anna"], group_id="team")
     writer.write(talk("Back again.", "2024-01-17T09:00", id_="m2"))
-    assert "Lisbon" in str(reader.search_memory(query_text="Lisbon", now=NOW, maximum_days_ago=9_999))
+    assert "Lisbon" in str(reader.search_memory(query="Lisbon", now=NOW, maximum_days_ago=9_999))
 
 
 def test_a_writer_of_a_user_writes_memories_and_graph_of_that_user(root: str) -> None:

@@ -404,13 +404,13 @@ def test_the_first_of_two_contradictions_in_the_journal_is_kept(root: str) -> No
 def test_a_turn_is_found_once_before_and_after_the_run(writer: MemoryWriter, root: str) -> None:
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
     write(writer, message(name="Anna"))
-    [before] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
+    [before] = reader.search_memory(query="Where did Anna move?", now=NOW)
     assert str(before) == "⁍ [2024-01-15] Anna: I moved to Porto."
     run(root)
-    [after] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
+    [after] = reader.search_memory(query="Where did Anna move?", now=NOW)
     assert (after.id, str(after)) == (before.id, str(before))
     write(writer, message(name="Anna"))  # sent again: pending and indexed
-    [again] = reader.search_memory(query_text="Where did Anna move?", now=NOW)
+    [again] = reader.search_memory(query="Where did Anna move?", now=NOW)
     assert again.id == before.id
 
 
@@ -496,7 +496,7 @@ def test_recalled_text_sent_back_adds_no_fact(writer: MemoryWriter, root: str) -
     write(writer, message("I moved to Porto and I work for Acme.", id="m1", name="Anna"))
     run(root)
     reader = MemoryReader.open(root, workspace_id="acme", agent_id="support")
-    block = mark("\n".join(str(hit) for hit in reader.search_memory(query_text="Where did Anna move?", now=NOW)))
+    block = mark("\n".join(str(hit) for hit in reader.search_memory(query="Where did Anna move?", now=NOW)))
     assert "Porto" in block
     before = Lake(root).tables.read(FACTS).to_pylist()
     sent = [
