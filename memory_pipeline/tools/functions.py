@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memory_pipeline.writer import MemoryWriter
 
 
-def _add_fact(
+def _remember_fact(
     access: Access,
     *,
     subject: str,
@@ -53,7 +53,7 @@ def _add_fact(
     return "The fact is remembered; graph_facts finds it at once."
 
 
-def _delete_fact(access: Access, *, subject: str, predicate: str, object: str | None) -> str:  # noqa: A002
+def _forget_fact(access: Access, *, subject: str, predicate: str, object: str | None) -> str:  # noqa: A002
     writer_of(access).graph.delete(subject, predicate, object, now=access.clock())
     return "The fact no longer holds; graph_facts shows it with include_history."
 
@@ -65,9 +65,8 @@ def _term(name: str, description: str, *, is_required: bool = True) -> Parameter
 _SUBJECT = _term("subject", "Whom or what it is about: a name; User for the user, Agent for yourself.")
 _PREDICATE = _term("predicate", "The relation, in snake_case: lives_in, works_at, likes, has_sister.")
 
-ADD_FACT = Tool(
+REMEMBER_FACT = Tool(
     "remember_fact",
-    "add_fact",
     "Add a fact to the graph",
     "Remember a plain fact as subject, predicate and object: Anna, lives_in, Porto. Where the predicate holds one "
     "value at a time, the new one takes the place of the old, which is kept as history.",
@@ -78,22 +77,21 @@ ADD_FACT = Tool(
         _term("replaces", "The object that is no longer so, if the fact takes its place.", is_required=False),
         Parameter("confidence", "number", "How sure it is, 0 to 1.", 1, most=1),
     ),
-    _add_fact,
+    _remember_fact,
     "adds",
 )
 
-DELETE_FACT = Tool(
+FORGET_FACT = Tool(
     "forget_fact",
-    "delete_fact",
     "End a fact of the graph",
     "Say that a fact no longer holds. It is kept as history. Without an object, all facts of subject and predicate "
     "end.",
     (_SUBJECT, _PREDICATE, _term("object", "Its value; leave out for all.", is_required=False)),
-    _delete_fact,
+    _forget_fact,
     "removes",
 )
 
-WRITING_TOOLS: Final = (REMEMBER, UPDATE, FORGET, ADD_FACT, DELETE_FACT)
+WRITING_TOOLS: Final = (REMEMBER, UPDATE, FORGET, REMEMBER_FACT, FORGET_FACT)
 
 
 class MemoryTools:
@@ -105,8 +103,8 @@ class MemoryTools:
 
     def __init__(self, access: Access, *, strict: bool = False) -> None:
         self._access = access
-        self._tools = {tool.name: tool for tool in tools_of(access) if tool.name is not None}
-        self.functions = [_function(name, tool, strict=strict) for name, tool in self._tools.items()]
+        self._tools = {tool.name: tool for tool in tools_of(access)}
+        self.functions = [_function(tool, strict=strict) for tool in self._tools.values()]
 
     def call(self, name: str, arguments: str | Mapping[str, object] | None = None) -> str:
         """Call a function and return a text for the model. Never raises.
@@ -165,9 +163,9 @@ def tools_of(access: Access) -> list[Tool]:
     return [*reading_tools(access.max_tokens), *(WRITING_TOOLS if access.writer is not None else ())]
 
 
-def _function(name: str, tool: Tool, *, strict: bool) -> dict[str, Any]:
+def _function(tool: Tool, *, strict: bool) -> dict[str, Any]:
     function = {
-        "name": name,
+        "name": tool.name,
         "description": tool.description,
         "parameters": schema_of(tool.parameters, strict=strict),
     }

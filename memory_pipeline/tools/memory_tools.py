@@ -63,7 +63,7 @@ def durable_text(access: Access, identifier: str) -> str:
         raise InputError(f"there is no durable memory with id {identifier}; use an id from a search")
     newest = memories.get(memories.resolved(identifier, now=now), now=now)
     note_use(access, [memory.id] if memory.is_active else [])
-    head = f"{_named(memory.kind).capitalize()}, kept for good; {_state_of(memory)}:"
+    head = f"A durable memory: {_named(memory.kind)}, {_state_of(memory)}:"
     entries = [TextEntry(f"[{day_of(memory.updated_at)}] ({memory.version_id})\n", lines(memory.content))]
     if (why := warning(memory, now)) is not None:
         entries.append(TextEntry("  ", f"Take care: {why}."))
@@ -92,7 +92,7 @@ def _state_of(memory: DurableMemory) -> str:
 def _remember(access: Access, *, text: str, kind: str, title: str | None, is_snapshot: bool) -> str:
     writer, now = writer_of(access), access.clock()
     if not without_recalled(text).strip():
-        return "Nothing was added: the text is what memory itself gave, and that is remembered already."
+        return "Nothing was added: the text was recalled from memory, so it is stored already."
     memory_id = writer.remember(
         text, kind, title=title or None, is_point_in_time=True if is_snapshot else None, now=now
     )
@@ -116,17 +116,14 @@ def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A00
     count = writer_of(access).forget(_own(access, id), reason=reason or None, now=access.clock())
     if not count:
         return "It was revoked already."
-    return (
-        "It is revoked, and no longer kept for good. What was said in conversations can still be found; "
-        "`memory-pipeline forget` removes that."
-    )
+    return "It is revoked. What was said in conversations can still be found; `memory-pipeline forget` removes that."
 
 
 def _search_archive(access: Access, *, query: str, max_results: int) -> str:
     now = access.clock()
     found = access.reader.memories.search_archive(query, max_results, now=now)
     if not found:
-        return "Nothing of this was put away."
+        return "No archived memory matches."
     entries = [
         TextEntry(
             f"[{access.reader.local_calendar.day_of(one.memory.updated_at)}] ",
@@ -135,8 +132,8 @@ def _search_archive(access: Access, *, query: str, max_results: int) -> str:
         )
         for one in found
     ]
-    head = f"{len(found)} memories that were put away, best first, each with the reason; they may no longer be true:"
-    return answer_text(head, entries, access.max_tokens, "What still holds, update_memory brings back.")
+    head = f"{len(found)} archived memories, best first, each with the reason; they may no longer be true:"
+    return answer_text(head, entries, access.max_tokens, "update_memory restores one that still holds.")
 
 
 _ID = Parameter(
@@ -146,10 +143,9 @@ _REASON = Parameter("reason", "string", "Why, in a few words.", most=_MOST_REASO
 
 REMEMBER = Tool(
     "remember",
-    "add_memory",
     "Remember",
-    "Keep something for good: an instruction, a preference, a decision, something learnt, in a sentence that can be "
-    "understood by itself, with names and dates. What is said in the conversation is remembered anyway.",
+    "Store a durable memory: an instruction, a preference, a decision, something learned, in one sentence that can be "
+    "understood by itself, with names and dates.",
     (
         Parameter("text", "string", "What to remember.", is_required=True, least=1, most=MAX_CONTENT),
         Parameter(
@@ -169,9 +165,8 @@ REMEMBER = Tool(
 
 UPDATE = Tool(
     "update_memory",
-    "update_memory",
     "Correct or confirm a memory",
-    "Correct something that is kept for good, or say that it is still so. What it said before is kept as history.",
+    "Correct a durable memory, or confirm that it still holds. What it said before is kept as history.",
     (
         _ID,
         Parameter("text", "string", "What it should say; leave out to confirm it as it is.", most=MAX_CONTENT),
@@ -182,11 +177,10 @@ UPDATE = Tool(
 )
 
 FORGET = Tool(
-    "forget_memory",
-    "delete_memory",
+    "forget",
     "Revoke a memory",
-    "Revoke something that is kept for good, because it was wrong or is no longer wanted. Use update_memory where "
-    "something else is true instead.",
+    "Revoke a durable memory that was wrong or is no longer wanted. Use update_memory where something else is true "
+    "instead.",
     (_ID, _REASON),
     _forget,
     "removes",
@@ -194,10 +188,9 @@ FORGET = Tool(
 
 ARCHIVE = Tool(
     "search_archive",
-    "search_archive",
     "Search the archive",
-    "Search what was put away because it is old, unused or contradicted, and which recall_memory does not show. Use it "
-    "when recall finds nothing, or to learn what was thought before.",
+    "Search archived memories: old, unused or contradicted ones, which recall_memory does not show. Use it when "
+    "recall_memory finds nothing, or to learn what was believed before.",
     (
         Parameter("query", "string", "What to look for, in words.", is_required=True, least=1, most=_MOST_QUERY),
         Parameter("max_results", "integer", "How many memories at most.", 10, least=1, most=_MOST_RESULTS),

@@ -92,11 +92,11 @@ def _wider(grain: Grain, maximum_days_ago: float) -> str:
     return f"; older memory: {', or '.join(hints)}." if hints else "."
 
 
-def _recall(access: Access, *, question: str, max_tokens: int) -> str:
+def _recall(access: Access, *, query: str, max_tokens: int) -> str:
     now = access.clock()
     tokens = min(max_tokens, access.max_tokens)
     overhead = -(-(FRAME_BYTES + _HEAD) // BYTES_PER_TOKEN)
-    found = access.reader.recall(question, tokens - overhead, now=now)
+    found = access.reader.recall(query, tokens - overhead, now=now)
     if not found:
         return "Nothing of this is remembered, at any grain."
     entries: list[TextEntry] = []
@@ -202,7 +202,7 @@ def _graph(access: Access, *, about: str, include_history: bool, depth: int, max
             names = ", ".join(f"{line(one.name)} ({one.distance})" for one in near)
             hint = f"Within {depth} steps, {len(near)} of {near.total:,}: {names}"
     if not facts and not hint:
-        return "The graph knows nothing of this. It knows things by name: name one, or use search for anything else."
+        return "The graph knows nothing of this. It knows things by name: name one, or use search_memory."
     entries = [TextEntry("", line(fact.line), f", confidence {fact.confidence:.2g}{_evidence(fact)}") for fact in facts]
     entries += [TextEntry("", hint)] if hint else []
     more = "More: raise max_results." if facts.total > len(facts) else ""
@@ -248,7 +248,6 @@ _GRAIN = Parameter(
 
 SEARCH = Tool(
     "search_memory",
-    "search_memories",
     "Search memories",
     "Search what you remember of earlier conversations, within a range of days. Use it before answering anything that "
     "may have been talked about before. With a query the best matches come first, without one the newest. The answer "
@@ -266,10 +265,9 @@ SEARCH = Tool(
 
 FACTS = Tool(
     "graph_facts",
-    "graph_facts",
     "Look up facts of the graph",
     "Look up plain facts (who lives where, works at, likes, is related to whom) about a person, place or thing. Exact "
-    "and short; use search for anything that is no such fact.",
+    "and short; use search_memory for anything that is no such fact.",
     (
         Parameter(
             "about",
@@ -289,7 +287,6 @@ FACTS = Tool(
 
 GET = Tool(
     "get_memory",
-    "get_memory",
     "Get one memory",
     "Get one memory by its id, as searches give it in parentheses: its text, and what it rests on, down to the "
     "messages. Use it to verify a summary, or to read a text that was cut.",
@@ -307,7 +304,6 @@ GET = Tool(
 )
 
 LIST = Tool(
-    None,
     "list_summaries",
     "List summaries",
     "List the newest summaries of a grain with their periods and the addresses at which they can be read.",
@@ -329,12 +325,11 @@ def recall_tool(max_tokens: int) -> Tool:
     """Return the tool for recall, with answers of at most `max_tokens`."""
     return Tool(
         "recall_memory",
-        "recall_memory",
         "Recall",
-        "Recall what is remembered of a question: what is kept for good, and what was said at any time, at any grain, "
-        "nothing told twice. Use it when you do not know when something was; use search to look into certain days.",
+        "Recall what answers a question: durable memories, and what was said at any time, at any grain, without "
+        "repetition. Use it when you do not know when something was said; use search_memory for certain days.",
         (
-            Parameter("question", "string", "The question, in words.", is_required=True, least=1, most=_MOST_QUERY),
+            Parameter("query", "string", "The question, in words.", is_required=True, least=1, most=_MOST_QUERY),
             Parameter(
                 "max_tokens",
                 "integer",
@@ -350,4 +345,4 @@ def recall_tool(max_tokens: int) -> Tool:
 
 def reading_tools(max_tokens: int) -> list[Tool]:
     """Return the reading tools, with answers of at most `max_tokens`."""
-    return [SEARCH, recall_tool(max_tokens), ARCHIVE, GET, FACTS, LIST]
+    return [SEARCH, recall_tool(max_tokens), ARCHIVE, GET, FACTS]

@@ -230,16 +230,14 @@ class Tool:
     """A tool that a model may call.
 
     Attributes:
-        name: name as a function; None if it is only served by MCP.
-        served_as: name at an MCP server.
+        name: name as a function and at an MCP server.
         title: for users.
         description: for models.
         run: returns the answer, with stored text marked as data.
         effect: whether a call changes nothing, adds to memory, or removes from it.
     """
 
-    name: str | None
-    served_as: str
+    name: str
     title: str
     description: str
     parameters: tuple[Parameter, ...]

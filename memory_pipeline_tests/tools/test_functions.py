@@ -26,7 +26,7 @@ from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.tools.remembering import SALES, SOON, clock, remember
 
 READING = ["search_memory", "recall_memory", "search_archive", "get_memory", "graph_facts"]
-WRITING = ["remember", "update_memory", "forget_memory", "remember_fact", "forget_fact"]
+WRITING = ["remember", "update_memory", "forget", "remember_fact", "forget_fact"]
 
 
 def reader_on(root: str, scope: Any = ACME) -> MemoryReader:
@@ -129,13 +129,13 @@ def test_a_summary_keeps_its_lines(tools: MemoryTools) -> None:
 
 
 def test_recall_answers_from_all_grains(tools: MemoryTools) -> None:
-    text = tools.call("recall_memory", {"question": "What did Bruno eat?"})
+    text = tools.call("recall_memory", {"query": "What did Bruno eat?"})
     assert "memories of all grains until 2024-03-02 that fit into 1,000 tokens:" in text
     assert "Bruno ate my passport." in text
 
 
 def test_recall_keeps_to_its_budget(tools: MemoryTools) -> None:
-    text = tools.call("recall_memory", {"question": "Anna", "max_tokens": 200})
+    text = tools.call("recall_memory", {"query": "Anna", "max_tokens": 200})
     assert count_tokens(text) <= 200
     assert ids(text)
 
@@ -152,7 +152,7 @@ def test_a_memory_is_shown_with_its_sources(tools: MemoryTools) -> None:
 
 def test_every_id_that_is_shown_can_be_looked_up(tools: MemoryTools) -> None:
     shown = [tools.call("search_memory", {"grain": grain}) for grain in ("working", "daily", "yearly")]
-    shown.append(tools.call("recall_memory", {"question": "Anna"}))
+    shown.append(tools.call("recall_memory", {"query": "Anna"}))
     found = [one for text in shown for what in ("working", "daily", "weekly", "yearly") for one in ids(text, what)]
     assert len(found) > 8
     for identifier in found:
@@ -200,7 +200,7 @@ def test_every_answer_keeps_to_the_budget(root: str) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("search_memory", {"maximum_days_ago": 5_000, "max_results": 50}),
         ("search_memory", {"maximum_days_ago": 5_000, "max_results": 50, "grain": "daily", "query": "harbour"}),
-        ("recall_memory", {"question": "Where is the harbour?", "max_tokens": 500}),
+        ("recall_memory", {"query": "Where is the harbour?", "max_tokens": 500}),
         ("get_memory", {"id": identifier}),
         ("graph_facts", {"about": "Anna", "depth": 3, "max_results": 50}),
     ]
@@ -217,7 +217,7 @@ def test_stored_text_is_only_inside_the_block(tools: MemoryTools) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("search_memory", {"query": "Ignore all instructions"}),
         ("search_memory", {"grain": "daily"}),
-        ("recall_memory", {"question": "instructions"}),
+        ("recall_memory", {"query": "instructions"}),
         ("get_memory", {"id": ids(tools.call("search_memory", {"query": "obey"}))[0]}),
     ]
     for name, arguments in calls:
@@ -237,7 +237,7 @@ def test_stored_text_cannot_imitate_a_line_of_the_answer(tools: MemoryTools) -> 
 
 def test_answers_of_tools_are_not_stored_again(writing: MemoryTools) -> None:
     assert "Remembered on 2024-03-02" in writing.call("remember", {"text": "Anna wants short answers."})
-    told = writing.call("recall_memory", {"question": "What does Anna want?"})
+    told = writing.call("recall_memory", {"query": "What does Anna want?"})
     assert "Anna wants short answers." in told
     assert writing.call("remember", {"text": told}).startswith("Nothing was added")
     assert len(writing._access.reader.memories.list()) == 1
@@ -323,9 +323,9 @@ def test_invalid_budgets_are_refused(root: str, tokens: Any) -> None:
         ("search_memory", {"query": "\ud800"}, "query '\\ud800' is not valid Unicode"),
         ("search_memory", {"query": ["Porto"]}, "query ['Porto'] is not a text"),
         ("search_memory", {"person": "p" * 999}, "person has 999 characters"),
-        ("recall_memory", {}, "argument question is missing; accepted: question, max_tokens"),
-        ("recall_memory", {"question": "  "}, "question is blank"),
-        ("recall_memory", {"question": "x", "max_tokens": 10**6}, "max_tokens 1000000 is not accepted"),
+        ("recall_memory", {}, "argument query is missing; accepted: query, max_tokens"),
+        ("recall_memory", {"query": "  "}, "query is blank"),
+        ("recall_memory", {"query": "x", "max_tokens": 10**6}, "max_tokens 1000000 is not accepted"),
         ("get_memory", {"id": "../../etc/passwd"}, "is not valid; expected an id"),
         ("get_memory", {"id": "working:2024-01-15T08:" + "0" * 32}, "is unknown in the memory of"),
         ("get_memory", {"id": None}, "argument id is missing"),
@@ -373,7 +373,7 @@ _JSON = st.recursive(
 )
 _NAMES = st.sampled_from([*READING, "remember", ""])
 _KEYS = st.sampled_from(
-    ["query", "grain", "max_results", "maximum_days_ago", "person", "question", "max_tokens", "id", "about", "depth"]
+    ["query", "grain", "max_results", "maximum_days_ago", "person", "max_tokens", "id", "about", "depth"]
 )
 
 

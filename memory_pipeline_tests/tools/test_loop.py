@@ -71,14 +71,14 @@ def test_ten_rounds_of_valid_and_invalid_calls_are_answered(litellm: Any, rememb
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
         [("search_memory", {"query": "Porto"})],
         [("search_memory", {"query": "Porto", "grain": "hourly"})],
-        [("search_memory", {"query": "Porto", "grain": "daily"}), ("recall_memory", {"question": "Porto"})],
-        [("recall_memory", '{"question": "Por')],
+        [("search_memory", {"query": "Porto", "grain": "daily"}), ("recall_memory", {"query": "Porto"})],
+        [("recall_memory", '{"query": "Por')],
         [("get_memory", {"id": "weekly:2024-W03:nothing"})],
         [("graph_facts", {"about": "Anna", "depth": 2})],
         [("search_memory", {"limit": 5})],
         [("search_memory", "")],
-        [("recall_memory", {"question": None})],
-        [("recall_memory", {"question": "What did Bruno eat?", "max_tokens": "300"})],
+        [("recall_memory", {"query": None})],
+        [("recall_memory", {"query": "What did Bruno eat?", "max_tokens": "300"})],
     ]
     with ToolServer(rounds) as server:
         messages: Messages = []
@@ -94,7 +94,7 @@ def test_ten_rounds_of_valid_and_invalid_calls_are_answered(litellm: Any, rememb
 
 def test_agents_stay_separate_over_ten_turns(litellm: Any, remembered: str) -> None:
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
-        [("search_memory", {"maximum_days_ago": 365}), ("recall_memory", {"question": "Porto rent tea"})]
+        [("search_memory", {"maximum_days_ago": 365}), ("recall_memory", {"query": "Porto rent tea"})]
     ]
     theirs: dict[Scope, Messages] = {ACME: [], SALES: []}
     agents = {scope: tools_on(remembered, scope) for scope in theirs}
@@ -111,7 +111,7 @@ def test_recalled_text_in_a_loop_is_not_stored_again(litellm: Any, root: str) ->
     tools = tools_on(root, may_write=True)
     rounds: list[list[tuple[str, dict[str, Any] | str]]] = [
         [("remember", {"text": "Anna wants short answers."})],
-        [("recall_memory", {"question": "What does Anna want?"})],
+        [("recall_memory", {"query": "What does Anna want?"})],
     ]
     messages: Messages = []
     with ToolServer(rounds) as server:

@@ -70,7 +70,7 @@ def tools_for(root: str, user: str | None, *, is_writing: bool = False) -> Memor
 CALLS = [
     ("search_memory", {"query": "PIN of the safe"}),
     ("search_memory", {}),
-    ("recall_memory", {"question": "What is the PIN?"}),
+    ("recall_memory", {"query": "What is the PIN?"}),
     ("search_memory", {"grain": "daily"}),
 ]
 
@@ -113,21 +113,19 @@ def test_what_a_tool_remembers_is_seen_by_the_user_alone(changing: str) -> None:
     answer = tools_for(changing, "ben", is_writing=True).call("remember", {"text": "The alarm code is 9876."})
     assert answer.startswith("Remembered")
     for user in (None, *EVERYBODY):
-        assert ("9876" in tools_for(changing, user).call("recall_memory", {"question": "alarm code"})) == (
-            user == "ben"
-        )
+        assert ("9876" in tools_for(changing, user).call("recall_memory", {"query": "alarm code"})) == (user == "ben")
 
 
 def test_shared_memories_are_recalled_but_not_changed(changing: str) -> None:
     shared = MemoryWriter.open(changing, **AGENT).remember("The shop is closed on Mondays.", now=LATER)
     tools = tools_for(changing, "anna", is_writing=True)
-    assert "closed on Mondays" in tools.call("recall_memory", {"question": "When is the shop closed?"})
+    assert "closed on Mondays" in tools.call("recall_memory", {"query": "When is the shop closed?"})
     own = next(one for one in reader_for(changing, "anna").memories.list() if "safe" in one.content)
-    tools.call("recall_memory", {"question": "PIN of the safe, shop closed on Mondays"})
+    tools.call("recall_memory", {"query": "PIN of the safe, shop closed on Mondays"})
     used = reader_for(changing, "anna").memories.get(own.id)
     assert used is not None
     assert used.access_count
-    for name, arguments in (("update_memory", {"text": "It is open."}), ("forget_memory", {})):
+    for name, arguments in (("update_memory", {"text": "It is open."}), ("forget", {})):
         answer = tools.call(name, {"id": shared, **arguments})
         assert (
             answer == f"Error: memory {shared} is shared with others and can only be read; remember a new one instead"
@@ -155,16 +153,16 @@ def test_users_of_one_memory_have_tools_too(root: str) -> None:
 def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str, user: str | None) -> None:
     with connected(lake, *(["--user", user] if user else [])) as connection:
         texts = [
-            connection.call("search_memories", {"query": "PIN of the safe", **EVER})[0],
-            connection.call("search_memories", EVER)[0],
-            connection.call("recall_memory", {"question": "What is the PIN?"})[0],
+            connection.call("search_memory", {"query": "PIN of the safe", **EVER})[0],
+            connection.call("search_memory", EVER)[0],
+            connection.call("recall_memory", {"query": "What is the PIN?"})[0],
             connection.read("memory://summaries/daily/2024-01-15"),
         ]
         assert is_for(user, texts)
         assert OF_AGENT in texts[1]
         assert (IN_GROUP in texts[1]) == (user in GROUP)
         for extra in TRIES:
-            text, is_error = connection.call("search_memories", {"query": "PIN", **extra})
+            text, is_error = connection.call("search_memory", {"query": "PIN", **extra})
             assert is_error
             assert is_for(None, [text])
         listed = connection.portal.call(connection.client.list_resources).resources
@@ -173,7 +171,7 @@ def test_an_mcp_client_sees_the_memory_of_the_servers_user(lake: str, user: str 
 
 def test_an_mcp_client_writes_to_the_memory_of_the_servers_user(changing: str) -> None:
     with connected(changing, "--user", "ben", "--allow-writing") as connection:
-        text, is_error = connection.call("add_memory", {"text": "The alarm code is 9876."})
+        text, is_error = connection.call("remember", {"text": "The alarm code is 9876."})
         assert not is_error, text
     for user in (None, *EVERYBODY):
         kept = [one.content for one in reader_for(changing, user).memories.list()]
