@@ -24,6 +24,7 @@ NAMES = (
     "ingest",
     "backfill",
     "search",
+    "chat",
     "retrieval",
     "graph",
     "peers",
