@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from memory_pipeline.client.listing import Page
-    from memory_pipeline.client.memory import Client, Results
+    from memory_pipeline.client.memory import Results
+    from memory_pipeline.client.wrapping import Client
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Grain, When
     from memory_pipeline.erasure import ErasureReport

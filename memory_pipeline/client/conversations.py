@@ -6,16 +6,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.search.arguments import MAX_RESULTS, count_of
+from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
 from memory_pipeline.writer.known_messages import KnownMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from memory_pipeline.client.memory import Memory
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.reader import MemoryReader
     from memory_pipeline.search.searcher import Hit
+    from memory_pipeline.writer import MemoryWriter, Receipt
 
     # Inside of the class, `list` is its method.
     Found = list["Conversation"]
@@ -41,9 +43,21 @@ class Conversation(NamedTuple):
 class Conversations:
     """The conversations that a :class:`~memory_pipeline.Memory` sees. Take it from :attr:`Memory.conversations`."""
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._known = KnownMessages(memory.lake, keeps=False)
+    def __init__(
+        self,
+        lake: Lake,
+        reader: MemoryReader,
+        writer: Callable[[], MemoryWriter],
+        add: Callable[..., Receipt],
+        forget: Callable[..., object],
+    ) -> None:
+        """Take the lake, the reader, the writer and the methods of a :class:`~memory_pipeline.Memory`."""
+        self._lake = lake
+        self._reader = reader
+        self._writer = writer
+        self._add = add
+        self._forget = forget
+        self._known = KnownMessages(lake, keeps=False)
 
     def save(self, messages: object, conversation_id: str | None = None, *, now: When | None = None) -> str:
         """Store a conversation, or its new end; return its id. See :meth:`Memory.add`.
@@ -51,7 +65,7 @@ class Conversations:
         Raises:
             InputError: a message is invalid; nothing was written.
         """
-        return self._memory.add(messages, conversation_id=conversation_id, now=now).conversation_id
+        return self._add(messages, conversation_id=conversation_id, now=now).conversation_id
 
     def get(self, conversation_id: str) -> Messages:
         """Return the messages of a conversation, oldest first; none if it is unknown.
@@ -59,7 +73,7 @@ class Conversations:
         Once the pipeline has processed them, hours in which only tools or the system speak are left out.
         """
         found: Messages = []
-        for scope in self._memory.reader.scopes:
+        for scope in self._reader.scopes:
             found += self._known.last_of(scope, conversation_id, 2**31)
         return sorted(found, key=lambda message: (message.sent_at, message.turn))
 
@@ -70,7 +84,8 @@ class Conversations:
             InputError: `limit` is not from 1 to 100, or the query is too long.
         """
         count_of("limit", limit, 1, MAX_RESULTS)
-        return list(_by_conversation(self._memory.search(query, MAX_RESULTS)).values())[:limit]
+        hits = self._reader.search_memory("working", 0, MAX_DAYS_AGO, MAX_RESULTS, query)
+        return list(_by_conversation(hits).values())[:limit]
 
     def list(self, limit: int = 100, *, active_within: timedelta | None = None, now: When | None = None) -> Found:
         """Return the last conversations, newest first.
@@ -87,7 +102,7 @@ class Conversations:
         since = None if active_within is None else self._moment(now) - active_within
         count = limit
         while True:
-            hits = self._memory.reader.newest("working", count, since=since)
+            hits = self._reader.newest("working", count, since=since)
             found = _by_conversation(hits)
             if len(found) >= limit or len(hits) < count:
                 return list(found.values())[:limit]
@@ -105,14 +120,14 @@ class Conversations:
         if older_than < timedelta():
             raise InputError(f"older_than {shown(older_than)} is negative; expected the least age of what is erased")
         until = self._moment(now) - older_than
-        identity = self._memory.writer.scope.identity
+        identity = self._writer().scope.identity
         old = [one for one in self.list(10_000) if one.last_at < until and one.identity == identity]
         for one in old:
-            self._memory.forget(conversation_id=one.id, now=now)
+            self._forget(conversation_id=one.id, now=now)
         return len(old)
 
     def _moment(self, now: When | None) -> datetime:
-        return self._memory.lake.calendar.moment("now", now or datetime.now(UTC))
+        return self._lake.calendar.moment("now", now or datetime.now(UTC))
 
 
 def _by_conversation(hits: Iterable[Hit]) -> Mapping[tuple[str, str], Conversation]:

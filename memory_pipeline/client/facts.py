@@ -8,19 +8,23 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from memory_pipeline.client.memory import Memory
+    from collections.abc import Callable
+
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.reader import MemoryReader
+    from memory_pipeline.writer import MemoryWriter
 
 
-class Facts:
+class FactStore:
     """The durable memories of the kind ``fact``. Take it from :attr:`Memory.facts`.
 
     Facts with a subject, a predicate and an object that were said in conversations are in :attr:`Memory.graph`.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, reader: MemoryReader, writer: Callable[[], MemoryWriter]) -> None:
+        self._reader = reader
+        self._writer = writer
 
     def store(self, text: str, *, subject: str | None = None, confidence: float = 1.0, now: When | None = None) -> str:
         """Store a fact; return its id. See :meth:`MemoryWriter.remember`.
@@ -28,7 +32,7 @@ class Facts:
         Raises:
             InputError: an argument is invalid. Nothing was written.
         """
-        return self._memory.writer.remember(text, MemoryKind.FACT, subject=subject, confidence=confidence, now=now)
+        return self._writer().remember(text, MemoryKind.FACT, subject=subject, confidence=confidence, now=now)
 
     def facts_about(self, subject: str, limit: int = 100) -> list[DurableMemory]:
         """Return the facts about a subject, in any case, newest first.
@@ -36,7 +40,7 @@ class Facts:
         Raises:
             InputError: an argument is invalid.
         """
-        return self._memory.reader.memories.list(kind=MemoryKind.FACT, subject=subject, limit=limit)
+        return self._reader.memories.list(kind=MemoryKind.FACT, subject=subject, limit=limit)
 
     def update_confidence(self, id: str, confidence: float, *, now: When | None = None) -> None:  # noqa: A002  # as in forget
         """Set how certain a fact is, 0 to 1.
@@ -44,7 +48,7 @@ class Facts:
         Raises:
             InputError: `confidence` is not from 0 to 1, or there is no such fact.
         """
-        self._memory.writer.update(id, confidence=confidence, now=now)
+        self._writer().update(id, confidence=confidence, now=now)
 
     def forget(
         self,
@@ -62,6 +66,6 @@ class Facts:
         """
         if subject is predicate is object is tag is None:
             raise InputError("forget takes at least one of subject, predicate, object and tag")
-        return self._memory.writer.forget(
+        return self._writer().forget(
             kind=MemoryKind.FACT, subject=subject, predicate=predicate, object=object, tag=tag, now=now
         )

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard
 
 from memory_pipeline.client.conversations import Conversations
-from memory_pipeline.client.facts import Facts
+from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import audience_in
@@ -33,6 +33,7 @@ from memory_pipeline.writer import MemoryWriter, Receipt
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from memory_pipeline.client.wrapping import Client
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.ports import Embedder
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 
     # Inside of the class, `list` is its method.
     Results = list[RunResult | ConsolidationReport]
-
-Client = TypeVar("Client")
 
 
 class Memory:
@@ -114,12 +113,12 @@ class Memory:
     @cached_property
     def conversations(self) -> Conversations:
         """The conversations, to get, list and prune."""
-        return Conversations(self)
+        return Conversations(self.lake, self.reader, lambda: self.writer, self.add, self.forget)
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> FactStore:
         """The durable memories that are facts, to store, look up and forget."""
-        return Facts(self)
+        return FactStore(self.reader, lambda: self.writer)
 
     @property
     def graph(self) -> Graph:

@@ -27,15 +27,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import wraps
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-    from memory_pipeline.client.memory import Client, Memory
+    from memory_pipeline.reader.knowledge import InjectedContext
+
+Client = TypeVar("Client")
 
 _log = logging.getLogger(__name__)
 #: Seconds that a call waits for memory. The first search of a process takes longest.
@@ -47,8 +49,26 @@ _MAX_CONVERSATIONS: Final = 1_000
 _INSTRUCTIONS: Final = frozenset(["system", "developer"])
 
 
+class ChatMemory(Protocol):
+    """What the wrapper needs of a :class:`~memory_pipeline.Memory`."""
+
+    def context(
+        self, query: str = "", max_tokens: int = 1_000, *, conversation: Mapping[str, object], exclude: Collection[str]
+    ) -> InjectedContext:
+        """Return the context for a prompt."""
+        ...
+
+    def add(self, messages: object, *, conversation_id: str, tags: Sequence[str], source: str | None) -> object:
+        """Store what was said."""
+        ...
+
+    def new_conversation_id(self, now: datetime) -> str:
+        """Return an id for a conversation that begins `now`."""
+        ...
+
+
 def wrapped(
-    memory: Memory,
+    memory: ChatMemory,
     client: Client,
     conversation_id: str | None,
     max_tokens: int,
@@ -126,7 +146,9 @@ class _Recorder:
     One thread does the work of memory in order, so that a prompt finds what was said in the call before.
     """
 
-    def __init__(self, memory: Memory, conversation_id: str | None, max_tokens: int, labels: Mapping[str, Any]) -> None:
+    def __init__(
+        self, memory: ChatMemory, conversation_id: str | None, max_tokens: int, labels: Mapping[str, Any]
+    ) -> None:
         self._memory = memory
         self._max_tokens = max_tokens
         self._labels = labels
@@ -139,7 +161,7 @@ class _Recorder:
     def _warm_up(self) -> None:
         """Read the index before the first prompt. The prompt reports errors."""
         with suppress(Exception):
-            self._memory.context()
+            self._memory.context(conversation={}, exclude=())
 
     def of_client(self, client: Any) -> Any:
         """Return a client whose calls are wrapped, and those of its copies."""
