@@ -75,8 +75,9 @@ soak: .venv/.installed  ## Simulated traffic with kills and faults: make soak MI
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks
 
-docs: .venv/.installed  ## Write docs/reference.md from the code
+docs: .venv/.installed  ## Write docs/reference.md and docs/api.md from the code
 	$(BIN)/python docs/generate_reference.py
+	$(BIN)/python docs/generate_api.py
 
 lock: .venv/.installed  ## Write requirements.lock anew
 	VIRTUAL_ENV=.venv $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-emit-index-url \

@@ -1,4 +1,4 @@
-"""The documentation: its Python blocks, commands, configurations and links work, and the reference is up to date."""
+"""The documentation: its examples, commands, configurations and links work, and generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -177,6 +177,8 @@ def test_files_that_the_contributing_page_names_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
-def test_the_reference_is_up_to_date() -> None:
-    reference = runpy.run_path(str(ROOT / "docs" / "generate_reference.py"))["reference"]()
-    assert text_of(ROOT / "docs" / "reference.md") == reference, "run `make docs`"
+@pytest.mark.parametrize("name", ["reference", "api"])
+def test_a_generated_page_is_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    page = runpy.run_path(str(ROOT / "docs" / f"generate_{name}.py"))["page"]()
+    assert text_of(ROOT / "docs" / f"{name}.md") == page, "run `make docs`"
