@@ -55,12 +55,13 @@ lint: .venv/.installed
 types: .venv/.installed
 	$(BIN)/mypy
 
-# The pages load nothing from other hosts.
+# No page shows the marks of a code block, or loads anything from another host.
 site: .venv/.installed  ## Build the documentation as a site, in build/site; a broken link is an error
 	rm -rf build/pages build/site
 	mkdir -p build/pages
 	tar cf - --exclude 'docs/*.py' *.md docs deploy benchmarks/README.md dbt_like_sql/README.md | tar xf - -C build/pages
 	$(BIN)/zensical build --strict --clean
+	! grep -rnF --include='*.html' '```' build/site
 	! grep -rnE --include='*.html' '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//' build/site
 
 tests: .venv/.installed

@@ -44,7 +44,7 @@ def name_of(document: Path) -> str:
 
 
 def blocks_of(document: Path) -> list[Block]:
-    fences = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", text_of(document), re.MULTILINE | re.DOTALL)
+    fences = re.findall(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', text_of(document), re.MULTILINE | re.DOTALL)
     return [Block(*fence) for fence in fences]
 
 
