@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import agent_options, cli, common, lake_of, settings_of
+from memory_pipeline.cli.common import (
+    agent_options,
+    cli,
+    common,
+    echo_table,
+    lake_of,
+    required_agent_options,
+    settings_of,
+)
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import plain, table_lines, to_json
 
@@ -45,7 +53,7 @@ def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(rows))
     else:
-        _show(rows, "agent")
+        _show(rows, "there is no agent")
 
 
 @cli.command()
@@ -74,10 +82,11 @@ def users(agent: AgentMemory, as_json: bool) -> None:
     if as_json:
         click.echo(to_json({"users": found, "groups": groups}))
         return
-    _show(found, "user")
+    unknown = "" if known else ": the agent is unknown, `memory-pipeline agents` lists all"
+    _show(found, f"{plain(str(agent))} has no user{unknown}")
     if groups:
         click.echo()
-        _show(groups, "group")
+        _show(groups, "")
 
 
 @cli.group()
@@ -88,7 +97,7 @@ def members() -> None:
 @members.command()
 @click.argument("user")
 @click.option("--group", "identity", required=True, help="The group, as `memory-pipeline users` lists it: group:team.")
-@agent_options
+@required_agent_options
 @common
 def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
     """Remove a USER from a group, whose memory the user then no longer sees.
@@ -110,9 +119,9 @@ def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
     click.echo(to_json({"users": left}) if as_json else plain(f"removed; members: {', '.join(left) or 'none'}"))
 
 
-def _show(rows: Sequence[Mapping[str, Any]], what: str) -> None:
+def _show(rows: Sequence[Mapping[str, Any]], nothing: str) -> None:
     if not rows:
-        click.echo(f"there is no {what}", err=True)
+        click.echo(nothing, err=True)
         return
     cells = [[", ".join(value) if isinstance(value, tuple) else value for value in row.values()] for row in rows]
-    click.echo("\n".join(table_lines(list(rows[0]), cells)))
+    echo_table(table_lines(list(rows[0]), cells))
