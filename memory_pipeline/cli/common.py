@@ -151,17 +151,18 @@ class AgentMemory:
             InputError: the group is unknown and has no members, or one member.
         """
         users = list(self.users) or None
-        if self.group_id is not None and users is None and self.user_id is None:
+        group_id = None if self.group_id is None else self.group_id.removeprefix("group:")  # as `users` lists it
+        if group_id is not None and users is None and self.user_id is None:
             if lake.exists:
-                group = lake.scope(self.workspace_id, self.agent_id, f"group:{self.group_id}")
+                group = lake.scope(self.workspace_id, self.agent_id, f"group:{group_id}")
                 users = list(lake.members.users_of(group)) or None
             if users is None:
-                raise InputError(f"--group {shown(self.group_id)} has no members yet; name them with --users")
-        elif self.group_id is None and len(self.users) == 1:
+                raise InputError(f"--group {shown(group_id)} has no members yet; name them with --users")
+        elif group_id is None and len(self.users) == 1:
             raise InputError(
                 f"--users {shown(self.users[0])} is one user; repeat --users for each member, or give --user"
             )
-        return {"user_id": self.user_id, "users": users, "group_id": self.group_id}
+        return {"user_id": self.user_id, "users": users, "group_id": group_id}
 
 
 def agent_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:

@@ -86,14 +86,14 @@ def _dry_run(
 
 def _expected(lake: DryRunLake) -> tuple[Learned, list[dict[str, Any]]]:
     """Return what rules find, and the expected calls of a model. Where a model is expected, facts are placeholders."""
-    from memory_pipeline.models.factory import dry_run_models
+    from memory_pipeline.models.factory import default_models, dry_run_models
     from memory_pipeline.steps.dry_run import learn
 
-    models, executor = dry_run_models(
-        lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC)
-    )
-    learned = learn(lake, models.extractor)
-    return learned, executor.expected_records()
+    configuration, zone = lake.configuration(), lake.calendar.timezone
+    if not configuration.uses_models:
+        return learn(lake, default_models(zone).extractor), []
+    models, executor = dry_run_models(configuration, lake.calls, zone, lambda: datetime.now(UTC))
+    return learn(lake, models.extractor), executor.expected_records()
 
 
 def _record(learned: Learned) -> dict[str, Any]:

@@ -96,7 +96,13 @@ def members() -> None:
 
 @members.command()
 @click.argument("user")
-@click.option("--group", "identity", required=True, help="The group, as `memory-pipeline users` lists it: group:team.")
+@click.option(
+    "--group",
+    "identity",
+    metavar="ID",
+    required=True,
+    help="The group, as `memory-pipeline users` lists it.",
+)
 @required_agent_options
 @common
 def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
@@ -106,10 +112,7 @@ def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
     """
     lake = agent.lake()
     if not identity.startswith(("group:", "users:")):
-        raise InputError(
-            f"--group {shown(identity)} is not a group; expected group: or users: and an id, as "
-            "`memory-pipeline users` lists it"
-        )
+        identity = f"group:{identity}"
     group = lake.scope(agent.workspace_id, agent.agent_id, identity)
     if not lake.members.remove(group, user):
         known = ", ".join(map(shown, lake.members.users_of(group)))
