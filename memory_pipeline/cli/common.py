@@ -275,8 +275,9 @@ def cli() -> None:
 
     `ingest` appends conversations to a journal. `run` turns them into facts, summaries (daily to yearly), a graph and
     durable memories, and consolidates the durable memories once a day (`consolidate`). Read them with `search`,
-    `recall`, `inject`, `expand`, `graph` and `memories`, or serve them to an MCP client with `mcp`. Start with
-    `memory-pipeline demo`.
+    `recall`, `inject`, `expand`, `graph` and `memories`, or serve them to an MCP client with `mcp`. `memories remember`
+    stores a durable memory, `memories forget` revokes one, and `forget` erases all that is stored of someone. Start
+    with `memory-pipeline demo`.
 
     \b
     Environment: MEMORY_PIPELINE_ROOT       the lake, if --root is not given
@@ -288,6 +289,5 @@ def cli() -> None:
                  NO_COLOR                   print no colour
 
     With --json, an error is one line of JSON on standard error, and standard output stays empty:
-    {"error": {"type": "InputError", "message": "..."}}. The exit code is the same: 2, or 1 if a check or verification
-    failed.
+    {"error": {"type": "InputError", "message": "..."}}. The exit code is the same as without --json.
     """

@@ -148,11 +148,11 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
 @now_option
 @common
 def status(now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Count the periods of each grain: existing, pending, missing and open.
+    """Count the periods of each grain.
 
-    Pending periods are due; missing ones are pending and were never computed; open ones have data but have not ended.
-    A coarser grain becomes pending once the finer one is computed. The line "consolidation" counts days as periods, and
-    changes of memories as rows.
+    Existing periods have rows. Pending periods are due; missing ones are pending and were never computed; open ones
+    have data but have not ended. A coarser grain becomes pending once the finer one is computed. The line
+    "consolidation" counts days as periods, and changes of memories as rows.
     """
     from memory_pipeline.steps.consolidation.days import night_status
     from memory_pipeline.steps.scheduling.planner import grain_status
@@ -187,8 +187,8 @@ def demo(root: str | None, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Print the changes and their reasons; change nothing.")
 @click.option("--from", "since", type=Time(), metavar="DATE", help="First day to consolidate again.")
 @click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to consolidate again (included).")
-@click.option("--workspace", "workspace_id", help="Only agents of this workspace.")
-@click.option("--agent", "agent_id", help="Only this agent.")
+@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
+@click.option("--agent", "agent_id", metavar="ID", help="Only this agent.")
 @now_option
 @common
 def consolidate_memories(

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.option("--workspace", "workspace_id", help="Only agents of this workspace.")
+@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
 @common
 def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
-    """List the agents with the number of their users and groups, and their first and last activity.
+    """List all agents of the lake.
 
-    Times of records that the pipeline has not processed yet are rounded to the hour.
+    With the number of their users and groups, and their first and last activity. Times of records that the pipeline
+    has not processed yet are rounded to the hour.
     """
     from memory_pipeline.reader.activity import activities, users_of
 
@@ -60,10 +61,11 @@ def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
 @agent_options
 @common
 def users(agent: AgentMemory, as_json: bool) -> None:
-    """List the users of an agent, and the groups with their members, with their first and last activity.
+    """List the users and groups of an agent.
 
-    A user without activity has only been in groups. The users of an agent with `per_user: false`, who share one memory,
-    are not listed. Times of records that the pipeline has not processed yet are rounded to the hour.
+    With the members of the groups, and the first and last activity of each. A user without activity has only been
+    in groups. The users of an agent with `per_user: false`, who share one memory, are not listed. Times of records
+    that the pipeline has not processed yet are rounded to the hour.
     """
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.reader.activity import activities, users_of
@@ -106,9 +108,10 @@ def members() -> None:
 @required_agent_options
 @common
 def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
-    """Remove a USER from a group, whose memory the user then no longer sees.
+    """Remove a USER from a group.
 
-    The group keeps what the user said. A later conversation of the group that names the user adds it again.
+    The user no longer sees the memory of the group. The group keeps what the user said. A later conversation of the
+    group that names the user adds it again.
     """
     lake = agent.lake()
     if not identity.startswith(("group:", "users:")):

@@ -165,11 +165,12 @@ def ingest(
 @click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Conversations to list.")
 @common
 def capture(file: Path | None, dry_run: bool, limit: int, root: str | None, as_json: bool) -> None:
-    """Show which stored conversations the rules of `capture` keep and drop.
+    """Show what the rules of `capture` keep and drop.
 
-    The rules are those of FILE, a configuration to try, or else of the lake's config/workspaces.yaml. They apply to
-    conversations that are written from now on, and to those that are not processed yet. `memory-pipeline forget`
-    drops what is stored already; `memory-pipeline config --put FILE` puts the rules to use.
+    It counts and lists stored conversations. The rules are those of FILE, a configuration to try, or else of the
+    lake's config/workspaces.yaml. They apply to conversations that are written from now on, and to those that are
+    not processed yet. `memory-pipeline forget` drops what is stored already; `memory-pipeline config --put FILE`
+    puts the rules to use.
     """
     from collections import Counter
 
