@@ -1,4 +1,4 @@
-"""Settings from environment variables. No other module reads the environment.
+"""Settings from environment variables. No other module reads the environment, except the options of the command line.
 
 =========================  ===================  ==================================================================
 variable                   default              meaning
@@ -16,6 +16,10 @@ MEMORY_PIPELINE_SINGLE_WRITER
                                                 servers without conditional writes
 MEMORY_PIPELINE_GROUP      none                 Unix group (name or number) with access to a lake in a folder; without
                                                 it only the owner has access
+MEMORY_PIPELINE_WORKSPACE  ``default``          command line: the agent's workspace, if --workspace is not given
+MEMORY_PIPELINE_AGENT      ``default``          command line: the agent, if --agent is not given
+MEMORY_PIPELINE_USER       none                 command line: the user, if --user is not given
+NO_COLOR                   none                 command line: any value prints no colour, as does ``TERM=dumb``
 AWS_REGION                 the AWS chain's      region of the lake's bucket
 DAGSTER_HOME               none                 Dagster: the instance that stores the runs
 DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS
@@ -150,6 +154,17 @@ def has_single_writer(environment: Mapping[str, str] | None = None) -> bool:
             f"MEMORY_PIPELINE_SINGLE_WRITER {shown(text)} is not accepted; expected 1, or unset it"
         )
     return text == "1"
+
+
+def is_dumb_terminal(environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether ``TERM`` says that the terminal can neither move the cursor nor show colour."""
+    return (os.environ if environment is None else environment).get("TERM") in {"dumb", "unknown"}
+
+
+def wants_no_colour(environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether ``NO_COLOR`` or the terminal asks for output without colour."""
+    variables = os.environ if environment is None else environment
+    return bool(variables.get("NO_COLOR")) or is_dumb_terminal(variables)
 
 
 def lake_group(environment: Mapping[str, str] | None = None) -> int | None:

@@ -14,7 +14,7 @@ import grimp
 
 import memory_pipeline
 
-HEAVY = {"dagster", "litellm", "polars", "lancedb", "deltalake", "duckdb", "pyarrow", "numpy", "s3fs", "fsspec"}
+HEAVY = {"dagster", "litellm", "polars", "lancedb", "deltalake", "duckdb", "pyarrow", "numpy", "s3fs", "fsspec", "rich"}
 
 
 #: What each module may bring along when it is imported; those that may bring more come later.
