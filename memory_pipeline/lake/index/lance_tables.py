@@ -91,8 +91,15 @@ def run_coroutine(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
     """Wait for a coroutine, for callers without an event loop. Return or raise its result.
 
     All coroutines of a process run on one thread. The async API of LanceDB has half the latency of the sync one.
+
+    Raises:
+        RuntimeError: the caller is a coroutine itself, and would wait for its own thread.
     """
-    return asyncio.run_coroutine_threadsafe(coroutine, _event_loop(os.getpid())).result()
+    loop = _event_loop(os.getpid())
+    if asyncio._get_running_loop() is loop:
+        coroutine.close()
+        raise RuntimeError("a coroutine of the index cannot wait for another one; await it")
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 @lru_cache(maxsize=1)
