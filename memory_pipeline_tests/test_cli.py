@@ -230,33 +230,38 @@ def test_an_error_is_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
-def test_the_demo_shows_every_grain_and_a_second_run_changes_nothing(
+def test_the_demo_shows_what_is_remembered_and_a_second_run_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talks = HISTORY.read_text(encoding="utf-8").splitlines(keepends=True)
-    counts = [len(json.loads(talk)["messages"]) for talk in talks]
-    assert sum(counts) == 584
-    if not IS_THOROUGH:  # the beginning of the year shows the same
-        talks, counts = talks[:10], counts[:10]
+    if not IS_THOROUGH:  # the beginning of the year and the conversations of users show the same
+        talks = talks[:10] + [talk for talk in talks[10:] if '"user_id"' in talk]
         (tmp_path / "history.jsonl").write_text("".join(talks), encoding="utf-8")
         monkeypatch.setattr(demo, "HISTORY", tmp_path / "history.jsonl")
     first = call("demo")
     assert first.exit_code == 0
+    count = sum(len(json.loads(talk)["messages"]) for talk in talks)
     for text in (
-        f"{sum(counts)} new messages",
-        "working:",
-        "yearly:",
-        "down to the message",
-        "the hot index",
+        f"{count} new messages of {len(talks)} conversations",
+        "Ruben: The important thing: I'm badly allergic to hazelnuts.",
+        "Ruben allergic_to hazelnuts (since 2025-01-09)",
+        "2025 ← 2025-Q",
+        "Give me distances in kilometres, never in miles. (instruction)",
+        "<recalled-memory ",
+        "under the third flowerpot",
+        "in Henrike's cold room",
+        "nadia 1, ruben 0, milo 0",
+        "nadia 1, ruben 1, milo 0",
         "make dev",
     ):
         assert text in first.output
-    assert "(instruction)" in first.output
-    assert " HEAT: " in first.output
     assert "Nothing changed" not in first.output
     again = call("demo").output
     assert "Nothing changed" in again
-    assert again.partition("\n6. ")[2] == first.output.partition("\n6. ")[2] != ""
+    assert again.partition("\n3. ")[2] == first.output.partition("\n3. ")[2] != ""
+    shown = read("demo")
+    assert shown["ingested"]["repeated"] == count
+    assert shown["users"]["pins"] == {"nadia": 1, "ruben": 0, "milo": 0}
 
 
 def test_a_configuration_is_shown_validated_and_replaced(filled: None, tmp_path: Path) -> None:
