@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from codecs import BOM_UTF8
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,6 +159,16 @@ def test_ingest_fails_if_all_records_of_a_file_are_set_aside(tmp_path: Path) -> 
     assert json.loads(call("ingest", str(good), str(bad), "--json").stdout)[str(good)]["repeated"] == 1
     assert call("ingest", str(good)).exit_code == 0
     assert call("ingest", str(empty)).exit_code == 0
+
+
+def test_conversations_are_read_from_standard_input(tmp_path: Path) -> None:
+    lines = BOM_UTF8 + b"".join(json.dumps(talk).encode() + b"\n" for talk in TALKS)
+    (tmp_path / "talks.jsonl").write_bytes(lines)
+    command = [sys.executable, "-m", "memory_pipeline.cli", "ingest", "-"]
+    with (tmp_path / "talks.jsonl").open("rb") as file, subprocess.Popen(["cat"], stdin=file, stdout=PIPE) as pipe:
+        done = subprocess.run(command, stdin=pipe.stdout, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "3 new messages of 2 conversations" in done.stdout
 
 
 def test_records_before_the_first_day_are_set_aside_and_the_setting_is_named(

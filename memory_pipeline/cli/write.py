@@ -134,7 +134,8 @@ def ingest(
 ) -> None:
     """Append conversations from FILES to the journal.
 
-    A *.json file holds one conversation or a list of them, any other file one conversation per line. A conversation:
+    A *.json file holds one conversation or a list of them, any other file one conversation per line; - is standard
+    input. A conversation:
 
     \b
     {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",

@@ -7,6 +7,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, capture_in
@@ -29,7 +30,6 @@ from memory_pipeline.writer.known_messages import KnownMessages, without_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import Period
@@ -41,6 +41,7 @@ _BATCH = 20_000
 #: Maximum number of rejections in the result. All of them are in the quarantine.
 _SHOWN = 20
 _AUDIENCE = ("user_id", "users", "group_id")
+_STANDARD_INPUT = Path("-")
 _CONVERSATION_KEYS = {*HEADER, "messages"}
 _MESSAGE_KEYS = {
     "id", "user_id", "role", "name", "content", "timestamp", "utc_offset", "metadata", "redactions", *TEXT_KEYS,
@@ -97,6 +98,8 @@ def ingest_file(
     A file named ``*.json`` holds one conversation or a list of them, any other file one conversation per line. Invalid
     records are moved to the journal's quarantine with a reason, and ingestion continues. The accepted messages of a
     conversation are written atomically. Ingesting a file twice adds no duplicates.
+
+    The path ``-`` is standard input, with one conversation per line.
 
     `default_scope` has the ``workspace_id`` and ``agent_id`` of records that name none. `defaults` has those of
     readable conversations without them, and the ``user_id``, or ``users`` and ``group_id``, of conversations that name
@@ -239,9 +242,9 @@ def _records(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[str,
     """Yield the place of each record with the record, or with its rejection if it is not valid JSON."""
     read = 0
     try:
-        with path.open("rb") as file:
-            if file.read(len(BOM_UTF8)) != BOM_UTF8:
-                file.seek(0)
+        with open(0, "rb", closefd=False) if path == _STANDARD_INPUT else path.open("rb") as file:
+            if file.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+                file.read(len(BOM_UTF8))
             if path.suffix.lower() != ".json":
                 for number, line in enumerate(file, start=1):
                     read += len(line)
