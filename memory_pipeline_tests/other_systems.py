@@ -49,7 +49,7 @@ def become(platform: str) -> None:
     (_become_windows if platform == "win32" else _become_mac)()
     from memory_pipeline import operating_system
 
-    operating_system.sys = SimpleNamespace(platform=platform)  # type: ignore[attr-defined]
+    operating_system.sys = SimpleNamespace(platform=platform)  # type: ignore[assignment,attr-defined]
 
 
 class _Missing(importlib.abc.MetaPathFinder):
@@ -82,7 +82,7 @@ def _become_windows() -> None:
         assert not options.get("pass_fds"), "pass_fds not supported on Windows."
         start(self, *arguments, **options)
 
-    os.open, os.kill = open_no_folder, kill_only  # type: ignore[assignment]
+    os.open, os.kill = open_no_folder, kill_only
     subprocess.Popen.__init__ = start_without  # type: ignore[method-assign]
     subprocess.CREATE_NO_WINDOW = subprocess.CREATE_NEW_PROCESS_GROUP = 0  # type: ignore[attr-defined]
 
@@ -90,7 +90,7 @@ def _become_windows() -> None:
 def _become_mac() -> None:
     import resource
 
-    del os.memfd_create  # type: ignore[attr-defined]
+    del os.memfd_create
     limit, flush = resource.setrlimit, os.fsync
 
     def limit_no_memory(which: int, limits: tuple[int, int]) -> None:
@@ -108,7 +108,7 @@ def _become_mac() -> None:
     def flush_to_cache(_: int) -> None:
         raise AssertionError("fsync leaves the content in the disk's cache")
 
-    resource.setrlimit = limit_no_memory  # type: ignore[assignment]
+    resource.setrlimit = limit_no_memory
     fcntl.F_FULLFSYNC = 51  # type: ignore[attr-defined]
     fcntl.fcntl = control  # type: ignore[assignment]
     os.fsync = flush_to_cache  # type: ignore[assignment]
