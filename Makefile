@@ -17,7 +17,7 @@ DAYS ?= 366
 # The tests of pure logic: they need no lake, no server and no other process.
 PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/test_dates.py test_settings.py)
 
-.PHONY: help demo dev quick test test-thorough lint types site tests test-cluster soak bench docs lock clean
+.PHONY: help demo dev quick test test-thorough lint types types-elsewhere site tests test-cluster soak bench docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,7 +42,7 @@ quick: export MYPY_NUM_WORKERS = 2
 quick: lint types  ## Lint, types and the tests of pure logic: the inner loop, in less than a minute
 	$(BIN)/pytest -n 2 --dist worksteal $(PURE)
 
-test: lint types site tests  ## Run all checks: lint, types, architecture, documentation, tests (about ten minutes)
+test: lint types types-elsewhere site tests  ## Run all checks: lint, types, architecture, documentation, tests (about ten minutes)
 
 test-thorough: lint types  ## The large versions of the tests, before a release (hours)
 	MEMORY_PIPELINE_THOROUGH=1 $(BIN)/pytest -n auto --dist worksteal -rs
@@ -63,6 +63,10 @@ site: .venv/.installed  ## Build the documentation as a site, in build/site; a b
 	$(BIN)/zensical build --strict --clean
 	! grep -rnF --include='*.html' '```' build/site
 	! grep -rnE --include='*.html' '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//' build/site
+
+types-elsewhere: .venv/.installed  ## Check the package's types for macOS and Windows, which lack functions
+	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin -p memory_pipeline
+	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32 -p memory_pipeline
 
 tests: .venv/.installed
 	$(BIN)/pytest -n auto --dist worksteal -rs

@@ -33,7 +33,6 @@ resolves it just before a request is sent.
 
 from __future__ import annotations
 
-import grp
 import os
 import re
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import EARLIEST, Calendar, start_for
 from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.operating_system import group_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -176,13 +176,13 @@ def lake_group(environment: Mapping[str, str] | None = None) -> int | None:
     name = (os.environ if environment is None else environment).get("MEMORY_PIPELINE_GROUP") or None
     if name is None:
         return None
-    try:
-        return (grp.getgrgid(int(name)) if name.isdecimal() else grp.getgrnam(name)).gr_gid
-    except (KeyError, OverflowError):
+    group = group_id(name)
+    if group is None:
         raise ConfigurationError(
             f"MEMORY_PIPELINE_GROUP {shown(name)} does not exist on this machine; expected a name or a number that "
             "`getent group` lists"
-        ) from None
+        )
+    return group
 
 
 def is_secret_reference(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -28,6 +27,7 @@ from memory_pipeline.cli.terminal import progress
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError, counted, shown
+from memory_pipeline.operating_system import create_private
 from memory_pipeline.rendering import expiration_lines, housekeeping_lines, to_json
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def forget(
     path = _receipt_path(lake, receipt, moment)
     try:
         # The receipt holds the erased names in clear text, so only its owner may read it.
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        file = create_private(path)
     except OSError as error:
         raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
     done: ErasureReport | None = None
@@ -142,7 +142,7 @@ def forget(
         with file:
             tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))
             done = forget_subject(lake, models_of(lake), subject, moment, tell)
-            file.write(done.to_json())
+            file.write(done.to_json().encode())
     finally:
         if done is None:
             path.unlink()
