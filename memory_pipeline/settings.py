@@ -16,6 +16,8 @@ MEMORY_PIPELINE_SINGLE_WRITER
                                                 servers without conditional writes
 MEMORY_PIPELINE_GROUP      none                 Unix group (name or number) with access to a lake in a folder; without
                                                 it only the owner has access
+MEMORY_PIPELINE_SESSIONS   a file in the lake   database of sessions and pools, such as ``postgresql://user:password@host/db``;
+                                                needed for a lake in a bucket
 AWS_REGION                 the AWS chain's      region of the lake's bucket
 DAGSTER_HOME               none                 Dagster: the instance that stores the runs
 DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS
@@ -150,6 +152,11 @@ def has_single_writer(environment: Mapping[str, str] | None = None) -> bool:
             f"MEMORY_PIPELINE_SINGLE_WRITER {shown(text)} is not accepted; expected 1, or unset it"
         )
     return text == "1"
+
+
+def sessions_url(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the address of ``MEMORY_PIPELINE_SESSIONS``, or None if it is not set. It may have a password."""
+    return (os.environ if environment is None else environment).get("MEMORY_PIPELINE_SESSIONS") or None
 
 
 def lake_group(environment: Mapping[str, str] | None = None) -> int | None:
