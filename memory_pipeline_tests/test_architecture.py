@@ -15,8 +15,8 @@ import grimp
 import memory_pipeline
 
 HEAVY = {
-    "dagster", "litellm", "polars", "lancedb", "deltalake", "duckdb", "pyarrow", "numpy", "s3fs", "fsspec", "sqlalchemy",
-    "alembic",
+    "alembic", "dagster", "deltalake", "duckdb", "fsspec", "lancedb", "litellm", "numpy", "polars", "pyarrow", "s3fs",
+    "sqlalchemy",
 }  # fmt: skip
 
 

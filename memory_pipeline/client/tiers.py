@@ -15,14 +15,16 @@ from memory_pipeline.domain.sessions import (
     RUN_POOL_TYPES,
     Container,
     EntryKind,
+    micros_of,
     pool_container,
     searchable,
+    time_of,
 )
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.search.searcher import Hit
 from memory_pipeline.sessions.store import SessionStore, existing_stores, session_store
-from memory_pipeline.sessions.views import RUN_POOL_TTL, MemoryPool, MemorySession, micros_of, time_of
+from memory_pipeline.sessions.views import RUN_POOL_TTL, MemoryPool, MemorySession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -234,7 +236,7 @@ class TieredMemory:
 
     def _visible(self, now: When | None) -> Iterator[tuple[str, StoredEntry]]:
         """Yield the entries of all sessions, and of the pools that need neither team nor task nor run to be found."""
-        at = micros_of(now, clock)
+        at = micros_of(clock() if now is None else self.lake.calendar.moment("now", now))
         workspace_id, agent_id, identity = self._owner
         for store in existing_stores(self.lake):
             for stored in store.stored(workspace_id):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,6 +38,8 @@ POOL_SCOPES: Final = ("global", "account", "team", "agent", "task")
 RUN_POOL_TYPES: Final = ("shared_memory", "tool_cache", "blackboard")
 
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _encoded: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -146,6 +148,16 @@ def pool_container(
     is_private = pool_type == "agent_private" or scope == "agent"
     identity = "" if scope == "global" else identity
     return Container(workspace_id, agent_id if is_private else "", identity, EntryKind.POOL, name, section)
+
+
+def micros_of(at: datetime) -> int:
+    """Return a time with its zone in microseconds since 1970, UTC."""
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def time_of(micros: int) -> datetime:
+    """Return a time, UTC, from microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=micros)
 
 
 def micros_of_ttl(ttl: object, longest: int = MAX_TTL) -> int:

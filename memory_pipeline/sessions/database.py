@@ -82,13 +82,12 @@ class Database:
         return rows
 
     def compact(self) -> None:
-        """Overwrite deleted rows of SQLite on the disk. PostgreSQL's vacuum does this by itself, later.
+        """Remove deleted rows of SQLite from the disk. PostgreSQL's vacuum does this by itself, later.
 
         Raises:
             LakeError: another process reads for too long.
         """
         if self.is_sqlite:
-            self.run("VACUUM", {})
             [(is_busy, *_)] = self.run("PRAGMA wal_checkpoint(TRUNCATE)", {})
             if is_busy:
                 raise LakeError(f"{self.address} is in use for too long; run the command again")

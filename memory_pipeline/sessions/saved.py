@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from memory_pipeline.domain.sessions import time_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -28,13 +30,14 @@ def save(
             "is_short_term": is_short_term,
             "section": section,
             **{field: getattr(entry, field) for field in ("key", "type", "value", "expires_at")},
+            "updated_at": time_of(entry.updated_at).isoformat(),
         }
         for is_short_term, groups in ((False, parts), (True, {"": short_term}))
         for section, listed in groups.items()
         for entry in listed
     ]
     owner = {field: getattr(container, field) for field in ("workspace_id", "agent_id", "identity", "space")}
-    record = {**owner, "saved_at": now, "entries": entries}
+    record = {**owner, "updated_at": time_of(now).isoformat(), "entries": entries}
     storage.write(_path(name), json.dumps(record, ensure_ascii=False).encode())
     return len(entries)
 

@@ -62,7 +62,10 @@ _EXPIRED = f"""
     WHERE lake_id = :lake_id AND expires_at <= :now AND kind <> '{EntryKind.SHORT_TERM}' RETURNING 1
 """
 _ROWS = f"SELECT {_OWNER}, {_COLUMNS} FROM memory_pipeline_entries WHERE lake_id = :lake_id"
-_DELETE = "DELETE FROM memory_pipeline_entries WHERE lake_id = :lake_id AND id = :id AND version = :version RETURNING 1"
+_DELETE = """
+    DELETE FROM memory_pipeline_entries
+    WHERE lake_id = :lake_id AND id = :id AND (:changed = 1 OR version = :version) RETURNING 1
+"""
 
 
 class StoredEntry(NamedTuple):
@@ -98,12 +101,11 @@ class SessionStore:
             container = Container(workspace, agent, owner, EntryKind(stored_kind), space, section)
             yield StoredEntry(container, Entry(*columns))
 
-    def delete(self, entries: Iterable[Entry]) -> int:
-        """Delete entries that have not changed since they were read; return their number."""
-        return sum(
-            len(self.database.run(_DELETE, {"lake_id": self._lake_id, "id": entry.id, "version": entry.version}))
-            for entry in entries
-        )
+    def delete(self, entries: Iterable[Entry], *, changed: bool = True) -> int:
+        """Delete entries, also those that were changed since they were read if `changed`; return their number."""
+        fixed = {"lake_id": self._lake_id, "changed": int(changed)}
+        rows = (self.database.run(_DELETE, {**fixed, "id": one.id, "version": one.version}) for one in entries)
+        return sum(map(len, rows))
 
     def delete_expired(self, now: int) -> int:
         """Delete expired entries, except short-term ones, which are promoted first; return their number."""

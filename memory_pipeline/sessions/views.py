@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.periods import Calendar
@@ -21,12 +20,16 @@ from memory_pipeline.domain.sessions import (
     EntryKind,
     json_of,
     merged,
+    micros_of,
     micros_of_ttl,
+    time_of,
 )
 from memory_pipeline.errors import CommitConflictError, InputError, VersionConflictError, shown
 from memory_pipeline.sessions.saved import load, save
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.sessions import Entry
     from memory_pipeline.lake.files.storage import Storage
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 
 #: Accesses from which a short-term entry becomes a durable memory.
 PROMOTED_FROM: Final = 3
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _CALENDAR: Final = Calendar()
 _SECTIONS: Final = ("task_state", "intermediate_results", "conversation_context", "tool_state")
 _PAD: Final = "scratch_pad"
@@ -46,19 +47,9 @@ _PAD: Final = "scratch_pad"
 _TRIES: Final = 1_000
 
 
-def micros_of(now: When | None, clock: Clock) -> int:
-    """Return a time in microseconds since 1970, UTC.
-
-    Raises:
-        InputError: `now` is not a time with a zone.
-    """
-    at = clock() if now is None else _CALENDAR.moment("now", now)
-    return (at - _EPOCH) // _MICROSECOND
-
-
-def time_of(micros: int) -> datetime:
-    """Return a time, UTC, from microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=micros)
+def _micros(now: When | None, clock: Clock) -> int:
+    """Return a time, or what the clock says. Raise InputError if `now` is not a time with a zone."""
+    return micros_of(clock() if now is None else _CALENDAR.moment("now", now))
 
 
 class ShortTermEntry(NamedTuple):
@@ -124,19 +115,19 @@ class _Keyed:
 
     def exists(self, key: str, *, now: When | None = None) -> bool:
         """Return whether there is an entry with a key. This counts no access."""
-        return self._entries.get(label_of("key", key), micros_of(now, self._clock)) is not None
+        return self._entries.get(label_of("key", key), _micros(now, self._clock)) is not None
 
     def remove(self, key: str, *, now: When | None = None) -> bool:
         """Remove an entry; return whether it was there."""
-        return self._entries.remove(label_of("key", key), micros_of(now, self._clock))
+        return self._entries.remove(label_of("key", key), _micros(now, self._clock))
 
     def keys(self, *, now: When | None = None) -> list[str]:
         """Return all keys, sorted."""
-        return [entry.key for entry in self._entries.all(micros_of(now, self._clock))]
+        return [entry.key for entry in self._entries.all(_micros(now, self._clock))]
 
     def clear(self, *, now: When | None = None) -> int:
         """Remove all entries; return how many there were."""
-        return self._entries.clear(micros_of(now, self._clock))
+        return self._entries.clear(_micros(now, self._clock))
 
 
 class KeyValues(_Keyed):
@@ -155,12 +146,12 @@ class KeyValues(_Keyed):
             InputError: an argument is invalid.
         """
         label_of("key", key)
-        text, at = json_of(value), micros_of(now, self._clock)
+        text, at = json_of(value), _micros(now, self._clock)
         return self._entries.put(key, text, at + micros_of_ttl(ttl), at)
 
     def retrieve(self, key: str, default: Any = None, *, now: When | None = None) -> Any:
         """Return the value of a key, or `default` if there is none or it has expired."""
-        entry = self._entries.get(label_of("key", key), micros_of(now, self._clock))
+        entry = self._entries.get(label_of("key", key), _micros(now, self._clock))
         return default if entry is None else json.loads(entry.value)
 
 
@@ -177,7 +168,7 @@ class ScratchPad:
         Raises:
             InputError: an argument is invalid, or the notes have more than 1 MB together.
         """
-        text, at = json_of(note), micros_of(now, self._clock)
+        text, at = json_of(note), _micros(now, self._clock)
         version = self._entries.append(_PAD, text, at + micros_of_ttl(ttl), at)
         if version is None:
             raise InputError("the scratch pad is full: it takes 1,000,000 characters as JSON; clear it first")
@@ -185,12 +176,12 @@ class ScratchPad:
 
     def read(self, *, now: When | None = None) -> list[Any]:
         """Return all notes, oldest first."""
-        entry = self._entries.get(_PAD, micros_of(now, self._clock))
+        entry = self._entries.get(_PAD, _micros(now, self._clock))
         return [] if entry is None else list(json.loads(entry.value))
 
     def clear(self, *, now: When | None = None) -> int:
         """Remove all notes; return 1 if there were any, else 0."""
-        return self._entries.clear(micros_of(now, self._clock))
+        return self._entries.clear(_micros(now, self._clock))
 
 
 class ShortTermMemory(_Keyed):
@@ -219,17 +210,17 @@ class ShortTermMemory(_Keyed):
         """
         label_of("key", key)
         _check_type(type)
-        text, at = json_of(value), micros_of(now, self._clock)
+        text, at = json_of(value), _micros(now, self._clock)
         return self._entries.put(key, text, at + micros_of_ttl(ttl), at, type)
 
     def retrieve(self, key: str, default: Any = None, *, now: When | None = None) -> Any:
         """Return the value of a key, and count the access; `default` if there is none or it has expired."""
-        entry = self._entries.touch(label_of("key", key), micros_of(now, self._clock))
+        entry = self._entries.touch(label_of("key", key), _micros(now, self._clock))
         return default if entry is None else json.loads(entry.value)
 
     def touch_access(self, key: str, *, now: When | None = None) -> int:
         """Count an access; return their number, 0 if there is no such entry."""
-        entry = self._entries.touch(label_of("key", key), micros_of(now, self._clock))
+        entry = self._entries.touch(label_of("key", key), _micros(now, self._clock))
         return 0 if entry is None else entry.accesses
 
     def refresh_ttl(self, key: str, ttl: Ttl = DEFAULT_TTL, *, now: When | None = None) -> bool:
@@ -238,7 +229,7 @@ class ShortTermMemory(_Keyed):
         Raises:
             InputError: `ttl` is not accepted.
         """
-        at = micros_of(now, self._clock)
+        at = _micros(now, self._clock)
         return self._entries.refresh(label_of("key", key), at + micros_of_ttl(ttl), at)
 
     def list(
@@ -254,7 +245,7 @@ class ShortTermMemory(_Keyed):
         """
         if type is not None:
             _check_type(type)
-        found = [one for one in self._entries.all(micros_of(now, self._clock)) if type in {None, one.type}]
+        found = [one for one in self._entries.all(_micros(now, self._clock)) if type in {None, one.type}]
         found.sort(key=lambda entry: (-entry.updated_at, entry.key))
         return [ShortTermEntry.of(entry) for entry in found]
 
@@ -290,7 +281,7 @@ class MemorySession(KeyValues):
 
     def clear(self, *, now: When | None = None) -> int:
         """Remove all values of all parts and the scratch pad; return how many there were. Short-term entries stay."""
-        at = micros_of(now, self._clock)
+        at = _micros(now, self._clock)
         return sum(part.clear(at) for part in self._parts.values())
 
     def persist(self, *, now: When | None = None) -> int:
@@ -298,7 +289,7 @@ class MemorySession(KeyValues):
 
         The copy keeps the times at which the entries expire.
         """
-        at = micros_of(now, self._clock)
+        at = _micros(now, self._clock)
         parts = {name: part.all(at) for name, part in self._parts.items()}
         return save(self._storage, self._container, self._parts[""].key, parts, self._short_term.all(at), at)
 
@@ -307,7 +298,7 @@ class MemorySession(KeyValues):
 
         They replace the entries with their keys; other entries stay.
         """
-        at = micros_of(now, self._clock)
+        at = _micros(now, self._clock)
         count = 0
         for is_short_term, section, (key, type_, value, expires_at) in load(self._storage, self._parts[""].key):
             if expires_at > at:
@@ -394,16 +385,16 @@ class MemoryPool:
 
     def snapshot(self, *, now: When | None = None) -> tuple[dict[str, Any], int]:
         """Return all values by key, and the version of the pool, 0 if nothing is in it."""
-        entry = self._entries.touch("", micros_of(now, self._clock))
+        entry = self._entries.touch("", _micros(now, self._clock))
         return ({}, 0) if entry is None else (json.loads(entry.value), entry.version)
 
     def clear(self, *, now: When | None = None) -> bool:
         """Remove the pool; return whether there was one."""
-        return self._entries.remove("", micros_of(now, self._clock))
+        return self._entries.remove("", _micros(now, self._clock))
 
     def statistics(self, *, now: When | None = None) -> PoolStatistics:
         """Return the figures of the pool."""
-        entry = self._entries.get("", micros_of(now, self._clock))
+        entry = self._entries.get("", _micros(now, self._clock))
         if entry is None:
             return PoolStatistics()
         return PoolStatistics(
@@ -427,7 +418,7 @@ class MemoryPool:
         if not is_version or (expected_version or 0) < 0:
             raise InputError(f"expected_version {shown(expected_version)} is not accepted; expected a version, from 0")
         life = self._default_ttl if ttl is None else micros_of_ttl(ttl, MAX_POOL_TTL)
-        at = micros_of(now, self._clock)
+        at = _micros(now, self._clock)
         for _ in range(_TRIES):
             entry = self._entries.get("", at)
             version = 0 if entry is None else entry.version

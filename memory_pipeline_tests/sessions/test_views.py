@@ -288,8 +288,8 @@ def test_a_pool_is_seen_by_those_in_its_scope(root: str) -> None:
 
 
 def test_expired_entries_leave_the_table_and_short_term_ones_wait(memory: Memory) -> None:
+    from memory_pipeline.domain.sessions import micros_of
     from memory_pipeline.sessions.store import session_store
-    from memory_pipeline.sessions.views import micros_of
 
     session = memory.session("s1")
     session.store("k", 1, ttl=10, now=at(0))
@@ -297,6 +297,6 @@ def test_expired_entries_leave_the_table_and_short_term_ones_wait(memory: Memory
     session.short_term.store("k", 1, ttl=10, now=at(0))
     memory.pool("board").write("k", 1, ttl=10, now=at(0))
     store = session_store(memory.lake)
-    moment = micros_of(at(10), lambda: at(0))
+    moment = micros_of(at(10))
     assert [store.delete_expired(moment) for _ in range(2)] == [2, 0]
     assert sorted(stored.container.kind for stored in store.stored()) == ["short_term", "value"]
