@@ -12,6 +12,7 @@ from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.promotion import promote
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
@@ -99,6 +100,8 @@ def run_all(
 ) -> Iterator[Grain | RunResult | ConsolidationReport]:
     """Process the periods that are pending as of `now`, or all closed periods that overlap `between`.
 
+    Used short-term entries of sessions become durable memories first, unless `between` is given.
+
     Yields each grain before it runs and its result afterwards, then the report of consolidation if a day was pending.
 
     Damaged or invalid partitions are skipped with the coarser ones above them. All others and the marts still run, and
@@ -114,6 +117,8 @@ def run_all(
     errors: list[Exception] = []
     failed: set[Period] = set()
     restore_projections(lake, models.embedder)
+    if between is None:
+        promote(lake, now)
     for grain in Grain:
         yield grain
         if between is None:

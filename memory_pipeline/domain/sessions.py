@@ -28,6 +28,8 @@ MAX_POOL_TTL: Final = 100 * 366 * 86_400
 #: Largest value, in bytes of JSON, and deepest nesting.
 MAX_VALUE: Final = 1_000_000
 MAX_DEPTH: Final = 100
+#: Accesses from which a short-term entry becomes a durable memory.
+PROMOTED_FROM: Final = 3
 #: Name of the session and of the pool, if none is given.
 DEFAULT_NAME: Final = "default"
 

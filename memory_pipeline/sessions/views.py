@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Clock = Callable[[], datetime]
     Ttl = float | timedelta
 
-#: Accesses from which a short-term entry becomes a durable memory.
-PROMOTED_FROM: Final = 3
 _CALENDAR: Final = Calendar()
 _SECTIONS: Final = ("task_state", "intermediate_results", "conversation_context", "tool_state")
 _PAD: Final = "scratch_pad"
