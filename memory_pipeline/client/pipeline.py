@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.errors import DamagedError, LakeError, QualityError
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
@@ -118,7 +118,10 @@ def run_all(
     failed: set[Period] = set()
     restore_projections(lake, models.embedder)
     if between is None:
-        promote(lake, now)
+        try:
+            promote(lake, now)
+        except LakeError as error:  # all else can do without the database of sessions
+            errors.append(error)
     for grain in Grain:
         yield grain
         if between is None:

@@ -6,6 +6,7 @@ import json
 from abc import abstractmethod
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -238,21 +239,21 @@ class TieredMemory:
         """Yield the entries of all sessions, and of the pools that need neither team nor task nor run to be found."""
         at = micros_of(clock() if now is None else self.lake.calendar.moment("now", now))
         workspace_id, agent_id, identity = self._owner
+        owners = [(identity, None), *([("", EntryKind.POOL)] if identity else [])]
         for store in existing_stores(self.lake):
-            for stored in store.stored(workspace_id):
+            for stored in chain.from_iterable(store.stored(workspace_id, *owner) for owner in owners):
                 container, entry = stored
                 if entry.expires_at is not None and entry.expires_at <= at:
                     continue
-                is_own = (container.agent_id, container.identity) == (agent_id, identity)
-                if container.kind is EntryKind.VALUE and is_own:
-                    yield SESSION, stored
-                elif container.kind is EntryKind.SHORT_TERM and is_own:
-                    yield SHORT_TERM, stored
-                elif container.kind is EntryKind.POOL:
+                if container.kind is EntryKind.POOL:
                     _, scope, *named = json.loads(container.section)
                     of_user = container.identity == identity or scope == "global"
                     if not named and of_user and container.agent_id in {"", agent_id}:
                         yield SHARED, stored
+                elif container.agent_id == agent_id and container.kind is EntryKind.VALUE:
+                    yield SESSION, stored
+                elif container.agent_id == agent_id and container.kind is EntryKind.SHORT_TERM:
+                    yield SHORT_TERM, stored
 
     def _hit(self, tier: str, stored: StoredEntry, text: str, score: float) -> Hit:
         container, entry = stored
