@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import DamagedError, LakeError, QualityError
+from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, QualityError
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
@@ -110,6 +110,8 @@ def run_all(
     Raises:
         QualityError: rows of some partitions are invalid.
         DamagedError: some partitions or their sources cannot be read.
+        LakeError: the database of sessions cannot be reached.
+        ConfigurationError: its address is not set.
     """
     from memory_pipeline.analytics import stale_marts
 
@@ -120,7 +122,7 @@ def run_all(
     if between is None:
         try:
             promote(lake, now)
-        except LakeError as error:  # all else can do without the database of sessions
+        except (LakeError, ConfigurationError) as error:  # all else can do without the database of sessions
             errors.append(error)
     for grain in Grain:
         yield grain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory_pipeline import Memory
-from memory_pipeline.errors import ConfigurationError
+from memory_pipeline.errors import ConfigurationError, LakeError
 from memory_pipeline.sessions.store import SessionStore
 from memory_pipeline.steps.promotion import Promotion, promote
 from memory_pipeline_tests.sessions.conftest import database, postgresql_url
@@ -130,3 +130,17 @@ def test_a_lake_without_sessions_costs_nothing_and_one_elsewhere_is_not_missed(
     monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS")
     with pytest.raises(ConfigurationError, match="MEMORY_PIPELINE_SESSIONS"):
         promote(memory.lake, NIGHT)
+    with pytest.raises(ConfigurationError, match="MEMORY_PIPELINE_SESSIONS"):
+        memory.run(now=NIGHT)
+    assert not memory.lake.journal.pending()  # all else was processed
+
+
+def test_a_run_processes_the_lake_although_the_database_is_down(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(root)
+    monkeypatch.setenv("MEMORY_PIPELINE_SESSIONS", "postgresql://user:hidden@127.0.0.1:1/db")
+    memory.lake.ensure()
+    memory.lake.storage.write("state/sessions.json", b'{"database": "postgresql://127.0.0.1:1/db"}')
+    memory.add("I moved to Porto.", now=NOON)
+    with pytest.raises(LakeError, match="127"):
+        memory.run(now=NIGHT)
+    assert not memory.lake.journal.pending()
