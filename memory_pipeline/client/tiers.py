@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -82,6 +82,17 @@ class TieredMemory:
         return session_store(self.lake)
 
     @cached_property
+    def _opened(self) -> Callable[[str], MemorySession]:
+        """Returns sessions by id, and keeps those that were used last: opening one takes longer than a read."""
+
+        @lru_cache(maxsize=1_024)
+        def opened(session_id: str) -> MemorySession:
+            container = Container(*self._owner, EntryKind.VALUE, session_id)
+            return MemorySession(self._sessions, self.lake.storage, container, clock)
+
+        return opened
+
+    @cached_property
     def _owner(self) -> tuple[str, str, str]:
         identity = "" if self.user_id is None else user_identity(label_of("user_id", self.user_id))
         return self._scope.workspace_id, self._scope.agent_id, identity
@@ -104,8 +115,7 @@ class TieredMemory:
             InputError: the id is invalid.
             ConfigurationError: the lake is in a bucket and MEMORY_PIPELINE_SESSIONS is not set.
         """
-        container = Container(*self._owner, EntryKind.VALUE, label_of("session_id", session_id))
-        return MemorySession(self._sessions, self.lake.storage, container, clock)
+        return self._opened(label_of("session_id", session_id))
 
     def pool(
         self,

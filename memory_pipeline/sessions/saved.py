@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.files.storage import Storage
 
 SAVED: Final = "sessions/saved"
+_FIELDS: Final = ("key", "type", "value", "accesses", "expires_at")
 
 
 def save(
@@ -29,7 +30,7 @@ def save(
         {
             "is_short_term": is_short_term,
             "section": section,
-            **{field: getattr(entry, field) for field in ("key", "type", "value", "expires_at")},
+            **{field: getattr(entry, field) for field in _FIELDS},
             "updated_at": time_of(entry.updated_at).isoformat(),
         }
         for is_short_term, groups in ((False, parts), (True, {"": short_term}))
@@ -42,15 +43,11 @@ def save(
     return len(entries)
 
 
-def load(storage: Storage, name: str) -> Iterator[tuple[bool, str, tuple[str, str, str, int]]]:
-    """Yield for each entry of a copy: whether it is a short-term one, its section, and key, type, value and expiry."""
+def load(storage: Storage, name: str) -> Iterator[tuple[bool, str, dict[str, Any]]]:
+    """Yield for each entry of a copy: whether it is a short-term one, its section, and its fields."""
     data = storage.read(_path(name))
     for entry in [] if data is None else json.loads(data)["entries"]:
-        yield (
-            entry["is_short_term"],
-            entry["section"],
-            tuple(entry[field] for field in ("key", "type", "value", "expires_at")),
-        )
+        yield entry["is_short_term"], entry["section"], {field: entry[field] for field in _FIELDS}
 
 
 def delete_saved(storage: Storage, is_unwanted: Callable[[Mapping[str, Any]], bool]) -> int:

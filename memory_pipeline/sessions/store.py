@@ -30,10 +30,10 @@ _ONE = "container = :container AND key = :key"
 _INSERT = f"""
     INSERT INTO memory_pipeline_entries AS old ({_OWNER}, {_COLUMNS})
     VALUES (:container, :lake_id, :workspace_id, :agent_id, :identity, :kind, :space, :section,
-        :id, :key, :type, :value, 1, 0, :now, :now, :expires_at)
+        :id, :key, :type, :value, 1, :accesses, :now, :now, :expires_at)
     ON CONFLICT (container, key) DO UPDATE SET
         type = excluded.type, version = old.version + 1, updated_at = :now, expires_at = excluded.expires_at,
-        accesses = CASE WHEN old.expires_at <= :now THEN 0 ELSE old.accesses END,
+        accesses = CASE WHEN old.expires_at <= :now THEN excluded.accesses ELSE old.accesses END,
         created_at = CASE WHEN old.expires_at <= :now THEN :now ELSE old.created_at END,
 """
 _PUT = f"{_INSERT} value = excluded.value RETURNING version"
@@ -121,9 +121,17 @@ class Entries:
         owner = {name: getattr(container, name) for name in Container.__slots__}
         self._owner = {**owner, "container": self.key, "lake_id": lake_id, "kind": container.kind.value}
 
-    def put(self, key: str, value: str, expires_at: int | None, now: int, type: str = "") -> int:  # noqa: A002
-        """Store an entry in place of the one with its key; return its version."""
-        [(version,)] = self._run(_PUT, self._row(key, value, expires_at, now, type))
+    def put(
+        self,
+        key: str,
+        value: str,
+        expires_at: int | None,
+        now: int,
+        type: str = "",  # noqa: A002  # as the column
+        accesses: int = 0,
+    ) -> int:
+        """Store an entry in place of the one with its key; return its version. A new one has had `accesses`."""
+        [(version,)] = self._run(_PUT, {**self._row(key, value, expires_at, now, type), "accesses": accesses})
         return int(version)
 
     def append(self, key: str, item: str, expires_at: int, now: int) -> int | None:
@@ -182,7 +190,7 @@ class Entries:
     def _row(self, key: str, value: str, expires_at: int | None, now: int, type_: str) -> Mapping[str, object]:
         unique = blake2b(f"{self.key}{now}{key}".encode(), digest_size=16).hexdigest()
         own = {"id": unique, "key": key, "type": type_, "value": value, "expires_at": expires_at, "now": now}
-        return {**self._owner, **own}
+        return {**self._owner, "accesses": 0, **own}
 
 
 def _alive(removed: Iterable[tuple[int | None]], now: int) -> int:

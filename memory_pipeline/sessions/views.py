@@ -298,10 +298,10 @@ class MemorySession(KeyValues):
         """
         at = _micros(now, self._clock)
         count = 0
-        for is_short_term, section, (key, type_, value, expires_at) in load(self._storage, self._parts[""].key):
-            if expires_at > at:
+        for is_short_term, section, entry in load(self._storage, self._parts[""].key):
+            if entry["expires_at"] > at:
                 entries = self._short_term if is_short_term else self._parts[section]
-                entries.put(key, value, expires_at, at, type_)
+                entries.put(**entry, now=at)
                 count += 1
         return count
 

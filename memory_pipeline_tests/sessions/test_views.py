@@ -203,6 +203,7 @@ def test_a_saved_session_is_restored_for_the_rest_of_its_time(memory: Memory) ->
     session.tool_state.store("cursor", "c", now=at(0))
     session.scratch_pad.append("note", now=at(0))
     session.short_term.store("plan", "Call Anna.", "reflection", now=at(0))
+    assert [session.short_term.touch_access("plan", now=at(1)) for _ in range(2)] == [1, 2]
     assert session.persist(now=at(100)) == 5
     session.clear(now=at(100))
     session.short_term.clear(now=at(100))
@@ -219,7 +220,8 @@ def test_a_saved_session_is_restored_for_the_rest_of_its_time(memory: Memory) ->
         ["note"],
     )
     assert session.tool_state.retrieve("cursor", now=at(3_600)) is None
-    assert session.short_term.list(now=at(1_000))[0][:3] == ("plan", "Call Anna.", "reflection")
+    [entry] = session.short_term.list(now=at(1_000))
+    assert (entry.key, entry.value, entry.type, entry.accesses) == ("plan", "Call Anna.", "reflection", 2)
 
 
 def test_a_pool_has_one_version_and_refuses_a_stale_one(memory: Memory) -> None:
