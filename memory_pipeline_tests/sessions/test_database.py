@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,12 @@ def test_a_write_that_waits_too_long_says_so(root: str, monkeypatch: pytest.Monk
     connection.execute("ROLLBACK")
     session.store("k", 3)
     assert session.retrieve("k") == 3
+
+
+def test_a_missing_library_is_named_with_the_extra(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(ConfigurationError, match=r"memory-pipeline\[sessions\]"):
+        Memory(root).session("s1")
 
 
 def test_a_lake_in_a_bucket_needs_the_address_of_a_database(
