@@ -25,6 +25,8 @@ VERSIONS: Final = "memory_pipeline_versions"
 #: The newest migration.
 NEWEST: Final = "0001"
 ACCEPTED: Final = "expected an address such as postgresql://user:password@host/database, or sqlite:////path/file.db"
+#: The first version with RETURNING.
+_LEAST_SQLITE: Final = (3, 35)
 #: Any number that no other program of the database locks.
 _MIGRATION_LOCK: Final = 7_310_594_220_935
 #: How long a write waits for another process, in seconds.
@@ -189,6 +191,12 @@ def _engine(url: str) -> Engine:
     except ImportError as error:
         raise ConfigurationError(f"{error}; {_EXTRA}") from None
     if is_sqlite:
+        found = engine.dialect.loaded_dbapi.sqlite_version
+        if tuple(map(int, found.split("."))) < _LEAST_SQLITE:
+            raise ConfigurationError(
+                f"Python has SQLite {found}, sessions need 3.35; use a newer Python, or set "
+                "MEMORY_PIPELINE_SESSIONS to a PostgreSQL database"
+            )
         event.listen(engine, "connect", _prepare_sqlite)
     return engine
 

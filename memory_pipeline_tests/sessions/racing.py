@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from memory_pipeline import Memory
 from memory_pipeline.errors import VersionConflictError
+from memory_pipeline.lake import Lake
 from memory_pipeline.sessions.database import Database
+from memory_pipeline.sessions.store import SessionStore
+from memory_pipeline.steps.promotion import promote
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Barrier
@@ -53,6 +58,13 @@ def store_and_die(root: str, url: str | None, now: When) -> None:
     for number in range(100):
         session.store(f"k{number}", number, now=now)
     os.kill(os.getpid(), 9)
+
+
+def promote_and_die(root: str, url: str | None, now: str) -> None:
+    """Promote, and be killed when the journal has the events and the entries are about to be deleted."""
+    _set(url)
+    with patch.object(SessionStore, "delete", lambda *_, **__: os.kill(os.getpid(), 9)):
+        promote(Lake(root), datetime.fromisoformat(now))
 
 
 def _set(url: str | None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,9 @@ from memory_pipeline import Memory
 from memory_pipeline.errors import ConfigurationError, LakeError
 from memory_pipeline.sessions.store import SessionStore
 from memory_pipeline.steps.promotion import Promotion, promote
+from memory_pipeline_tests.building import PROCESSES
 from memory_pipeline_tests.sessions.conftest import database, postgresql_url
+from memory_pipeline_tests.sessions.racing import promote_and_die
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,18 +69,17 @@ def test_expired_entries_that_were_used_are_promoted_too(root: str) -> None:
 
 
 @pytest.mark.usefixtures("database")
-def test_a_kill_between_the_stores_loses_and_doubles_nothing(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_between_the_stores_loses_and_doubles_nothing(root: str) -> None:
     memory = Memory(root, user_id="anna")
     stored(memory, "plan", "Anna wants the invoice by mail.", 4)
     stored(memory, "tea", "Anna drinks green tea.", 4)
-
-    def killed(store: SessionStore, entries: Iterable[Any], *, changed: bool = True) -> int:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SessionStore, "delete", killed)
-        with pytest.raises(KeyboardInterrupt):
-            promote(memory.lake, NIGHT)
+    url = os.environ.get("MEMORY_PIPELINE_SESSIONS")
+    process = PROCESSES.Process(target=promote_and_die, args=(root, url, NIGHT.isoformat()))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert len(memory.session("s1").short_term.keys(now=NOON)) == 2
+    assert len(contents(memory)) == 2
     memory.run(now=NIGHT)  # what was promoted is in the tables now; the entries are promoted again
     memory.run(now=NIGHT + timedelta(days=1))
     found = memory.reader.memories.list()
