@@ -17,7 +17,7 @@ DAYS ?= 366
 # The tests of pure logic: they need no lake, no server and no other process.
 PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/test_dates.py test_settings.py)
 
-.PHONY: help demo dev quick test test-thorough lint types tests test-cluster soak bench docs lock clean
+.PHONY: help demo dev quick test test-thorough lint types types-elsewhere site tests test-cluster soak bench docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,7 +42,7 @@ quick: export MYPY_NUM_WORKERS = 2
 quick: lint types  ## Lint, types and the tests of pure logic: the inner loop, in less than a minute
 	$(BIN)/pytest -n 2 --dist worksteal $(PURE)
 
-test: lint types tests  ## Run all checks: lint, types, architecture, tests (about ten minutes)
+test: lint types types-elsewhere site tests  ## Run all checks: lint, types, architecture, documentation, tests (about ten minutes)
 
 test-thorough: lint types  ## The large versions of the tests, before a release (hours)
 	MEMORY_PIPELINE_THOROUGH=1 $(BIN)/pytest -n auto --dist worksteal -rs
@@ -54,6 +54,19 @@ lint: .venv/.installed
 
 types: .venv/.installed
 	$(BIN)/mypy
+
+# No page shows the marks of a code block, or loads anything from another host.
+site: .venv/.installed  ## Build the documentation as a site, in build/site; a broken link is an error
+	rm -rf build/pages build/site
+	mkdir -p build/pages
+	tar cf - --exclude 'docs/*.py' *.md docs deploy benchmarks/README.md dbt_like_sql/README.md | tar xf - -C build/pages
+	$(BIN)/zensical build --strict --clean
+	! grep -rnF --include='*.html' '```' build/site
+	! grep -rnE --include='*.html' '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//' build/site
+
+types-elsewhere: .venv/.installed  ## Check the package's types for macOS and Windows, which lack functions
+	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin -p memory_pipeline
+	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32 -p memory_pipeline
 
 tests: .venv/.installed
 	$(BIN)/pytest -n auto --dist worksteal -rs
@@ -67,8 +80,9 @@ soak: .venv/.installed  ## Simulated traffic with kills and faults: make soak MI
 bench: .venv/.installed  ## Measure speed and size (minutes; quote ratios, machines are noisy)
 	$(BIN)/python -m benchmarks
 
-docs: .venv/.installed  ## Write docs/reference.md from the code
+docs: .venv/.installed  ## Write docs/reference.md and docs/api.md from the code
 	$(BIN)/python docs/generate_reference.py
+	$(BIN)/python docs/generate_api.py
 
 lock: .venv/.installed  ## Write requirements.lock anew
 	VIRTUAL_ENV=.venv $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-strip-extras --no-emit-index-url \

@@ -55,7 +55,7 @@ _TYPES = {"integer": "whole number", "string": "text", "boolean": "true or false
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
 
 
-def reference() -> str:
+def page() -> str:
     """Return the text of the page."""
     lines = ["## Commands", "", *_commands(), "## Environment variables", "", *_variables()]
     lines += ["## Configuration", "", *_configuration()]
@@ -67,10 +67,10 @@ def _commands() -> Iterator[str]:
     contexts = list(_walk(click.Context(cli, info_name="memory-pipeline")))
     times = Counter(option for context in contexts for option in _options(context))
     common = [option for option, count in times.items() if count > len(contexts) / 2]
-    summaries = [(_link(context), _escaped(context.command.get_short_help_str(limit=200))) for context in contexts[1:]]
+    summaries = [(_link(context), escaped(context.command.get_short_help_str(limit=200))) for context in contexts[1:]]
     yield from _table(("command", "summary"), summaries)
     yield from ("Every command has `--help`. Most have these options:", "")
-    yield from _table(("option", "meaning"), [(f"`{name}`", _escaped(text)) for name, text in common])
+    yield from _table(("option", "meaning"), [(f"`{name}`", escaped(text)) for name, text in common])
     for context in contexts:
         yield from _command(context, common)
 
@@ -105,7 +105,7 @@ def _command(context: click.Context, common: list[tuple[str, str]]) -> Iterator[
     yield "```"
     yield ""
     yield from _paragraphs(cleandoc(command.help or ""))
-    rows = [(f"`{name}`", _escaped(text)) for name, text in _options(context) if (name, text) not in common]
+    rows = [(f"`{name}`", escaped(text)) for name, text in _options(context) if (name, text) not in common]
     if rows:
         yield from _table(("option", "meaning"), rows)
 
@@ -117,7 +117,7 @@ def _paragraphs(text: str) -> Iterator[str]:
         if lines[0].strip() == "\b":
             yield from ("```text", *dedent("\n".join(lines[1:])).splitlines(), "```", "")
         else:
-            yield from (_escaped(" ".join(line.strip() for line in lines)), "")
+            yield from (escaped(" ".join(line.strip() for line in lines)), "")
 
 
 def _variables() -> Iterator[str]:
@@ -138,7 +138,7 @@ def _variables() -> Iterator[str]:
     names = (f"`{name}`" if "`" not in name else name for name, _, _ in cells)
     yield from _table(
         tuple(heads.split()),
-        [(_plain(name), _plain(default), _plain(text)) for name, (_, default, text) in zip(names, cells, strict=True)],
+        [(plain(name), plain(default), plain(text)) for name, (_, default, text) in zip(names, cells, strict=True)],
     )
 
 
@@ -160,7 +160,7 @@ def _keys(model: type[BaseModel]) -> list[tuple[str, ...]]:
     """Return for each key its name, what it accepts, its default and its meaning."""
     meanings = _meanings(model)
     return [
-        (f"`{key}`", _escaped(_type(schema)), _default(schema), _escaped(_plain(meanings.get(key, ""))))
+        (f"`{key}`", escaped(_type(schema)), _default(schema), escaped(plain(meanings.get(key, ""))))
         for key, schema in model.model_json_schema()["properties"].items()
     ]
 
@@ -211,12 +211,12 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[
     yield ""
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return reStructuredText's code marks as Markdown's."""
     return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return a text in which Markdown finds no tags and no emphasis outside of code."""
     parts = re.split(r"(`[^`]*`)", text)
     parts[::2] = [re.sub(r"([<*\[])", r"\\\1", part) for part in parts[::2]]
@@ -224,4 +224,4 @@ def _escaped(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(reference(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

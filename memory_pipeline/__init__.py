@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from memory_pipeline.client.context_window import ContextWindow
     from memory_pipeline.client.memory import Memory
 
-__all__ = ["AsyncMemory", "ContextWindow", "Memory"]
+    __version__: str
+
+__all__ = ["AsyncMemory", "ContextWindow", "Memory", "__version__"]
 
 _MODULES = {"AsyncMemory": "async_memory", "ContextWindow": "context_window", "Memory": "memory"}
 
@@ -23,4 +25,8 @@ _MODULES = {"AsyncMemory": "async_memory", "ContextWindow": "context_window", "M
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(f"memory_pipeline.client.{_MODULES[name]}"), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("memory-pipeline")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

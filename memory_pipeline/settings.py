@@ -1,4 +1,4 @@
-"""Settings from environment variables. No other module reads the environment.
+"""Settings from environment variables. No other module reads the environment, except the options of the command line.
 
 =========================  ===================  ==================================================================
 variable                   default              meaning
@@ -18,6 +18,10 @@ MEMORY_PIPELINE_GROUP      none                 Unix group (name or number) with
                                                 it only the owner has access
 MEMORY_PIPELINE_SESSIONS   a file in the lake   database of sessions and pools, such as ``postgresql://user:password@host/db``;
                                                 needed for a lake in a bucket
+MEMORY_PIPELINE_WORKSPACE  ``default``          command line: the agent's workspace, if --workspace is not given
+MEMORY_PIPELINE_AGENT      ``default``          command line: the agent, if --agent is not given
+MEMORY_PIPELINE_USER       none                 command line: the user, if --user is not given
+NO_COLOR                   none                 command line: any value prints no colour, as does ``TERM=dumb``
 AWS_REGION                 the AWS chain's      region of the lake's bucket
 DAGSTER_HOME               none                 Dagster: the instance that stores the runs
 DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS
@@ -31,7 +35,6 @@ resolves it just before a request is sent.
 
 from __future__ import annotations
 
-import grp
 import os
 import re
 from dataclasses import dataclass
@@ -41,6 +44,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import EARLIEST, Calendar, start_for
 from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.operating_system import group_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,6 +163,17 @@ def sessions_url(environment: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environment is None else environment).get("MEMORY_PIPELINE_SESSIONS") or None
 
 
+def is_dumb_terminal(environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether ``TERM`` says that the terminal can neither move the cursor nor show colour."""
+    return (os.environ if environment is None else environment).get("TERM") in {"dumb", "unknown"}
+
+
+def wants_no_colour(environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether ``NO_COLOR`` or the terminal asks for output without colour."""
+    variables = os.environ if environment is None else environment
+    return bool(variables.get("NO_COLOR")) or is_dumb_terminal(variables)
+
+
 def lake_group(environment: Mapping[str, str] | None = None) -> int | None:
     """Return the group id (gid) of ``MEMORY_PIPELINE_GROUP``, or None if it is not set.
 
@@ -168,13 +183,13 @@ def lake_group(environment: Mapping[str, str] | None = None) -> int | None:
     name = (os.environ if environment is None else environment).get("MEMORY_PIPELINE_GROUP") or None
     if name is None:
         return None
-    try:
-        return (grp.getgrgid(int(name)) if name.isdecimal() else grp.getgrnam(name)).gr_gid
-    except (KeyError, OverflowError):
+    group = group_id(name)
+    if group is None:
         raise ConfigurationError(
             f"MEMORY_PIPELINE_GROUP {shown(name)} does not exist on this machine; expected a name or a number that "
             "`getent group` lists"
-        ) from None
+        )
+    return group
 
 
 def is_secret_reference(text: str) -> bool:

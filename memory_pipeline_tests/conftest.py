@@ -38,6 +38,9 @@ _IN_MEMORY, _ROOM = Path("/dev/shm"), 4 * 2**30  # pytest creates its folder the
 
 load_profile()
 
+# Some tests import LiteLLM as users do. It would load .env files into the environment, and download prices.
+os.environ |= {"LITELLM_MODE": "PRODUCTION", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+
 if (
     "TMPDIR" not in os.environ
     and os.access(_IN_MEMORY, os.W_OK | os.X_OK)

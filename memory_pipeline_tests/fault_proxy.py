@@ -302,7 +302,7 @@ class FaultProxy:
             self._held.notify_all()
         try:
             while time.monotonic() < end and not self._stopping.is_set() and any(f is fault for f in self.faults):
-                readable, _, _ = select.select([client], [], [], _TICK)
+                readable = _is_readable(client, _TICK)
                 if readable and not client.recv(1, socket.MSG_PEEK):
                     return
                 if readable:
@@ -412,7 +412,7 @@ class _Store:
         Raises:
             OSError: the store closed the connection before it answered. Requests are not resent, as they may be done.
         """
-        if self._socket is not None and select.select([self._socket], [], [], 0)[0]:
+        if self._socket is not None and _is_readable(self._socket, 0):
             # The store has closed an idle connection.
             self.close()
         if self._socket is None:
@@ -432,6 +432,13 @@ class _Store:
         if self._socket is not None:
             self._socket.close()
         self._socket = self._stream = None
+
+
+def _is_readable(connection: socket.socket, seconds: float) -> bool:
+    """Wait for input. Unlike select(), poll() takes descriptors above 1,024, which a long test process has."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(seconds * 1_000))
 
 
 def _read_request(stream: BinaryIO, client: socket.socket) -> _Request | None:

@@ -15,8 +15,8 @@ import grimp
 import memory_pipeline
 
 HEAVY = {
-    "alembic", "dagster", "deltalake", "duckdb", "fsspec", "lancedb", "litellm", "numpy", "polars", "pyarrow", "s3fs",
-    "sqlalchemy",
+    "alembic", "dagster", "deltalake", "duckdb", "fsspec", "lancedb", "litellm", "numpy", "polars", "pyarrow", "rich",
+    "s3fs", "sqlalchemy",
 }  # fmt: skip
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+from codecs import BOM_UTF8
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 COMMANDS = [
     "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate", "mcp",
     "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
-    "agents", "users", "members", "capture",
+    "agents", "users", "members", "capture", "extract",
 ]  # fmt: skip
 
 
@@ -157,6 +161,16 @@ def test_ingest_fails_if_all_records_of_a_file_are_set_aside(tmp_path: Path) -> 
     assert call("ingest", str(empty)).exit_code == 0
 
 
+def test_conversations_are_read_from_standard_input(tmp_path: Path) -> None:
+    lines = BOM_UTF8 + b"".join(json.dumps(talk).encode() + b"\n" for talk in TALKS)
+    (tmp_path / "talks.jsonl").write_bytes(lines)
+    command = [sys.executable, "-m", "memory_pipeline.cli", "ingest", "-"]
+    with (tmp_path / "talks.jsonl").open("rb") as file, subprocess.Popen(["cat"], stdin=file, stdout=PIPE) as pipe:
+        done = subprocess.run(command, stdin=pipe.stdout, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "3 new messages of 2 conversations" in done.stdout
+
+
 def test_records_before_the_first_day_are_set_aside_and_the_setting_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,33 +244,38 @@ def test_an_error_is_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
-def test_the_demo_shows_every_grain_and_a_second_run_changes_nothing(
+def test_the_demo_shows_what_is_remembered_and_a_second_run_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talks = HISTORY.read_text(encoding="utf-8").splitlines(keepends=True)
-    counts = [len(json.loads(talk)["messages"]) for talk in talks]
-    assert sum(counts) == 584
-    if not IS_THOROUGH:  # the beginning of the year shows the same
-        talks, counts = talks[:10], counts[:10]
+    if not IS_THOROUGH:  # the beginning of the year and the conversations of users show the same
+        talks = talks[:10] + [talk for talk in talks[10:] if '"user_id"' in talk]
         (tmp_path / "history.jsonl").write_text("".join(talks), encoding="utf-8")
         monkeypatch.setattr(demo, "HISTORY", tmp_path / "history.jsonl")
     first = call("demo")
     assert first.exit_code == 0
+    count = sum(len(json.loads(talk)["messages"]) for talk in talks)
     for text in (
-        f"{sum(counts)} new messages",
-        "working:",
-        "yearly:",
-        "down to the message",
-        "the hot index",
+        f"{count} new messages of {len(talks)} conversations",
+        "Ruben: The important thing: I'm badly allergic to hazelnuts.",
+        "Ruben allergic_to hazelnuts (since 2025-01-09)",
+        "2025 ← 2025-Q",
+        "Give me distances in kilometres, never in miles. (instruction)",
+        "<recalled-memory ",
+        "under the third flowerpot",
+        "in Henrike's cold room",
+        "nadia 1, ruben 0, milo 0",
+        "nadia 1, ruben 1, milo 0",
         "make dev",
     ):
         assert text in first.output
-    assert "(instruction)" in first.output
-    assert " HEAT: " in first.output
     assert "Nothing changed" not in first.output
     again = call("demo").output
     assert "Nothing changed" in again
-    assert again.partition("\n6. ")[2] == first.output.partition("\n6. ")[2] != ""
+    assert again.partition("\n3. ")[2] == first.output.partition("\n3. ")[2] != ""
+    shown = read("demo")
+    assert shown["ingested"]["repeated"] == count
+    assert shown["users"]["pins"] == {"nadia": 1, "ruben": 0, "milo": 0}
 
 
 def test_a_configuration_is_shown_validated_and_replaced(filled: None, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The documentation: its Python blocks, commands, configurations and links work, and the reference is up to date."""
+"""The documentation: its examples, commands, configurations and links work, and generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,7 +44,7 @@ def name_of(document: Path) -> str:
 
 
 def blocks_of(document: Path) -> list[Block]:
-    fences = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", text_of(document), re.MULTILINE | re.DOTALL)
+    fences = re.findall(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', text_of(document), re.MULTILINE | re.DOTALL)
     return [Block(*fence) for fence in fences]
 
 
@@ -128,6 +129,27 @@ def test_a_python_example_prints_what_it_says(
     assert capsys.readouterr().out.splitlines() == expected
 
 
+def test_the_hook_of_coding_agents_remembers_other_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [script] = [block for block in blocks_of(ROOT / "docs" / "coding-agents.md") if block.file]
+    (tmp_path / script.file).write_text(script.text, encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def added_by(session: str, name: str, **fields: str) -> str:
+        event = {"session_id": session, "hook_event_name": name, **fields}
+        monkeypatch.setattr(sys, "stdin", StringIO(json.dumps(event)))
+        runpy.run_path(str(tmp_path / script.file), run_name="__main__")
+        printed = capsys.readouterr().out
+        return json.loads(printed)["hookSpecificOutput"]["additionalContext"] if printed else ""
+
+    assert not added_by("s1", "UserPromptSubmit", prompt="I always deploy on Tuesdays.")
+    assert not added_by("s1", "Stop", last_assistant_message="The canary runs for an hour.")
+    assert "Tuesdays" in added_by("s2", "UserPromptSubmit", prompt="When do I deploy?")
+    assert not added_by("s2", "UserPromptSubmit", prompt="And how long does the canary run?")
+    assert "hour" in added_by("s3", "UserPromptSubmit", prompt="How long does the canary run?")
+
+
 @pytest.mark.parametrize("text", examples("yaml"))
 def test_a_configuration_example_is_accepted(text: str) -> None:
     Configuration.parse(text, "example")
@@ -177,6 +199,8 @@ def test_files_that_the_contributing_page_names_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
-def test_the_reference_is_up_to_date() -> None:
-    reference = runpy.run_path(str(ROOT / "docs" / "generate_reference.py"))["reference"]()
-    assert text_of(ROOT / "docs" / "reference.md") == reference, "run `make docs`"
+@pytest.mark.parametrize("name", ["reference", "api"])
+def test_a_generated_page_is_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    page = runpy.run_path(str(ROOT / "docs" / f"generate_{name}.py"))["page"]()
+    assert text_of(ROOT / "docs" / f"{name}.md") == page, "run `make docs`"

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
 import click
 
-from memory_pipeline.cli import check, erase, evaluate, graph, memories, operate, read, repair, serve, sql, users, write
+from memory_pipeline.cli import (
+    check,
+    erase,
+    evaluate,
+    extract,
+    graph,
+    memories,
+    operate,
+    read,
+    repair,
+    serve,
+    sql,
+    users,
+    write,
+)
 from memory_pipeline.cli.common import cli
 from memory_pipeline.errors import MemoryPipelineError
+from memory_pipeline.settings import wants_no_colour
 
 __all__ = [
     "check",
     "cli",
     "erase",
     "evaluate",
+    "extract",
     "graph",
     "main",
     "memories",
@@ -29,14 +47,37 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the command line. Errors of this package and of the disk print one line and exit with code 2."""
+    """Run the command line.
+
+    Errors of this package and of the disk print one line and exit with code 2. With --json, all errors print one line
+    of JSON on standard error; the exit codes are the same.
+    """
+    as_json = "--json" in sys.argv
+    color = False if wants_no_colour() else None
     try:
-        cli(standalone_mode=True)
+        # Click would print its own errors as text.
+        sys.exit(cli.main(standalone_mode=not as_json, color=color))
+    except click.ClickException as error:
+        _print_error(type(error).__name__, error.format_message())
+        sys.exit(error.exit_code)
+    except click.Abort:
+        _print_error("Abort", "the command was interrupted")
+        sys.exit(1)
+    except BrokenPipeError:  # the reader has what it wants, as in `… --json | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except Exception as error:
         from memory_pipeline.lake.files.disk import disk_error
 
         known = error if isinstance(error, MemoryPipelineError) else disk_error(error)
         if known is None:
             raise
-        click.echo(f"memory-pipeline: {known}", err=True)
+        if as_json:
+            _print_error(type(known).__name__, str(known))
+        else:
+            click.echo(f"{click.style('memory-pipeline:', fg='red', bold=True)} {known}", err=True, color=color)
         sys.exit(2)
+
+
+def _print_error(kind: str, message: str) -> None:
+    click.echo(json.dumps({"error": {"type": kind, "message": message}}), err=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from memory_pipeline.cli.common import Time, cli, common, lake_of, now_option, settings_of
+from memory_pipeline.cli.terminal import progress
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import InputError, counted, shown
 from memory_pipeline.rendering import plain, to_json
@@ -59,14 +60,13 @@ def check(
     moment = now or datetime.now(UTC)
     look = CheckContext(lake, moment, _periods(lake, since, until, moment))
     findings: list[Finding] = []
-    _tell(chosen, 0)
-    for finding in run_checks(look, chosen):
-        findings.append(finding)
-        if not as_json:
-            _clear()
-            click.echo("\n".join(_lines(finding)))
-        _tell(chosen, len(findings))
-    _clear()
+    with progress(quiet=as_json) as bar:
+        bar.show("checks", 0, len(chosen))
+        for finding in run_checks(look, chosen):
+            findings.append(finding)
+            if not as_json:
+                bar.echo("\n".join(_lines(finding)))
+            bar.show("checks", len(findings), len(chosen))
     if as_json:
         click.echo(to_json([_record(finding) for finding in findings]))
     else:
@@ -91,27 +91,15 @@ def _periods(lake: Lake, since: datetime | None, until: datetime | None, now: da
     return [period for grain in Grain for period in periods_in(lake, grain, begins, ends, now)]
 
 
-def _tell(checks: list[Check], done: int) -> None:
-    """Show the next check on a terminal, in place of the line before."""
-    if done < len(checks) and sys.stderr.isatty():
-        next_one = checks[done]
-        click.echo(f"check {done + 1} of {len(checks)}: {next_one.asset} {next_one.name}", nl=False, err=True)
-
-
-def _clear() -> None:
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", nl=False, err=True)
-
-
 def _lines(finding: Finding) -> Iterator[str]:
     """Yield the result of a check, then its offenders and the remedy if it did not pass."""
     each = finding.check
     numbers = ", ".join(f"{name} {_number(value)}" for name, value in finding.numbers.items())
     if finding.passed:
-        yield f"ok       {each.asset:<20} {each.name:<17} {numbers}".rstrip()
+        yield f"{_coloured(finding)} {each.asset:<20} {each.name:<17} {numbers}".rstrip()
         return
     found = finding.trouble or counted(finding.offenders, "offender")
-    yield plain(f"{_word(finding):<8} {each.asset:<20} {each.name:<17} {found}")
+    yield f"{_coloured(finding)} {plain(f'{each.asset:<20} {each.name:<17} {found}')}"
     for name in finding.sample:
         yield plain(f"           {name}")
     if finding.offenders > len(finding.sample) > 0:
@@ -123,6 +111,11 @@ def _word(finding: Finding) -> str:
     if finding.passed:
         return "ok"
     return "FAILED" if finding.is_error else "warning"
+
+
+def _coloured(finding: Finding) -> str:
+    colour = "green" if finding.passed else "red" if finding.is_error else "yellow"
+    return click.style(f"{_word(finding):<8}", fg=colour)
 
 
 def _number(value: float) -> str:

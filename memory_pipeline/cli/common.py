@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import plain
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
+
+#: The workspace and the agent without --workspace and --agent, as in `memory_pipeline.Memory`.
+DEFAULT_ID = "default"
 
 FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 
@@ -64,7 +66,7 @@ class Day(click.ParamType[date]):
             self.fail(f"{value!r} is not a date or time; expected 2024-01-15 or 2024-01-15T08:30+00:00", param, ctx)
 
 
-def root_option(default: str = "env MEMORY_PIPELINE_ROOT; default ./memory-lake") -> Callable[[Command], Command]:
+def root_option(default: str = "env var: MEMORY_PIPELINE_ROOT; default: ./memory-lake") -> Callable[[Command], Command]:
     """Add --root. `default` describes the lake without it."""
     return click.option("--root", metavar="URI", help=f"The lake: a folder, or s3://bucket/prefix. [{default}]")
 
@@ -84,18 +86,32 @@ def now_option(command: Command) -> Command:
     )(command)
 
 
+def id_option(flag: str, name: str, text: str, **attributes: Any) -> Callable[[Command], Command]:
+    """Return the option of an id, which the environment may give too: --agent by MEMORY_PIPELINE_AGENT."""
+    variable = f"MEMORY_PIPELINE_{flag.removeprefix('--').upper()}"
+    return click.option(flag, name, metavar="ID", envvar=variable, show_envvar=True, help=text, **attributes)
+
+
+def is_from_environment(name: str) -> bool:
+    """Return whether a parameter of the current command has its value from the environment."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.ENVIRONMENT
+
+
 @dataclass(frozen=True, slots=True)
 class AgentMemory:
-    """The memory that a command reads or changes: of an agent, and of a user if one is given.
+    """The memory that a command reads or changes: of an agent, and of a user or a group if one is given.
 
-    `timezone` is the reader's, by default the agent's or the lake's.
+    `users` are the members of a group; without them, those of the stored group with `group_id`. `timezone` is the
+    reader's, by default the agent's or the lake's.
     """
 
     root: str | None
     workspace_id: str
     agent_id: str
-    user_id: str | None
+    user_id: str | None = None
     timezone: str | None = None
+    users: tuple[str, ...] = ()
+    group_id: str | None = None
 
     def __str__(self) -> str:
         """Return the ids: ``acme/support for user u17``."""
@@ -119,20 +135,41 @@ class AgentMemory:
         return MemoryReader(lake, scope, embedder, user_id=self.user_id, timezone=zone)
 
     def writer(self, lake: Lake | None = None) -> MemoryWriter:
-        """Open a writer, of the user's memory or else of the agent's own."""
+        """Open a writer, of the memory of the user or the group, or else of the agent's own."""
         from memory_pipeline.domain.conversations import audience_in
         from memory_pipeline.writer import MemoryWriter
 
         lake = lake or self.lake(must_exist=False)
-        audience = audience_in({"user_id": self.user_id, "users": None, "group_id": None}, ())
+        audience = audience_in(self.audience_fields(lake), ())
         scope = lake.new_scope(self.workspace_id, self.agent_id, audience.identity)
-        return MemoryWriter(lake, scope, user_id=self.user_id)
+        return MemoryWriter(lake, scope, users=audience.users if scope.is_group else (), user_id=self.user_id)
+
+    def audience_fields(self, lake: Lake) -> dict[str, object]:
+        """Return the fields of a conversation that name the user or the group.
+
+        Raises:
+            InputError: the group is unknown and has no members, or one member.
+        """
+        users = list(self.users) or None
+        group_id = None if self.group_id is None else self.group_id.removeprefix("group:")  # as `users` lists it
+        if group_id is not None and users is None and self.user_id is None:
+            if lake.exists:
+                group = lake.scope(self.workspace_id, self.agent_id, f"group:{group_id}")
+                users = list(lake.members.users_of(group)) or None
+            if users is None:
+                raise InputError(f"--group {shown(group_id)} has no members yet; name them with --users")
+        elif group_id is None and len(self.users) == 1:
+            raise InputError(
+                f"--users {shown(self.users[0])} is one user; repeat --users for each member, or give --user"
+            )
+        return {"user_id": self.user_id, "users": users, "group_id": group_id}
 
 
-def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the required options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
+def agent_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
+    """Add the options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
 
-    If the command has a parameter `user_id`, it is the user; `timezone` is the reader's time zone.
+    Both have the defaults of :class:`memory_pipeline.Memory`, unless they are `required`. If the command has parameters
+    `user_id`, `users` and `group_id`, they are the user and the group; `timezone` is the reader's time zone.
     """
 
     @wraps(command)
@@ -143,24 +180,45 @@ def agent_options(command: Callable[..., Any]) -> Callable[..., Any]:
         agent_id: str,
         user_id: str | None = None,
         timezone: str | None = None,
+        users: tuple[str, ...] = (),
+        group_id: str | None = None,
         **options: Any,
     ) -> Any:
-        return command(agent=AgentMemory(root, workspace_id, agent_id, user_id, timezone), **options)
+        if (users or group_id is not None) and is_from_environment("user_id"):
+            user_id = None
+        agent = AgentMemory(root, workspace_id, agent_id, user_id, timezone, users, group_id)
+        return command(agent=agent, **options)
 
-    given = click.option("--agent", "agent_id", required=True, help="Id of the agent.")(with_agent)
-    return click.option("--workspace", "workspace_id", required=True, help="Workspace of the agent.")(given)
+    attributes: dict[str, Any] = {"required": True} if required else {"default": DEFAULT_ID, "show_default": True}
+    given = id_option("--agent", "agent_id", "The agent.", **attributes)(with_agent)
+    return id_option("--workspace", "workspace_id", "The agent's workspace.", **attributes)(given)
 
 
 def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of :func:`agent_options`, and --user."""
-    user = click.option(
+    user = id_option(
         "--user",
         "user_id",
-        metavar="ID",
-        help="Id of a user. Reads the memory of the user, of the user's groups and of the agent; changes the user's. "
-        "[default: the agent's own memory]",
+        "Read the memory of this user, of the user's groups and of the agent. [default: the agent's own memory]",
     )
     return agent_options(user(command))
+
+
+def writer_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
+    """Add the options of :func:`agent_options`, and --user, --users and --group for the memory that is changed."""
+    group = click.option(
+        "--group", "group_id", metavar="ID", help="Change the memory of this group. Without --users, it must exist."
+    )(command)
+    users = click.option(
+        "--users", multiple=True, metavar="ID", help="Change the memory of the group of these users; repeat for each."
+    )(group)
+    user = id_option("--user", "user_id", "Change the memory of this user. [default: the agent's own memory]")
+    return agent_options(user(users), required=required)
+
+
+#: For commands that delete: they never take the default agent.
+required_agent_options = partial(agent_options, required=True)
+required_writer_options = partial(writer_options, required=True)
 
 
 def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,14 +262,10 @@ def models_of(lake: Lake) -> Models:
     return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
 
 
-def show_progress(*, quiet: bool) -> None:
-    """Print this package's log, a line per batch, to standard error. Logs of other libraries stay hidden."""
-    log = logging.getLogger("memory_pipeline")
-    if not quiet and not log.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("  %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
+def echo_table(lines: Iterable[str]) -> None:
+    """Print a table, of which the first line is the head."""
+    for number, line in enumerate(lines):
+        click.echo(line if number else click.style(line, bold=True))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -221,11 +275,19 @@ def cli() -> None:
 
     `ingest` appends conversations to a journal. `run` turns them into facts, summaries (daily to yearly), a graph and
     durable memories, and consolidates the durable memories once a day (`consolidate`). Read them with `search`,
-    `recall`, `inject`, `expand`, `graph` and `memories`, or serve them to an MCP client with `mcp`. Start with
-    `memory-pipeline demo`.
+    `recall`, `inject`, `expand`, `graph` and `memories`, or serve them to an MCP client with `mcp`. `memories remember`
+    stores a durable memory, `memories forget` revokes one, and `forget` erases all that is stored of someone. Start
+    with `memory-pipeline demo`.
 
     \b
-    Environment: MEMORY_PIPELINE_ROOT      the lake, if --root is not given
-                 MEMORY_PIPELINE_START     first day of the memory (default: the lake's)
-                 MEMORY_PIPELINE_TIMEZONE  time zone in which days begin (default: UTC)
+    Environment: MEMORY_PIPELINE_ROOT       the lake, if --root is not given
+                 MEMORY_PIPELINE_WORKSPACE  the agent's workspace, if --workspace is not given
+                 MEMORY_PIPELINE_AGENT      the agent, if --agent is not given
+                 MEMORY_PIPELINE_USER       the user, if --user is not given
+                 MEMORY_PIPELINE_START      first day of the memory (default: the lake's)
+                 MEMORY_PIPELINE_TIMEZONE   time zone in which days begin (default: UTC)
+                 NO_COLOR                   print no colour
+
+    With --json, an error is one line of JSON on standard error, and standard output stays empty:
+    {"error": {"type": "InputError", "message": "..."}}. The exit code is the same as without --json.
     """

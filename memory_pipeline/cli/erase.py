@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ import click
 from memory_pipeline.cli.common import (
     cli,
     common,
+    id_option,
+    is_from_environment,
     json_option,
     lake_of,
     models_of,
@@ -21,9 +23,11 @@ from memory_pipeline.cli.common import (
     root_option,
     settings_of,
 )
+from memory_pipeline.cli.terminal import progress
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError, counted, shown
+from memory_pipeline.operating_system import create_private
 from memory_pipeline.rendering import expiration_lines, housekeeping_lines, to_json
 
 if TYPE_CHECKING:
@@ -40,9 +44,13 @@ _FINDINGS = 50
 
 
 @cli.command()
-@click.option("--workspace", "workspace_id", required=True, help="The workspace.")
-@click.option("--agent", "agent_id", help="The agent. Alone: erase its whole memory.")
-@click.option("--conversation", "conversation_id", help="Erase one conversation of the agent.")
+@id_option("--workspace", "workspace_id", "The workspace.", required=True)
+@id_option(
+    "--agent",
+    "agent_id",
+    "The agent. Alone: erase its whole memory. The environment names the agent of --conversation only.",
+)
+@click.option("--conversation", "conversation_id", metavar="ID", help="Erase one conversation of the agent.")
 @click.option(
     "--person",
     "names",
@@ -53,6 +61,7 @@ _FINDINGS = 50
 @click.option(
     "--user",
     "user_id",
+    metavar="ID",
     help="Erase a user by id: the user's memory, and the user's part of groups. With --conversation: only that one.",
 )
 @click.option(
@@ -105,6 +114,8 @@ def forget(
     from memory_pipeline.erasure import forget as forget_subject
     from memory_pipeline.erasure import preview
 
+    if conversation_id is None and is_from_environment("agent_id"):
+        agent_id = None  # what is erased must not depend on a forgotten variable
     subject = _subject(workspace_id, agent_id, conversation_id, names, user_id)
     lake = lake_of(settings_of(root))
     moment = now or datetime.now(UTC)
@@ -123,7 +134,7 @@ def forget(
     path = _receipt_path(lake, receipt, moment)
     try:
         # The receipt holds the erased names in clear text, so only its owner may read it.
-        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+        file = create_private(path)
     except OSError as error:
         raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
     done: ErasureReport | None = None
@@ -131,7 +142,7 @@ def forget(
         with file:
             tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))
             done = forget_subject(lake, models_of(lake), subject, moment, tell)
-            file.write(done.to_json())
+            file.write(done.to_json().encode())
     finally:
         if done is None:
             path.unlink()
@@ -172,11 +183,8 @@ def verify_erasure(receipt: Path, root: str | None, as_json: bool) -> None:
         raise InputError(f"receipt {receipt}: {error}") from None
     lake = lake_of(settings_of(root or parsed.lake))
 
-    def show(done: int, files: int) -> None:
-        if sys.stderr.isatty() and not as_json:
-            click.echo(f"\r  {done:,} of {files:,} files", nl=done == files, err=True)
-
-    result = verify(lake, parsed, show)
+    with progress(quiet=as_json) as bar:
+        result = verify(lake, parsed, partial(bar.show, "files"))
     if as_json:
         click.echo(
             to_json(

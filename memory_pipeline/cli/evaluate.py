@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from memory_pipeline.cli.common import FILES, cli, show_progress
+from memory_pipeline.cli.common import FILES, cli
+from memory_pipeline.cli.terminal import progress
 from memory_pipeline.rendering import to_json
 from memory_pipeline.settings import Settings
 
@@ -137,15 +138,14 @@ def _evaluate(labels: LabelledSet, **options: Unpack[_Options]) -> None:
     chart, as_json = options["plot"], options["as_json"]
     if chart is not None:
         check_plot(chart)
-    show_progress(quiet=as_json)
-    with _settings(options["root"]) as settings:
+    with _settings(options["root"]) as settings, progress(quiet=as_json) as bar:
         evaluation = measure(
             labels,
             settings,
             max_results=options["max_results"],
             tokens=options["tokens"],
             configuration=options["configuration"],
-            say=lambda line: click.echo(line, err=True),
+            say=lambda line: None if as_json else bar.echo(line, err=True),
         )
     if chart is not None:
         plot(evaluation, chart)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Time, cli, common, now_option, scope_options
+from memory_pipeline.cli.common import (
+    Time,
+    cli,
+    common,
+    echo_table,
+    now_option,
+    required_writer_options,
+    scope_options,
+    writer_options,
+)
 from memory_pipeline.errors import counted
 from memory_pipeline.rendering import plain, table_lines, to_json
 
@@ -101,7 +110,7 @@ def query(
     if as_json:
         click.echo(to_json({"columns": answer.columns, "rows": answer.rows, "is_cut": answer.is_cut}))
         return
-    click.echo("\n".join(table_lines(answer.columns, answer.rows)))
+    echo_table(table_lines(answer.columns, answer.rows))
     if answer.is_cut:
         click.echo("… more rows; raise --max-rows to see them", err=True)
 
@@ -124,7 +133,7 @@ _WEIGHT = click.option("--weight", type=float, help="Strength of the relationshi
 @click.argument("subject")
 @click.argument("predicate")
 @click.argument("object")
-@scope_options
+@writer_options
 @_CONFIDENCE
 @_WEIGHT
 @now_option
@@ -139,7 +148,7 @@ def insert(**options: Any) -> None:
 @click.argument("predicate")
 @click.argument("object")
 @click.option("--replaces", metavar="OBJECT", help="The object to replace, for a multi-valued predicate.")
-@scope_options
+@writer_options
 @_CONFIDENCE
 @_WEIGHT
 @now_option
@@ -153,7 +162,7 @@ def update(**options: Any) -> None:
 @click.argument("subject")
 @click.argument("predicate")
 @click.argument("object", required=False)
-@scope_options
+@required_writer_options
 @now_option
 @common
 def delete(**options: Any) -> None:

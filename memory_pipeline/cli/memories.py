@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import agent_options, cli, common, now_option, scope_options
+from memory_pipeline.cli.common import (
+    agent_options,
+    cli,
+    common,
+    now_option,
+    required_writer_options,
+    scope_options,
+    writer_options,
+)
 from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.memories.events import AGENT, STEP
 from memory_pipeline.domain.memories.record import MemoryKind, Status
@@ -229,7 +237,7 @@ def _attributes(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--kind", type=_KINDS, default=MemoryKind.FACT.value, show_default=True, help="Kind of memory.")
 @_attributes
 @now_option
-@scope_options
+@writer_options
 @common
 def remember(
     content: str,
@@ -253,7 +261,7 @@ def remember(
 @_attributes
 @click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
-@scope_options
+@writer_options
 @common
 def update(
     id: str,  # noqa: A002  # as above
@@ -273,7 +281,7 @@ def update(
 @click.option("--key", help="Preferences with this key.")
 @click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
-@scope_options
+@required_writer_options
 @common
 def forget(agent: AgentMemory, as_json: bool, owner: str | None, **filters: Any) -> None:
     """Revoke one memory, or all that match every filter.
@@ -293,7 +301,7 @@ _AMOUNT = click.option("--amount", default=STEP, show_default=True, help="Amount
 @click.argument("id")
 @_AMOUNT
 @now_option
-@scope_options
+@writer_options
 @common
 def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Raise a memory's importance, up to 1."""
@@ -304,7 +312,7 @@ def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @click.argument("id")
 @_AMOUNT
 @now_option
-@scope_options
+@writer_options
 @common
 def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Lower a memory's importance, down to 0."""
@@ -315,7 +323,7 @@ def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @click.argument("id")
 @click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
-@scope_options
+@writer_options
 @common
 def confirm(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Confirm that a memory still holds. An observation becomes a fact with the same id."""

@@ -14,14 +14,15 @@ from memory_pipeline.cli.common import (
     Time,
     cli,
     common,
+    echo_table,
     json_option,
     lake_of,
     models_of,
     now_option,
     root_option,
     settings_of,
-    show_progress,
 )
+from memory_pipeline.cli.terminal import progress
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError, shown
@@ -84,23 +85,24 @@ def run(
                 "give a later day, or set MEMORY_PIPELINE_START to an earlier one"
             )
         between = _days(lake, since.date(), until.date())
-    show_progress(quiet=as_json)
     if estimate:
         _estimate(settings, now or datetime.now(UTC), between, as_json=as_json)
         return
     models = models_of(lake)
     done: list[RunResult] = []
     started = time.monotonic()
-    for event in run_all(lake, settings, models, now or datetime.now(UTC), between):
-        if isinstance(event, RunResult):
-            done.append(event)
-            if not as_json:
-                click.echo(run_line(event, time.monotonic() - started))
-        elif isinstance(event, ConsolidationReport):
-            if not as_json:
-                click.echo(consolidation_line(event))
-        else:
-            started = time.monotonic()
+    with progress(quiet=as_json) as bar:
+        for event in run_all(lake, settings, models, now or datetime.now(UTC), between):
+            if isinstance(event, RunResult):
+                done.append(event)
+                if not as_json:
+                    bar.echo(run_line(event, time.monotonic() - started))
+            elif isinstance(event, ConsolidationReport):
+                if not as_json:
+                    bar.echo(consolidation_line(event))
+            else:
+                started = time.monotonic()
+                bar.show(str(event))
     lines = _clean_daily(lake)
     if as_json:
         click.echo(to_json(done))
@@ -127,8 +129,7 @@ def _estimate(settings: Settings, now: datetime, between: tuple[datetime, dateti
     for grain, periods in dry_run(lake, models, lake.start, now, between):
         if not as_json:
             click.echo(f"{grain:<13} {len(periods):>6,} periods checked", err=True)
-    ordered = sorted(executor.expected.items(), key=lambda item: item[0].order)
-    expected = [{**asdict(what), "scopes": len(executor.scopes[what]), **asdict(usage)} for what, usage in ordered]
+    expected = executor.expected_records()
     click.echo(to_json(expected) if as_json else "\n".join(estimate_lines(expected)))
 
 
@@ -147,11 +148,11 @@ def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
 @now_option
 @common
 def status(now: datetime | None, root: str | None, as_json: bool) -> None:
-    """Count the periods of each grain: existing, pending, missing and open.
+    """Count the periods of each grain.
 
-    Pending periods are due; missing ones are pending and were never computed; open ones have data but have not ended.
-    A coarser grain becomes pending once the finer one is computed. The line "consolidation" counts days as periods, and
-    changes of memories as rows.
+    Existing periods have rows. Pending periods are due; missing ones are pending and were never computed; open ones
+    have data but have not ended. A coarser grain becomes pending once the finer one is computed. The line
+    "consolidation" counts days as periods, and changes of memories as rows.
     """
     from memory_pipeline.steps.consolidation.days import night_status
     from memory_pipeline.steps.scheduling.planner import grain_status
@@ -167,7 +168,7 @@ def status(now: datetime | None, root: str | None, as_json: bool) -> None:
             to_json({"grains": statuses, "consolidation": nights, "journal_files": files, "quarantined": quarantined})
         )
     else:
-        click.echo("\n".join(status_lines(statuses, [rejection.reason for rejection in quarantined], nights)))
+        echo_table(status_lines(statuses, [rejection.reason for rejection in quarantined], nights))
 
 
 @cli.command()
@@ -178,16 +179,16 @@ def demo(root: str | None, as_json: bool) -> None:
     from memory_pipeline.demo import show_demo
 
     settings = Settings.from_environment()
-    show_progress(quiet=as_json)
-    show_demo(replace(settings, root=root or "./demo-lake"), as_json=as_json)
+    with progress(quiet=as_json, has_bar=False):
+        show_demo(replace(settings, root=root or "./demo-lake"), as_json=as_json)
 
 
 @cli.command("consolidate")
 @click.option("--dry-run", is_flag=True, help="Print the changes and their reasons; change nothing.")
 @click.option("--from", "since", type=Time(), metavar="DATE", help="First day to consolidate again.")
 @click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to consolidate again (included).")
-@click.option("--workspace", "workspace_id", help="Only agents of this workspace.")
-@click.option("--agent", "agent_id", help="Only this agent.")
+@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
+@click.option("--agent", "agent_id", metavar="ID", help="Only this agent.")
 @now_option
 @common
 def consolidate_memories(
@@ -245,10 +246,8 @@ def consolidate_memories(
             raise InputError(f"--from {since.date()} has not ended yet; give an earlier day")
     scopes = None if workspace_id is None else _scopes(lake, workspace_id, agent_id)
     unloaded = list(journal_hours(lake, lake.start, moment, scopes))
-    show_progress(quiet=as_json or dry_run)
-    done = consolidate(
-        lake, models_of(lake), nights, lake.start, scopes=scopes, dry_run=dry_run, explain=True
-    )  # fmt: skip
+    with progress(quiet=as_json or dry_run):
+        done = consolidate(lake, models_of(lake), nights, lake.start, scopes=scopes, dry_run=dry_run, explain=True)
     if as_json:
         click.echo(to_json({**_record(done, dry_run), "unloaded_hours": unloaded}))
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import Day, cli, common, now_option, reader_options, scope_options
+from memory_pipeline.cli.common import Day, cli, common, is_from_environment, now_option, reader_options, scope_options
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, counted
@@ -85,7 +85,8 @@ def search(
         click.echo(to_json({"total": hits.total, "offset": hits.offset, "hits": hits}))
     elif hits:
         shown_for = None if full or all_users else query
-        click.echo("\n".join(hit_lines(hits, shown_for, lines=None if full else 5, first=hits.offset + 1)))
+        for line in hit_lines(hits, shown_for, lines=None if full else 5, first=hits.offset + 1):
+            click.echo(click.style(line, dim=True) if line.startswith("    ") else line)
         if hits.offset + len(hits) < hits.total:
             click.echo(
                 f"… of {counted(hits.total, 'memory')}; see the next with --offset {hits.offset + len(hits)}", err=True
@@ -93,7 +94,8 @@ def search(
     else:
         click.echo(
             f"no results in {grain} memory of {agent}; memories that pass the filters: "
-            f"{hits.total:,}; raise --max-days-ago, check both ids, or list the periods with `memory-pipeline status`",
+            f"{hits.total:,}; raise --max-days-ago, compare the ids with `memory-pipeline agents`, or list the periods "
+            "with `memory-pipeline status`",
             err=True,
         )
 
@@ -102,7 +104,7 @@ def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.reader.all_users import AllUsersReader
 
-    if agent.user_id is not None or explain:
+    if explain or (agent.user_id is not None and not is_from_environment("user_id")):
         other = "--explain" if explain else "--user"
         raise InputError(f"{other} and --all-users do not go together; give one of them")
     return AllUsersReader(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
@@ -127,7 +129,8 @@ def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> Non
         click.echo(plain(str(found)))
     else:
         click.echo(
-            f"no memory of {agent} matches; check both ids, or see `memory-pipeline status`",
+            f"no memory of {agent} matches; compare the ids with `memory-pipeline agents`, or see "
+            "`memory-pipeline status`",
             err=True,
         )
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.common import cli, common, lake_of, models_of, now_option, settings_of, show_progress
+from memory_pipeline.cli.common import cli, common, lake_of, models_of, now_option, settings_of
+from memory_pipeline.cli.terminal import progress
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import LakeError
 from memory_pipeline.rendering import plain, to_json
@@ -51,8 +52,8 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
         click.echo("\n".join(_lines(found, "would be rebuilt" if dry_run else "rebuilding")))
     left, errors = found, list[str]()
     if not dry_run:
-        show_progress(quiet=as_json)
-        errors = _repaired(lake, settings, models_of(lake), now or datetime.now(UTC), found)
+        with progress(quiet=as_json):
+            errors = _repaired(lake, settings, models_of(lake), now or datetime.now(UTC), found)
         left = find_damage(lake_of(settings))
         if not as_json:
             click.echo("\n".join([*_lines(left, "still damaged"), *(plain(f"failed: {each}") for each in errors)]))

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.common import cli, common, lake_of, settings_of
+from memory_pipeline.cli.common import cli, common, echo_table, lake_of, settings_of
 from memory_pipeline.errors import InputError, counted
-from memory_pipeline.rendering import plain, to_json
+from memory_pipeline.rendering import table_lines, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from memory_pipeline.analytics import Catalog
+
+#: Rows that --run prints for people.
+_SHOWN = 50
 
 
 @cli.command()
@@ -105,8 +108,6 @@ def _print_rows(rows: pa.Table, *, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(rows.to_pylist()))
         return
-    import polars as pl
-
-    with pl.Config(tbl_rows=50, tbl_cols=-1, tbl_width_chars=160, tbl_hide_dataframe_shape=True):
-        click.echo(plain(str(pl.from_arrow(rows))))
-    click.echo(counted(rows.num_rows, "row"))
+    echo_table(table_lines(rows.column_names, [[*row.values()] for row in rows.slice(0, _SHOWN).to_pylist()]))
+    more = f", of which {_SHOWN} are shown; --json prints all" if rows.num_rows > _SHOWN else ""
+    click.echo(f"{counted(rows.num_rows, 'row')}{more}")

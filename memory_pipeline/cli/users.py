@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import agent_options, cli, common, lake_of, settings_of
+from memory_pipeline.cli.common import (
+    agent_options,
+    cli,
+    common,
+    echo_table,
+    lake_of,
+    required_agent_options,
+    settings_of,
+)
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.rendering import plain, table_lines, to_json
 
@@ -18,12 +26,13 @@ if TYPE_CHECKING:
 
 
 @cli.command()
-@click.option("--workspace", "workspace_id", help="Only agents of this workspace.")
+@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
 @common
 def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
-    """List the agents with the number of their users and groups, and their first and last activity.
+    """List all agents of the lake.
 
-    Times of records that the pipeline has not processed yet are rounded to the hour.
+    With the number of their users and groups, and their first and last activity. Times of records that the pipeline
+    has not processed yet are rounded to the hour.
     """
     from memory_pipeline.reader.activity import activities, users_of
 
@@ -45,17 +54,18 @@ def agents(workspace_id: str | None, root: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(to_json(rows))
     else:
-        _show(rows, "agent")
+        _show(rows, "there is no agent")
 
 
 @cli.command()
 @agent_options
 @common
 def users(agent: AgentMemory, as_json: bool) -> None:
-    """List the users of an agent, and the groups with their members, with their first and last activity.
+    """List the users and groups of an agent.
 
-    A user without activity has only been in groups. The users of an agent with `per_user: false`, who share one memory,
-    are not listed. Times of records that the pipeline has not processed yet are rounded to the hour.
+    With the members of the groups, and the first and last activity of each. A user without activity has only been
+    in groups. The users of an agent with `per_user: false`, who share one memory, are not listed. Times of records
+    that the pipeline has not processed yet are rounded to the hour.
     """
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.reader.activity import activities, users_of
@@ -74,10 +84,11 @@ def users(agent: AgentMemory, as_json: bool) -> None:
     if as_json:
         click.echo(to_json({"users": found, "groups": groups}))
         return
-    _show(found, "user")
+    unknown = "" if known else ": the agent is unknown, `memory-pipeline agents` lists all"
+    _show(found, f"{plain(str(agent))} has no user{unknown}")
     if groups:
         click.echo()
-        _show(groups, "group")
+        _show(groups, "")
 
 
 @cli.group()
@@ -87,20 +98,24 @@ def members() -> None:
 
 @members.command()
 @click.argument("user")
-@click.option("--group", "identity", required=True, help="The group, as `memory-pipeline users` lists it: group:team.")
-@agent_options
+@click.option(
+    "--group",
+    "identity",
+    metavar="ID",
+    required=True,
+    help="The group, as `memory-pipeline users` lists it.",
+)
+@required_agent_options
 @common
 def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
-    """Remove a USER from a group, whose memory the user then no longer sees.
+    """Remove a USER from a group.
 
-    The group keeps what the user said. A later conversation of the group that names the user adds it again.
+    The user no longer sees the memory of the group. The group keeps what the user said. A later conversation of the
+    group that names the user adds it again.
     """
     lake = agent.lake()
     if not identity.startswith(("group:", "users:")):
-        raise InputError(
-            f"--group {shown(identity)} is not a group; expected group: or users: and an id, as "
-            "`memory-pipeline users` lists it"
-        )
+        identity = f"group:{identity}"
     group = lake.scope(agent.workspace_id, agent.agent_id, identity)
     if not lake.members.remove(group, user):
         known = ", ".join(map(shown, lake.members.users_of(group)))
@@ -110,9 +125,9 @@ def remove(user: str, identity: str, agent: AgentMemory, as_json: bool) -> None:
     click.echo(to_json({"users": left}) if as_json else plain(f"removed; members: {', '.join(left) or 'none'}"))
 
 
-def _show(rows: Sequence[Mapping[str, Any]], what: str) -> None:
+def _show(rows: Sequence[Mapping[str, Any]], nothing: str) -> None:
     if not rows:
-        click.echo(f"there is no {what}", err=True)
+        click.echo(nothing, err=True)
         return
     cells = [[", ".join(value) if isinstance(value, tuple) else value for value in row.values()] for row in rows]
-    click.echo("\n".join(table_lines(list(rows[0]), cells)))
+    echo_table(table_lines(list(rows[0]), cells))

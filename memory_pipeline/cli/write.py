@@ -4,40 +4,138 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import FILES, cli, common, lake_of, now_option, settings_of
+from memory_pipeline.cli.common import (
+    DEFAULT_ID,
+    FILES,
+    AgentMemory,
+    cli,
+    common,
+    id_option,
+    is_from_environment,
+    lake_of,
+    now_option,
+    settings_of,
+)
+from memory_pipeline.cli.terminal import progress
 from memory_pipeline.errors import counted
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from memory_pipeline.lake import Lake
     from memory_pipeline.reader.captures import StoredConversation
+    from memory_pipeline.writer.files import Ingestion
+
+
+def conversation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add FILES, and the options that name the agent and the audience of conversations that name none.
+
+    The command gets an :class:`AgentMemory` of the given ids.
+    """
+
+    @wraps(command)
+    def with_agent(
+        *,
+        root: str | None,
+        workspace_id: str | None,
+        agent_id: str | None,
+        user_id: str | None,
+        users: tuple[str, ...],
+        group_id: str | None,
+        **options: Any,
+    ) -> Any:
+        if (users or group_id is not None) and is_from_environment("user_id"):
+            user_id = None
+        agent = AgentMemory(root, workspace_id or DEFAULT_ID, agent_id or DEFAULT_ID, user_id, None, users, group_id)
+        given = {"workspace_id": workspace_id, "agent_id": agent_id}
+        return command(agent=agent, given={name: value for name, value in given.items() if value}, **options)
+
+    decorated: Callable[..., Any] = with_agent
+    for option in (
+        now_option,
+        click.option(
+            "--group", "group_id", metavar="ID", help="Group of conversations that name no user. Needs --users if new."
+        ),
+        click.option(
+            "--users", multiple=True, metavar="ID", help="Users of conversations that name none; repeat it for each."
+        ),
+        id_option("--user", "user_id", "User of conversations that name no user."),
+        id_option("--agent", "agent_id", "Agent of conversations that name none. [default: default]"),
+        id_option("--workspace", "workspace_id", "Workspace of conversations that name none. [default: default]"),
+        FILES,
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def ingested(
+    lake: Lake,
+    agent: AgentMemory,
+    given: dict[str, str],
+    files: Sequence[Path],
+    now: datetime | None,
+    *,
+    as_json: bool,
+) -> dict[str, Ingestion]:
+    """Ingest files and print what became of them; in a dry-run lake, what would become of them."""
+    from memory_pipeline.domain.conversations import Admission
+    from memory_pipeline.writer.files import ingest_file
+
+    admission = Admission(lake.accepts_from, now or datetime.now(UTC), lake.calendar)
+    fields = {"workspace_id": agent.workspace_id, "agent_id": agent.agent_id, **agent.audience_fields(lake)}
+    defaults = {name: value for name, value in fields.items() if value is not None}
+    results: dict[str, Ingestion] = {}
+    for path in files:
+        size = path.stat().st_size if path.is_file() else None
+        with progress(quiet=as_json) as bar:
+            show = partial(bar.show, path.name, total=size)
+            results[str(path)] = ingest_file(lake, path, admission, given, show, defaults)
+        if not as_json:
+            _print_ingestion(lake, path, results[str(path)])
+    return results
+
+
+def _print_ingestion(lake: Lake, path: Path, result: Ingestion) -> None:
+    files = f", in {counted(result.files, 'journal file')}" if result.files else ""
+    click.echo(
+        f"{path}: {counted(result.accepted, 'new message')} of {counted(result.conversations, 'conversation')}{files}; "
+        f"{result.repeated:,} already known; {counted(result.set_aside, 'record')} quarantined"
+    )
+    if result.not_captured:
+        click.echo(f"  {counted(result.not_captured, 'conversation')} not captured: nothing of them was stored")
+    if result.recalled:
+        click.echo(f"  recalled text dropped from {counted(result.recalled, 'message')}")
+    if result.forgotten:
+        click.echo(f"  {result.forgotten:,} messages or records dropped: they were erased before")
+    for place in result.left_out:
+        click.echo(plain(f"    {place}"))
+    for rejection in result.rejections:
+        click.echo(f"  quarantined: {rejection.where}: {rejection.reason}", err=True)
+    if result.set_aside > len(result.rejections):
+        more = result.set_aside - len(result.rejections)
+        click.echo(f"  … and {more:,} more, in {lake.storage.locate('journal/quarantine')}", err=True)
+    if result.ignored_keys:
+        keys = ", ".join(f"{key} ({count:,}×)" for key, count in result.ignored_keys.most_common(8))
+        click.echo(f"  unknown keys, ignored: {keys}", err=True)
 
 
 @cli.command()
-@FILES
-@click.option("--workspace", "workspace_id", help="Workspace of conversations that name none.")
-@click.option("--agent", "agent_id", help="Agent of conversations that name none.")
-@click.option("--user", "user_id", metavar="ID", help="User of conversations that name no user.")
-@now_option
+@conversation_options
 @common
 def ingest(
-    files: tuple[Path, ...],
-    workspace_id: str | None,
-    agent_id: str | None,
-    user_id: str | None,
-    now: datetime | None,
-    root: str | None,
-    as_json: bool,
+    files: tuple[Path, ...], agent: AgentMemory, given: dict[str, str], now: datetime | None, as_json: bool
 ) -> None:
     """Append conversations from FILES to the journal.
 
-    A *.json file holds one conversation or a list of them, any other file one conversation per line. A conversation:
+    A *.json file holds one conversation or a list of them, any other file one conversation per line; - is standard
+    input. A conversation:
 
     \b
     {"workspace_id": "acme", "agent_id": "support", "conversation_id": "c1",
@@ -55,38 +153,7 @@ def ingest(
                1 all records of a file were quarantined
                2 invalid arguments, or a file cannot be read
     """
-    from memory_pipeline.domain.conversations import Admission
-    from memory_pipeline.writer.files import ingest_file
-
-    settings = settings_of(root)
-    lake = lake_of(settings, must_exist=False)
-    admission = Admission(lake.accepts_from, now or datetime.now(UTC), lake.calendar)
-    defaults = {"workspace_id": workspace_id, "agent_id": agent_id, "user_id": user_id}
-    scope = {name: value for name, value in defaults.items() if value}
-    results = {}
-    for path in files:
-        result = results[str(path)] = ingest_file(lake, path, admission, scope, _report_batches(path))
-        if as_json:
-            continue
-        click.echo(
-            f"{path}: {counted(result.accepted, 'new message')} of {counted(result.conversations, 'conversation')}, in "
-            f"{counted(result.files, 'journal file')}; {result.repeated:,} already known; "
-            f"{counted(result.set_aside, 'record')} quarantined"
-        )
-        if result.not_captured:
-            click.echo(f"  {counted(result.not_captured, 'conversation')} not captured: nothing of them was stored")
-        if result.recalled:
-            click.echo(f"  recalled text dropped from {counted(result.recalled, 'message')}")
-        if result.forgotten:
-            click.echo(f"  {result.forgotten:,} messages or records dropped: they were erased before")
-        for rejection in result.rejections:
-            click.echo(f"  quarantined: {rejection.where}: {rejection.reason}", err=True)
-        if result.set_aside > len(result.rejections):
-            more = result.set_aside - len(result.rejections)
-            click.echo(f"  … and {more:,} more, in {lake.storage.locate('journal/quarantine')}", err=True)
-        if result.ignored_keys:
-            keys = ", ".join(f"{key} ({count:,}×)" for key, count in result.ignored_keys.most_common(8))
-            click.echo(f"  unknown keys, ignored: {keys}", err=True)
+    results = ingested(agent.lake(must_exist=False), agent, given, files, now, as_json=as_json)
     if as_json:
         click.echo(to_json(results))
     if any(result.is_refused for result in results.values()):
@@ -99,11 +166,12 @@ def ingest(
 @click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Conversations to list.")
 @common
 def capture(file: Path | None, dry_run: bool, limit: int, root: str | None, as_json: bool) -> None:
-    """Show which stored conversations the rules of `capture` keep and drop.
+    """Show what the rules of `capture` keep and drop.
 
-    The rules are those of FILE, a configuration to try, or else of the lake's config/workspaces.yaml. They apply to
-    conversations that are written from now on, and to those that are not processed yet. `memory-pipeline forget`
-    drops what is stored already; `memory-pipeline config --put FILE` puts the rules to use.
+    It counts and lists stored conversations. The rules are those of FILE, a configuration to try, or else of the
+    lake's config/workspaces.yaml. They apply to conversations that are written from now on, and to those that are
+    not processed yet. `memory-pipeline forget` drops what is stored already; `memory-pipeline config --put FILE`
+    puts the rules to use.
     """
     from collections import Counter
 
@@ -157,10 +225,6 @@ def capture(file: Path | None, dry_run: bool, limit: int, root: str | None, as_j
 def _totals(found: Sequence[StoredConversation]) -> dict[str, int]:
     conversations = {(one.scope, one.talk.conversation_id) for one in found}
     return {"conversations": len(conversations), "messages": sum(one.messages for one in found)}
-
-
-def _report_batches(path: Path) -> Callable[[Any], None]:
-    return lambda result: click.echo(f"{path}: {counted(result.accepted, 'message')} …", err=True)
 
 
 @cli.group()

@@ -66,7 +66,8 @@ class ContextWindow:
         Args:
             memory: where all messages are stored.
             max_tokens: limit of the contents of all messages.
-            strategy: ``fifo``, ``semantic`` or ``summarize``; see :class:`Strategy`.
+            strategy: what leaves a full window. ``fifo``: the oldest messages. ``semantic``: those that matter least
+                for the present topic. ``summarize``: a summary replaces all but the last ten.
             conversation_id: the conversation, to continue it; by default a new one.
             count: returns the number of tokens of a text, as the model's tokenizer does. By default four characters are
                 a token.

@@ -19,7 +19,7 @@ from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
 from memory_pipeline.lake.collections.collection import collections_of, drop_collections
 from memory_pipeline.lake.index.filters import quoted
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.schemas import (
     ANSWERS,
@@ -260,14 +260,14 @@ _ITEMS_PER_COMMIT = 1_000
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
     """Drop the person's collections. Delete items that name the person from those of agents, other users and groups."""
     subject = scanner.subject
-    loop, databases = EventLoop(), Databases(lake.storage)
+    databases = Databases(lake.storage)
     owned = [each for each in collections_of(lake) if subject.owns(each[0])]
     drop_collections(lake, {scope for scope, _, _ in owned})
     log.take("collections", "tables", {f"{folder}/{name}": 1 for _, folder, names in owned for name in names})
     for scope, folder, names in collections_of(lake):
         if scope.workspace_id == subject.workspace_id and subject.agent_id in (None, scope.agent_id):
             for name in names:
-                count = loop.run(_forget(lake, databases, scanner, folder, name))
+                count = run_coroutine(_forget(lake, databases, scanner, folder, name))
                 log.take("collections", "items", {f"{folder}/{name}": count} if count else 0)
 
 

@@ -21,7 +21,7 @@ from memory_pipeline.erasure.subject_matcher import SubjectMatcher
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.collections.collection import collections_of
 from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 from memory_pipeline.lake.orphans import unnamed_files
 from memory_pipeline.sessions.store import FILE
 from memory_pipeline.steps.scopes import known_scopes
@@ -68,7 +68,6 @@ class LanceReader:
     """Reads all existing versions of the index's tables."""
 
     def __init__(self, storage: Storage) -> None:
-        self._loop = EventLoop()
         self._databases = Databases(storage)
 
     def versions(self, folder: LanceFolder, problems: list[str]) -> Iterator[tuple[int, pa.Table]]:
@@ -78,15 +77,15 @@ class LanceReader:
         """
         self._databases.forget(folder.folder, folder.name)
         try:
-            table = self._loop.run(self._databases.table(folder.folder, folder.name))
-            known = [] if table is None else self._loop.run(table.list_versions())
+            table = run_coroutine(self._databases.table(folder.folder, folder.name))
+            known = [] if table is None else run_coroutine(table.list_versions())
         except _FAILURES:
             problems.append("it cannot be opened")
             return
         for version in known:
             number = int(version["version"])
             try:
-                yield from ((number, rows) for rows in self._loop.run(_rows(table, number)))
+                yield from ((number, rows) for rows in run_coroutine(_rows(table, number)))
             except _FAILURES:
                 problems.append(f"version {number} cannot be read")
         # Rows that were deleted later are in this version or in one between.

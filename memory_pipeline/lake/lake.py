@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.capture import Talk
     from memory_pipeline.lake.calls.call_store import Calls
-    from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+    from memory_pipeline.lake.index.lance_tables import Databases
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
     from memory_pipeline.lake.members import Members
@@ -370,16 +370,16 @@ class Lake:
         }
 
     @cached_property
-    def _opened(self) -> tuple[EventLoop, Databases]:
-        """The event loop and open databases that all projections share."""
-        from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+    def _databases(self) -> Databases:
+        """The open databases that all projections share."""
+        from memory_pipeline.lake.index.lance_tables import Databases
 
-        return EventLoop(), Databases(self.storage)
+        return Databases(self.storage)
 
     def _projection(self, spec: TableSpec, name: str | None = None) -> ScopedRows:
         from memory_pipeline.lake.index.scoped_rows import ScopedRows
 
-        return ScopedRows(self.storage, name or spec.name, spec.schema, self.shards, *self._opened)
+        return ScopedRows(self.storage, name or spec.name, spec.schema, self.shards, self._databases)
 
 
 def configuration_in(file: Path) -> Configuration:

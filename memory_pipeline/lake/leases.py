@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import parse_json
+from memory_pipeline.operating_system import is_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,16 +154,4 @@ class Leases:
             pid = int(str(record["pid"]))
         except (InputError, KeyError, TypeError, ValueError):
             return True  # claims are not flushed to the disk: a power cut may leave one empty
-        return record.get("process") != _PROCESS if pid == os.getpid() else not _is_alive(pid)
-
-
-def _is_alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True  # another user's
-    return True
+        return record.get("process") != _PROCESS if pid == os.getpid() else not is_running(pid)

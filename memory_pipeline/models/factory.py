@@ -58,11 +58,12 @@ def default_models(timezone: str = "UTC") -> Models:
 
 
 def configured_models(
-    configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
+    configuration: Configuration, store: CallStore | None, timezone: str, clock: Callable[[], datetime]
 ) -> Models:
     """Return the configured models; deterministic ones where the configuration names no model.
 
-    `clock` returns the current time in UTC; it dates calls and selects the month of a budget.
+    Without a `store`, answers are not stored and no budget applies. `clock` returns the current time in UTC; it dates
+    calls and selects the month of a budget.
     """
     if not configuration.uses_models:
         return default_models(timezone)

@@ -1,4 +1,8 @@
-"""The sample of `demo`: a year of conversations between two people and their agent, written for this project."""
+"""The sample of `demo`: a year of conversations between two people and their agent, written for this project.
+
+Most conversations name no user: they are the agent's own memory, which all users find. Some are of one user, `nadia`,
+`ruben` or `milo`, and one is of the group `owners`, Nadia and Ruben.
+"""
 
 from __future__ import annotations
 

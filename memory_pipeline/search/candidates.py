@@ -8,10 +8,8 @@ hold, and a table of its own, that table is searched on disk, and only the rows 
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import math
-import sys
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -28,6 +26,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index
 from memory_pipeline.lake.index.lance_tables import is_of_one_table
+from memory_pipeline.operating_system import release_freed_memory
 from memory_pipeline.overlay import Overlay, found_once
 from memory_pipeline.search import selection
 from memory_pipeline.search.copies import Copies
@@ -291,9 +290,7 @@ class IndexOverlay:
 def _release_memory() -> None:
     """Return freed memory to the system. Otherwise the process keeps what reading a large table took."""
     pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:  # only glibc has it
-        trim(0)
+    release_freed_memory()
 
 
 #: Rows that the index returns by vector and by words, per result, if the table is too large to cache.

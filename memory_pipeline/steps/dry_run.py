@@ -1,19 +1,27 @@
-"""Dry runs: estimate the model calls of a run without writing anything."""
+"""Dry runs: estimate the model calls of a run, and preview what it learns, without writing anything."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from secrets import token_hex
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.fact_events import events_of
+from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.lake.journal import Journal
+from memory_pipeline.lake.codec.facts import rows_to_facts
+from memory_pipeline.lake.files.storage import Storage
+from memory_pipeline.lake.journal import Contents, Journal, JournalFile
 from memory_pipeline.lake.lake import Lake
+from memory_pipeline.lake.layout import SHARDS
+from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.lake.tables.tables import Change, Tables, changed_keys, sorted_rows
+from memory_pipeline.models.deterministic import HashingEmbedder
 from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.fold_memories import embed_memories
@@ -22,22 +30,36 @@ from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 from memory_pipeline.steps.summaries import summarize_periods
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import date, datetime
 
-    from memory_pipeline.domain.conversations import Rejection
+    from memory_pipeline.domain.facts import Extractor, Fact
+    from memory_pipeline.domain.graph.operations import Edit
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.scopes import ScopeOf
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.results import PartitionResult
 
 
 class DryRunLake(Lake):
-    """A lake that discards writes to tables and journal. Its projections are the real ones: do not write them."""
+    """A lake that writes no byte. Its projections are the real ones: do not write them.
+
+    What is appended to the journal, and partitions of tables, are kept in memory. It need not exist.
+    """
+
+    journal: CollectingJournal
 
     def __init__(self, uri: str, timezone: str | None = None, start: date | None = None) -> None:
         super().__init__(uri, timezone, start)
-        self.journal = _ReadOnlyJournal(self.storage, self.scope)
+        self.storage = _DiscardingStorage(uri)
+        self.journal = CollectingJournal(self.storage, self.scope)
+
+    def ensure(self, oldest: datetime | None = None) -> None:  # noqa: ARG002  # as the lake's
+        """Make a lake that does not exist, in memory."""
+        if not self.exists:
+            self._adopt({"timezone": self.calendar.timezone, "shards": SHARDS, "secret": token_hex()})
 
     @cached_property
     def tables(self) -> Tables:
@@ -45,9 +67,47 @@ class DryRunLake(Lake):
         return OverlaidTables(Tables(self.storage, self.shards))
 
 
-class _ReadOnlyJournal(Journal):
-    def set_aside(self, rejections: Iterable[Rejection]) -> None:
-        """Discard the rejections."""
+class _DiscardingStorage(Storage):
+    def write(self, path: str, data: bytes) -> None:
+        """Discard the data."""
+
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> bool:  # noqa: ARG002  # as the storage's
+        """Discard the data. Return whether the file is absent."""
+        return not self.is_there(path)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Discard the data."""
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete nothing."""
+
+    def remove(self, folder: str) -> None:
+        """Delete nothing."""
+
+
+class CollectingJournal(Journal):
+    """A journal that keeps appended messages in memory, as the contents of the file :attr:`collected`."""
+
+    def __init__(self, storage: Storage, scope_of: ScopeOf) -> None:
+        super().__init__(storage, scope_of)
+        self.appended: list[Message] = []
+
+    def append(self, records: Sequence[Message | Edit | MemoryEvent]) -> list[str]:
+        """Keep messages. Return no path, because there is no file."""
+        self.appended += (record for record in records if isinstance(record, Message))
+        return []
+
+    @property
+    def collected(self) -> JournalFile:
+        """A file, without a path, with all appended messages."""
+        hours = tuple(sorted({message.hour for message in self.appended}, key=lambda hour: hour.key))
+        return JournalFile("", "", hours, 0, "", hours)
+
+    def read(self, file: JournalFile, hours: Collection[Period] | None = None) -> Contents:
+        """Return the records of a file."""
+        if file.path:
+            return super().read(file, hours)
+        return Contents([message for message in self.appended if hours is None or message.hour in hours], [], [])
 
 
 class OverlaidTables(Tables):
@@ -155,3 +215,32 @@ def _run_steps(lake: DryRunLake, models: Models, grain: Grain, batch: list[Perio
     # The graph needs no model; durable memories need the embedder.
     embed_memories(lake, models.embedder, batch, journal.events)
     return [*messages, *facts]
+
+
+class Learned(NamedTuple):
+    """What a run would make of messages.
+
+    Attributes:
+        facts: by conversation, in order; their operations are changes of the graph.
+        events: of durable memories, as stated in the messages; equal memories are not merged yet.
+        expired: number of messages that a run would drop, because their day has expired.
+    """
+
+    facts: list[Fact]
+    events: list[MemoryEvent]
+    expired: int
+
+
+def learn(lake: DryRunLake, extractor: Extractor) -> Learned:
+    """Extract facts from the messages that were appended to the journal of a dry-run lake."""
+    hours = list(lake.journal.collected.hours)
+    filtered = filter_journal(lake, hours, [lake.journal.collected])
+    ids = {message.id for contents in filtered.contents.values() for message in contents.messages}
+    load_messages(lake, hours, filtered)
+    extract_facts(lake, extractor, HashingEmbedder(), hours)  # nobody searches the vectors
+    rows = lake.tables.read(FACTS, [hour.key for hour in hours])
+    rows = rows.filter(
+        pa.array([not ids.isdisjoint(sources) for sources in rows["message_ids"].to_pylist()], pa.bool_())
+    )
+    facts = sorted(rows_to_facts(rows), key=lambda one: (one.scope.ids, one.conversation_id, one.turn, one.position))
+    return Learned(facts, events_of(facts, lake.configuration().memories), filtered.expired.total())

@@ -117,7 +117,8 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
         if affected:
             _purge(lake, grain, affected)
         seconds = time.perf_counter() - started
-        _log.info("%s: materialized %s in %.1f s", grain, _span(batch), seconds)
+        moved = {"progress": (str(grain), len(requested) - sum(map(len, waiting)), len(requested))}
+        _log.info("%s: materialized %s in %.1f s", grain, _span(batch), seconds, extra=moved)
         for part in results:
             used = usage.get(part.period, Usage()) if part.asset == table_asset(grain) else Usage()
             yield replace(part, seconds=seconds / len(batch), usage=used)

@@ -7,6 +7,7 @@ from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, capture_in
@@ -29,7 +30,6 @@ from memory_pipeline.writer.known_messages import KnownMessages, without_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import Period
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _BATCH = 20_000
 #: Maximum number of rejections in the result. All of them are in the quarantine.
 _SHOWN = 20
+_AUDIENCE = ("user_id", "users", "group_id")
+_STANDARD_INPUT = Path("-")
 _CONVERSATION_KEYS = {*HEADER, "messages"}
 _MESSAGE_KEYS = {
     "id", "user_id", "role", "name", "content", "timestamp", "utc_offset", "metadata", "redactions", *TEXT_KEYS,
@@ -58,6 +60,7 @@ class Ingestion:
         rejections: the first of them, with their reasons.
         not_captured: conversations, and unreadable records, of which nothing was stored, because they are not captured
             in full.
+        left_out: places of the first of these conversations, with their capture.
         recalled: messages from which recalled text was dropped.
         forgotten: messages and invalid records that were dropped because their subject was erased later.
         files: journal files written.
@@ -70,6 +73,7 @@ class Ingestion:
     set_aside: int = 0
     rejections: list[Rejection] = field(default_factory=list)
     not_captured: int = 0
+    left_out: list[str] = field(default_factory=list)
     recalled: int = 0
     forgotten: int = 0
     files: int = 0
@@ -86,7 +90,8 @@ def ingest_file(
     path: Path,
     admission: Admission,
     default_scope: Mapping[str, str] | None = None,
-    progress: Callable[[Ingestion], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
+    defaults: Mapping[str, object] | None = None,
 ) -> Ingestion:
     """Append the conversations of a JSON or JSONL file (UTF-8) to the journal. Create the lake if it does not exist.
 
@@ -94,12 +99,14 @@ def ingest_file(
     records are moved to the journal's quarantine with a reason, and ingestion continues. The accepted messages of a
     conversation are written atomically. Ingesting a file twice adds no duplicates.
 
-    `default_scope` has the ``workspace_id`` and ``agent_id`` of conversations that name none, and optionally the
-    ``user_id`` of those that name no user. `progress` is called after each batch. Raise InputError if the file cannot
-    be opened.
+    The path ``-`` is standard input, with one conversation per line.
+
+    `default_scope` has the ``workspace_id`` and ``agent_id`` of records that name none. `defaults` has those of
+    readable conversations without them, and the ``user_id``, or ``users`` and ``group_id``, of conversations that name
+    no user. `progress` is called with the number of bytes read. Raise InputError if the file cannot be opened.
     """
-    ingest = _Ingest(lake, default_scope or {}, progress)
-    for where, record in _records(path):
+    ingest = _Ingest(lake, default_scope or {}, defaults or {})
+    for where, record in _records(path, progress):
         if isinstance(record, Rejection):
             ingest.set_aside([record])
         else:
@@ -109,11 +116,11 @@ def ingest_file(
 
 
 class _Ingest:
-    def __init__(self, lake: Lake, default_scope: Mapping[str, str], progress: Callable[[Ingestion], None]) -> None:
+    def __init__(self, lake: Lake, default_scope: Mapping[str, str], defaults: Mapping[str, object]) -> None:
         self.result = Ingestion()
         self._lake = lake
         self._default_scope = default_scope
-        self._progress = progress
+        self._defaults = defaults
         self._batch: list[Message] = []
         self._known = KnownMessages(lake, keeps=False)
         self._known_bad = lake.journal.set_aside_digests()
@@ -131,6 +138,8 @@ class _Ingest:
                 return
             if capture is not Capture.FULL:
                 result.not_captured += 1
+                if len(result.left_out) < _SHOWN:
+                    result.left_out.append(f"{where}: capture {capture}")
                 return
         messages, rejections, recalled = read_messages(
             conversation, admission, self._lake.new_scope, self._lake.timezone_of
@@ -147,10 +156,9 @@ class _Ingest:
             self.flush()
 
     def _with_defaults(self, record: Mapping[str, object]) -> dict[str, object]:
-        conversation = {**self._default_scope, **record}
-        if any(with_users(record).get(name) is not None for name in ("users", "group_id")):
-            conversation["user_id"] = record.get("user_id")
-        return conversation
+        names_users = any(with_users(record).get(name) is not None for name in _AUDIENCE)
+        defaults = {name: value for name, value in self._defaults.items() if not (names_users and name in _AUDIENCE)}
+        return {**defaults, **self._default_scope, **record}
 
     def set_aside(self, candidates: Iterable[Rejection]) -> None:
         """Move records to the quarantine, except those of erased subjects and those that are not captured."""
@@ -175,7 +183,6 @@ class _Ingest:
             self.result.forgotten += len(self._batch) - len(batch)
             self._batch.clear()
             self._write(batch)
-            self._progress(self.result)
         if self._accepted:
             # Records set aside before, for example under another setting, are accepted now.
             self._lake.journal.release(self._accepted)
@@ -231,18 +238,22 @@ def _parts(conversation: object, rejected: list[Rejection]) -> set[str]:
     return set(map(digest, records)) - {digest(rejection.record) for rejection in rejected}
 
 
-def _records(path: Path) -> Iterator[tuple[str, object]]:
+def _records(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[str, object]]:
     """Yield the place of each record with the record, or with its rejection if it is not valid JSON."""
+    read = 0
     try:
-        with path.open("rb") as file:
-            if file.read(len(BOM_UTF8)) != BOM_UTF8:
-                file.seek(0)
+        with open(0, "rb", closefd=False) if path == _STANDARD_INPUT else path.open("rb") as file:
+            if file.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+                file.read(len(BOM_UTF8))
             if path.suffix.lower() != ".json":
                 for number, line in enumerate(file, start=1):
+                    read += len(line)
+                    progress(read)
                     if line.strip():
                         yield _record(f"{path.name}, line {number}", line)
                 return
             data = file.read()
+            progress(len(data))
     except OSError as error:
         raise InputError(f"file {path} cannot be read: {error.strerror}") from None
     if data.lstrip()[:1] != b"[":

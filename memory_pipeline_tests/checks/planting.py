@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.checks import CheckContext, checks_of, run_checks
 from memory_pipeline.lake.codec.codec import with_digest
+from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline_tests.building import NOW
 
 if TYPE_CHECKING:
@@ -66,4 +67,4 @@ def plant_in_projection(projection: ScopedRows, change: Callable[[list[dict[str,
             await table.delete("true")
             await table.add(own)
 
-        projection._loop.run(projection._databases.edit("projections", name, write, None))
+        run_coroutine(projection._databases.edit("projections", name, write, None))

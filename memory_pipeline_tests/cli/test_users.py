@@ -133,6 +133,48 @@ def test_ingest_gives_conversations_without_a_user_to_the_user(root: str, tmp_pa
 
 
 @pytest.mark.usefixtures("users")
+def test_a_change_for_a_group_is_seen_by_its_members_alone(tmp_path: Path) -> None:
+    read("memories", "remember", "The boat is sold.", "--group", "team", *NOW, *SCOPE)
+    read("graph", "insert", "Boat", "owned_by", "Cleo", "--users", "ben", "--users", "cleo", *NOW, *SCOPE)
+    message = {"role": "user", "content": "We meet on Friday.", "timestamp": "2024-01-15T10:00:00Z"}
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps({"conversation_id": "c9", "messages": [message]}))
+    read("ingest", str(file), "--users", "anna", "--users", "cleo", "--group", "crew", *SCOPE)
+    seen = {
+        user: (
+            "The boat is sold." in {one["content"] for one in read("memories", "list", *for_user(user))},
+            bool(read("graph", "facts", "boat", *for_user(user))["facts"]),
+            "We meet on Friday." in call("search", "Friday", *NOW, *for_user(user)).stdout,
+        )
+        for user in (None, *EVERYBODY)
+    }
+    assert seen == {
+        None: (False, False, False), "anna": (True, False, True), "ben": (True, True, False),
+        "cleo": (False, True, True), STRANGER: (False, False, False),
+    }  # fmt: skip
+    groups = {one["group"]: one["users"] for one in read("users", *SCOPE)["groups"]}
+    assert groups["group:team"] == ["anna", "ben"]
+    assert groups["group:crew"] == ["anna", "cleo"]
+    [memory] = [one for one in read("memories", "list", *for_user("anna")) if "sold" in one["content"]]
+    assert read("memories", "forget", memory["id"], "--group", "group:team", *NOW, *SCOPE) == {"forgotten": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--group", "nobody"], "--group 'nobody' has no members yet; name them with --users"),
+        (["--users", "anna,ben"], "--users 'anna,ben' is one user; repeat --users for each member"),
+        (["--user", "anna", "--users", "ben", "--users", "cleo"], "user_id 'anna' and users are both given"),
+    ],
+)
+def test_a_group_needs_its_members(root: str, options: list[str], message: str) -> None:
+    write_users(root)
+    result = call("memories", "remember", "Tea is at four.", *options, *SCOPE)
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.usefixtures("users")
 def test_agents_and_users_are_listed_with_their_activity() -> None:
     [agent] = read("agents")
     assert (agent["workspace_id"], agent["agent_id"]) == ("acme", "support")
@@ -155,8 +197,8 @@ def test_a_removed_member_no_longer_sees_the_group() -> None:
     assert IN_GROUP in call("search", *NOW, *for_user("anna")).stdout
     again = call("members", "remove", "ben", "--group", "group:team", *SCOPE)
     assert "user 'ben' is not a member of 'group:team'; accepted: 'anna'" in str(again.exception)
-    wrong = call("members", "remove", "ben", "--group", "user:ben", *SCOPE)
-    assert "is not a group" in str(wrong.exception)
+    unknown = call("members", "remove", "ben", "--group", "user:ben", *SCOPE)
+    assert "user 'ben' is not a member of 'group:user:ben'; it has no members" in str(unknown.exception)
 
 
 @pytest.mark.usefixtures("users")

@@ -19,6 +19,7 @@ from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.layout import SHARDS, folder_name, shard_of, shard_table
 from memory_pipeline.lake.orphans import vacuum
@@ -176,7 +177,7 @@ def test_deleted_rows_that_no_version_shows_were_not_searched(erased: Erased, pr
         await table.delete(f"id = '{rows[0]}'")
 
     assert verify(lake, erased.conversation).ok
-    lake.index._loop.run(lake.index._databases.edit("projections", folder.stem, delete, None))
+    run_coroutine(lake.index._databases.edit("projections", folder.stem, delete, None))
     assert verify(lake, erased.conversation).ok  # an earlier version shows them
     newest = max((folder / "_versions").glob("*.manifest"), key=lambda path: path.stat().st_mtime_ns)
     for path in (folder / "_versions").glob("*.manifest"):

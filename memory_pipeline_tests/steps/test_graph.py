@@ -26,6 +26,7 @@ from memory_pipeline.lake.codec.graph import (
     rows_to_triples,
     triples_to_rows,
 )
+from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, IS_FACT, LEDGER
@@ -222,7 +223,7 @@ def numbers(lake: Lake, scope: Scope) -> list[Any]:
     async def read(table: Any) -> Any:
         return await table.query().where(f"scope = '{scope.key}'").select(["id", "digest"]).with_row_id().to_arrow()
 
-    rows = projection._loop.run(projection._tables.read(scope, read, None))
+    rows = run_coroutine(projection._tables.read(scope, read, None))
     return sorted(tuple(row.values()) for row in rows.to_pylist())
 
 

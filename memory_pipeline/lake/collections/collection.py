@@ -98,7 +98,7 @@ class VectorCollection:
 
     def __init__(self, lake: Lake, scope: Scope, dimension: int, name: str = "default") -> None:
         # A heavy import that most callers do not need.
-        from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+        from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise InputError(
@@ -110,10 +110,10 @@ class VectorCollection:
         self._storage = lake.storage
         self._where = (f"{COLLECTIONS}/{folder_name(scope)}", path_name(name, digest(name)))
         self._called = f"{shown(name)} of {shown(str(scope))}"
-        self._loop = EventLoop()
+        self._run = run_coroutine
         self._databases = Databases(lake.storage)
         self._fits: Any | None = None
-        self._loop.run(self._table())
+        self._run(self._table())
 
     @classmethod
     def open(
@@ -159,7 +159,7 @@ class VectorCollection:
             CommitConflictError: other writers kept winning. Earlier batches were written. Safe to retry.
         """
         rows = (row_of(name, item, self._dimension) for name, item in numbered("items", items))
-        return self._loop.run(self._upsert(list({row.id: row for row in rows}.values())))
+        return self._run(self._upsert(list({row.id: row for row in rows}.values())))
 
     def search(self, vector: Vector, top_k: int = 10, threshold: float | None = None) -> list[VectorMatch]:
         """Return the items most similar to `vector`, best first; ties are sorted by id.
@@ -176,7 +176,7 @@ class VectorCollection:
         query = unit_vector("vector", vector, self._dimension)
         _count("top_k", top_k, MAX_TOP_K)
         least = -1 if threshold is None else round(_similarity("threshold", threshold), _DECIMALS)
-        rows = self._loop.run(self._nearest(query, top_k))
+        rows = self._run(self._nearest(query, top_k))
         matches = [
             VectorMatch(row["id"], row["similarity"], row["content"], json.loads(row["metadata"]))
             for row in rows
@@ -193,7 +193,7 @@ class VectorCollection:
             CommitConflictError: other writers kept winning. Safe to retry.
         """
         unique = dict.fromkeys(id_of(name, value) for name, value in numbered("ids", ids))
-        return self._loop.run(self._delete(list(unique)))
+        return self._run(self._delete(list(unique)))
 
     def stats(self) -> CollectionStats:
         """Return the size of the collection; a missing one is empty.
@@ -201,7 +201,7 @@ class VectorCollection:
         Raises:
             ConfigurationError: the collection was created with another dimension in the meantime.
         """
-        return self._loop.run(self._stats())
+        return self._run(self._stats())
 
     async def _table(self) -> Any | None:
         table = await self._databases.table(*self._where)
@@ -344,25 +344,25 @@ def drop_collections(lake: Lake, scopes: Collection[Scope]) -> None:
     Raises:
         CommitConflictError: others kept writing to a table. Safe to retry.
     """
-    from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+    from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 
-    loop, databases = EventLoop(), Databases(lake.storage)
+    databases = Databases(lake.storage)
     for scope, folder, tables in collections_of(lake):
         if scope in scopes:
             for name in tables:
-                loop.run(databases.drop(folder, name))
+                run_coroutine(databases.drop(folder, name))
             lake.storage.delete([f"{folder}/{_SCOPE}"])
     lake.storage.prune(COLLECTIONS)
 
 
 def compact_collection(storage: Storage, path: str) -> int:
     """Merge the small files of the collection in the folder `path`. Return the bytes of the merged rows."""
-    from memory_pipeline.lake.index.lance_tables import FAILURES, Databases, EventLoop
+    from memory_pipeline.lake.index.lance_tables import FAILURES, Databases, run_coroutine
 
     folder, _, name = path.removesuffix(".lance").rpartition("/")
     try:
         edit = Databases(storage).edit(folder, name, lambda table: compact(table, SAME_ITEM), 0)
-        return EventLoop().run(edit)
+        return run_coroutine(edit)
     except (LakeError, *FAILURES) as error:  # others keep writing, or it is damaged: continue with the other tables
         _log.warning("%s is not compacted: %s", path, error)
         return 0

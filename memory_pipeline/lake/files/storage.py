@@ -6,10 +6,8 @@ Credentials, region and endpoint of S3 come from the standard chain (:mod:`memor
 
 from __future__ import annotations
 
-import grp
 import os
 import re
-import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +20,7 @@ from ulid import ULID
 
 from memory_pipeline.errors import ConfigurationError, shown
 from memory_pipeline.lake.files.disk import disk_error
+from memory_pipeline.operating_system import create_private, flush, flush_folder, give_to_group, is_open_to_all
 from memory_pipeline.settings import lake_group
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 #: Names of files that are being written, by this module and by the table libraries.
 _PARTIAL = re.compile(r"\..+\.[0-9A-HJKMNP-TV-Z]{26}|.+#\d+")
 #: Modes of new files and folders: for their user only, or for a group, which folders pass on to their contents.
-_OWN_FILE, _OWN_FOLDER, _GROUPS_FILE, _GROUPS_FOLDER = 0o600, 0o700, 0o660, 0o2770
+_OWN_FOLDER, _GROUPS_FILE, _GROUPS_FOLDER = 0o700, 0o660, 0o2770
 #: Attempts to create a folder that others keep removing.
 _LOOKS = 100
 #: The manifest, present in every lake.
@@ -58,7 +57,7 @@ class Storage:
         self._bucket: Bucket | None = None
         self._store: ObjectStore | None = None
         if not separator or scheme == "file":
-            self._base = str(Path(rest if separator else uri).expanduser().absolute())
+            self._base = Path(rest if separator else uri).expanduser().absolute().as_posix()
             self._group = lake_group()
             self._fs: Any = fsspec.filesystem("file")
         elif scheme == "s3":
@@ -135,7 +134,7 @@ class Storage:
                 file.write(data)
                 if durable:
                     file.flush()
-                    os.fsync(file.fileno())
+                    flush(file.fileno())
             publish(partial, target)
         finally:
             partial.unlink(missing_ok=True)
@@ -143,11 +142,7 @@ class Storage:
             return
         for named in {target, *new}:  # otherwise a power cut may lose the new names
             with suppress(FileNotFoundError):  # others have read and deleted it, and removed the folder
-                folder = os.open(named.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+                flush_folder(named.parent)
 
     def read(self, path: str) -> bytes | None:
         """Return a file's bytes, or None if there is no such file."""
@@ -173,17 +168,17 @@ class Storage:
         cut = len(self._base) + 1
         folders = [f"{self._base}/{prefix}".rstrip("/")]
         while folders:
-            with self._reaching(prefix), suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
+            folder = folders.pop()
+            with self._reaching(prefix), suppress(FileNotFoundError), os.scandir(folder) as entries:
                 for entry in entries:
+                    path = f"{folder}/{entry.name}"  # `entry.path` has a backslash on Windows
                     if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
+                        folders.append(path)
                     elif entry.is_file(follow_symlinks=False):
                         with suppress(FileNotFoundError):  # deleted since
                             info = entry.stat(follow_symlinks=False)
                             changed_at = datetime.fromtimestamp(info.st_mtime, UTC)
-                            yield FileInfo(
-                                entry.path[cut:], info.st_size, f"{info.st_size}-{info.st_mtime}", changed_at
-                            )
+                            yield FileInfo(path[cut:], info.st_size, f"{info.st_size}-{info.st_mtime}", changed_at)
 
     def links(self, folder: str) -> Sequence[str]:
         """Return the paths of all symbolic links below a folder, sorted; none in an object store."""
@@ -233,21 +228,20 @@ class Storage:
                 for folder in reversed([folder for folder in path.parents if not folder.exists()]):
                     self._make_folder(folder)
                     new.add(folder)
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWN_FILE)
+                file = create_private(path)
             except FileExistsError as error:  # a file is in the folder's place
                 raise disk_error(error, str(path.parent)) or error from error
             except FileNotFoundError as error:
                 if look == _LOOKS - 1:
                     raise disk_error(error, str(path.parent)) or error from error
                 continue
-            file = os.fdopen(descriptor, "wb")
             if self._group is not None:
                 self._open_to_group(path, _GROUPS_FILE)
             return file
         raise AssertionError("unreachable")
 
     def _make_folder(self, folder: Path) -> None:
-        is_root = str(folder) == self._base
+        is_root = folder.as_posix() == self._base
         folder.mkdir(_OWN_FOLDER if is_root else 0o777, exist_ok=True)
         if self._group is not None and (is_root or folder.is_relative_to(self._base)):
             self._open_to_group(folder, _GROUPS_FOLDER)
@@ -260,17 +254,16 @@ class Storage:
         """
         assert self._group is not None  # noqa: S101 - it is asked before
         try:
-            os.chown(path, -1, self._group)
-            path.chmod(mode)
-        except PermissionError:
+            give_to_group(path, self._group, mode)
+        except PermissionError as error:
             raise ConfigurationError(
-                f"MEMORY_PIPELINE_GROUP {grp.getgrgid(self._group).gr_name} cannot own files of the lake: this "
+                f"MEMORY_PIPELINE_GROUP {error.filename} cannot own files of the lake: this "
                 "process's user is not a member of it; add the user to the group, or set another group"
             ) from None
 
     def is_open_to_all(self) -> bool:
         """Return whether every user of this machine may read the root."""
-        return self.is_local and bool(Path(self._base).stat().st_mode & stat.S_IROTH)
+        return self.is_local and is_open_to_all(self._base)
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Replace a file by a shorter one, while its name stays in listings.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from memory_pipeline.lake.index.lance_tables import BTree
+from memory_pipeline.lake.index.lance_tables import BTree, run_coroutine
 from memory_pipeline.lake.index.projection import Projection
 from memory_pipeline.lake.index.sharded_rows import ShardedRows
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake.files.storage import Storage
-    from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+    from memory_pipeline.lake.index.lance_tables import Databases
 
 
 class ScopedRows(ShardedRows):
@@ -27,7 +27,7 @@ class ScopedRows(ShardedRows):
         schema: of its rows, with ``id``, ``scope``, ``workspace_id``, ``agent_id`` and ``digest``. All other columns
             are nullable in the tables.
         shards: the lake's number of shards.
-        loop, databases: see :class:`ShardedRows`.
+        databases: see :class:`ShardedRows`.
     """
 
     def __init__(
@@ -36,13 +36,12 @@ class ScopedRows(ShardedRows):
         name: str,
         schema: pa.Schema,
         shards: int,
-        loop: EventLoop | None = None,
         databases: Databases | None = None,
     ) -> None:
         indices = {column: BTree() for column in ("scope", "period") if column in schema.names}
         projection = Projection(name, ("digest",), "target.digest = source.digest", indices, indices)
         self.schema = _keyed(schema)
-        super().__init__(storage, projection, self.schema, shards, loop, databases)
+        super().__init__(storage, projection, self.schema, shards, databases)
 
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, shard: int | None = None
@@ -54,8 +53,8 @@ class ScopedRows(ShardedRows):
         """
         names = list(columns or self.schema.names)
         for name in self._tables.roster.listed() - self._tables.roster.present():
-            self._loop.run(self._tables.refuse_lost(name))
-        found = [rows.select(names) for rows in self._loop.run(self._tables.scan(where, names, shard))]
+            run_coroutine(self._tables.refuse_lost(name))
+        found = [rows.select(names) for rows in run_coroutine(self._tables.scan(where, names, shard))]
         return pa.concat_tables([self._nothing.select(names), *found])
 
     def replace(
@@ -69,7 +68,7 @@ class ScopedRows(ShardedRows):
             within: a condition that the compared rows, and all of `rows`, meet.
             shard: the shard to compare; all if not given.
         """
-        marks = self._loop.run(self._tables.replace(within, rows.cast(self.schema), scopes, shard))
+        marks = run_coroutine(self._tables.replace(within, rows.cast(self.schema), scopes, shard))
         return {str(mark[0]) for mark in marks}
 
     def restore(self, name: str, rows: Callable[[], pa.Table]) -> None:  # noqa: D102

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop
+from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 from memory_pipeline.lake.index.shard_tables import ShardTables, of_scope
 from memory_pipeline.lake.index.table_roster import ROSTER
 
@@ -36,8 +36,7 @@ class ShardedRows:
         projection: its columns and indices.
         schema: of its rows.
         shards: the lake's number of shards.
-        loop: runs the operations on tables.
-        databases: opens tables; its coroutines run in `loop`. Projections may share both.
+        databases: opens tables. Projections may share it.
     """
 
     def __init__(
@@ -46,10 +45,8 @@ class ShardedRows:
         projection: Projection,
         schema: pa.Schema,
         shards: int,
-        loop: EventLoop | None = None,
         databases: Databases | None = None,
     ) -> None:
-        self._loop = EventLoop() if loop is None else loop
         self._databases = Databases(storage) if databases is None else databases
         self._name = projection.name
         self._nothing = schema.empty_table()
@@ -61,7 +58,7 @@ class ShardedRows:
         """Return the rows of scopes, unordered; all columns if none are given."""
         nothing = self._nothing.select(list(columns or self._nothing.column_names))
         return pa.concat_tables(
-            [nothing, *self._loop.run(self._tables.select_many(scopes, where, nothing.column_names, nothing))]
+            [nothing, *run_coroutine(self._tables.select_many(scopes, where, nothing.column_names, nothing))]
         )
 
     def version(self, scope: Scope) -> int | None:
@@ -77,7 +74,7 @@ class ShardedRows:
                 await self._tables.refuse_lost(self._tables.roster.name_of(scope.key))
             return version
 
-        return self._loop.run(find())
+        return run_coroutine(find())
 
     def delete(self, where: str, scopes: Collection[Scope] | None = None) -> int:
         """Delete rows, from the disk too. Return their number. Searches the tables of `scopes`, or all.
@@ -87,11 +84,11 @@ class ShardedRows:
         Raises:
             CommitConflictError: other writers kept changing a table. Safe to retry.
         """
-        return self._loop.run(self._tables.delete(self._tables_of(scopes), where))
+        return run_coroutine(self._tables.delete(self._tables_of(scopes), where))
 
     def remove_scope(self, scope: Scope) -> int:
         """Delete all rows of a scope. Return their number. They stay on the disk until a purge."""
-        return self._loop.run(self._tables.delete(self._tables_of([scope]), of_scope(scope), until_purge=True))
+        return run_coroutine(self._tables.delete(self._tables_of([scope]), of_scope(scope), until_purge=True))
 
     def purge(self, scopes: Collection[Scope] | None) -> list[str]:
         """Rewrite the tables of scopes, or all, with their indices, so that no earlier version stays on the disk.
@@ -105,7 +102,7 @@ class ShardedRows:
             CommitConflictError: other writers kept changing a table. Safe to retry.
         """
         names = self._tables_of(scopes)
-        self._loop.run(self._tables.purge(names))
+        run_coroutine(self._tables.purge(names))
         return names
 
     def _tables_of(self, scopes: Collection[Scope] | None) -> list[str]:
@@ -126,7 +123,7 @@ class ShardedRows:
 
     def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
         """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
-        return self._loop.run(self._tables.is_damaged(name, thoroughly=thoroughly))
+        return run_coroutine(self._tables.is_damaged(name, thoroughly=thoroughly))
 
     def mend(self, rows_of: Callable[[pc.Expression], pa.Table], *, thoroughly: bool = False) -> list[str]:
         """Rebuild the tables that are lost or cannot be read. Return their names.
@@ -147,8 +144,8 @@ class ShardedRows:
         """
         with self._claimed(name):
             if self.is_damaged(name):
-                self._loop.run(self._tables.clear(name))
-                self._loop.run(self._tables.fill(name, rows()))
+                run_coroutine(self._tables.clear(name))
+                run_coroutine(self._tables.fill(name, rows()))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -159,13 +156,13 @@ class ShardedRows:
     @contextmanager
     def _claimed(self, name: str) -> Iterator[None]:
         claim = self._databases.claimed(ROSTER, name, _LEASE)
-        self._loop.run(claim.__aenter__())
+        run_coroutine(claim.__aenter__())
         try:
             yield
         finally:
-            self._loop.run(claim.__aexit__(None, None, None))
+            run_coroutine(claim.__aexit__(None, None, None))
 
     def compact(self) -> tuple[int, int]:
         """Merge small files. Return the number of tables with merged files, and the bytes of the merged rows."""
-        written = self._loop.run(self._tables.compact(self._tables_of(None)))
+        written = run_coroutine(self._tables.compact(self._tables_of(None)))
         return sum(map(bool, written)), sum(written)

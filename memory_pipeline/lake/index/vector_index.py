@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, LakeError, shown
 from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, listed, quoted
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
-from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, IvfRq
+from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, IvfRq, run_coroutine
 from memory_pipeline.lake.index.maintenance import SAME
 from memory_pipeline.lake.index.projection import Projection
 from memory_pipeline.lake.index.shard_tables import of_scope, owned, unchanged
@@ -162,12 +162,12 @@ class VectorIndex(ShardedRows):
             DamagedError: a table is damaged or lost.
         """
         within = _within(grain, (period.key for period in periods))
-        written = self._loop.run(self._tables.replace(within, rows, scopes, shard, removable, project))
+        written = run_coroutine(self._tables.replace(within, rows, scopes, shard, removable, project))
         return {str(mark[_INDEX.marks.index("period")]) for mark in written}
 
     def is_large(self, scope: Scope) -> bool:
         """Return whether a scope has a table of its own, with indices for :meth:`search`."""
-        self._loop.run(self._tables.version(scope))
+        run_coroutine(self._tables.version(scope))
         return scope.key in self._tables.roster.large
 
     def search(
@@ -177,31 +177,31 @@ class VectorIndex(ShardedRows):
 
         Only for scopes with a table of their own. Without a vector, only words count.
         """
-        return self._loop.run(self._search(scope, grain, where, limit, vector, text))
+        return run_coroutine(self._search(scope, grain, where, limit, vector, text))
 
     def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
         """Return the rows with the latest `ends_at`, newest first, of at least `limit` different messages."""
-        return self._loop.run(self._newest(scope, grain, where, limit))
+        return run_coroutine(self._newest(scope, grain, where, limit))
 
     def first_turn(self, scope: Scope) -> datetime | None:
         """Return the time of the earliest turn of a scope, or None without turns."""
-        return self._loop.run(self._first_turn(scope))
+        return run_coroutine(self._first_turn(scope))
 
     def scan(self, scope: Scope, grain: Grain, columns: Sequence[str] | None = None) -> pa.Table:
         """Return all rows of a scope, unordered; all columns if none are given."""
-        return self._loop.run(self._select(scope, grain, None, columns or _NOTHING.schema.names))
+        return run_coroutine(self._select(scope, grain, None, columns or _NOTHING.schema.names))
 
     def scan_all(self, grain: Grain, periods: Collection[str] | None, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows of all scopes, unordered; of all periods and all columns if none are given."""
         where = _within(grain, periods)
         columns = list(columns or _NOTHING.schema.names)
-        found = [rows.select(columns) for rows in self._loop.run(self._tables.scan(where, columns))]
+        found = [rows.select(columns) for rows in run_coroutine(self._tables.scan(where, columns))]
         return pa.concat_tables(found) if found else _NOTHING.select(columns)
 
     def ids(self, grain: Grain, periods: Collection[Period], shard: int | None = None) -> set[str]:
         """Return the ids of the rows of periods, of all scopes or of those in a shard."""
         where = _within(grain, (period.key for period in periods))
-        found = self._loop.run(self._tables.scan(where, ["id"], shard))
+        found = run_coroutine(self._tables.scan(where, ["id"], shard))
         return {identifier for rows in found for identifier in rows["id"].to_pylist()}
 
     def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
@@ -210,15 +210,15 @@ class VectorIndex(ShardedRows):
         Vectors are float32, or float16 from :data:`HALVED_FROM` rows on, which loses 10⁻³ of precision and half of the
         bytes. A large table is never in memory twice.
         """
-        return self._loop.run(self._load(scope, grain, dimension))
+        return run_coroutine(self._load(scope, grain, dimension))
 
     def numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
         """Return the row ids of a scope by grain. Reads no row files, and a rewritten row has another id."""
-        return self._loop.run(self._numbers(scope))
+        return run_coroutine(self._numbers(scope))
 
     def take(self, scope: Scope, numbers: NDArray[np.uint64], dimension: int) -> Loaded | None:
         """Return the rows with ids from :meth:`numbers`, or None if the table has changed since."""
-        return self._loop.run(self._take(scope, numbers, dimension))
+        return run_coroutine(self._take(scope, numbers, dimension))
 
     @property
     def made_by(self) -> str | None:
@@ -227,16 +227,16 @@ class VectorIndex(ShardedRows):
 
     def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
         """Return the number of matching rows of a scope; 0 without a table."""
-        return self._loop.run(self._count(scope, grain, where))
+        return run_coroutine(self._count(scope, grain, where))
 
     def messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         """Return the distinct message ids on which matching rows of a scope rest."""
-        return self._loop.run(self._messages(scope, grain, where))
+        return run_coroutine(self._messages(scope, grain, where))
 
     def hours_of(self, scope: Scope, conversations: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the hours (keys) in which a scope's conversations have facts; omit conversations without facts."""
         where = Filter(conversation_id=next(iter(conversations))).sql() if len(conversations) == 1 else None
-        rows = self._loop.run(self._select(scope, Grain.WORKING, where, ["period", "conversation_id"]))
+        rows = run_coroutine(self._select(scope, Grain.WORKING, where, ["period", "conversation_id"]))
         if not rows.num_rows:
             return {}
         wanted = pa.array(sorted(conversations), pa.string())

@@ -13,22 +13,21 @@ import datetime as dt
 import decimal
 import io
 import json
-import os
 import pickle
 import re
-import select
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unicodedata
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from memory_pipeline.errors import InputError, LakeError, shown
+from memory_pipeline.operating_system import SharedFile, options_of_child, share, unshare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,10 +118,10 @@ class Session:
             folded.add(name.casefold())
         self._process: _Process | None = None
         self._is_closed = False
-        self._files: dict[str, int] = {}
+        self._files: dict[str, SharedFile] = {}
         self._end = weakref.finalize(self, _close_files, self._files)
         for name, table in provided.items():
-            self._files[name] = _written(name, table)
+            self._files[name] = _shared(name, table)
         self._process = _Process(self._files)
 
     def __enter__(self) -> Session:
@@ -177,7 +176,7 @@ class Session:
 
 
 class _Process:
-    def __init__(self, files: Mapping[str, int]) -> None:
+    def __init__(self, files: Mapping[str, SharedFile]) -> None:
         self._is_ready = False
         # No environment, so it contains no keys. Imports use this process's paths.
         paths = [str(Path(path).absolute()) for path in sys.path]
@@ -188,11 +187,7 @@ class _Process:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                # Few arenas, because the address space is limited.
-                env={"MALLOC_ARENA_MAX": "2"},
-                cwd="/",
-                pass_fds=tuple(files.values()),
-                start_new_session=True,
+                **options_of_child(files.values()),
             )
         except OSError as error:
             raise LakeError(f"the process for SQL cannot be started: {error}") from error
@@ -234,21 +229,25 @@ class _Process:
             return  # it has ended, and so has its output, which is read next
 
     def _received(self, seconds: float) -> tuple[Any, ...] | None:
-        assert self._process.stdout is not None  # noqa: S101 - it was asked for
-        file = self._process.stdout.fileno()
-        until = time.monotonic() + seconds
-        poll = select.poll()
-        poll.register(file, select.POLLIN)
-        content = bytearray()
-        while len(content) < 8 or len(content) < 8 + int.from_bytes(content[:8], "big"):
-            if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
-                return None
-            part = os.read(file, 1 << 20)
-            if not part:
-                return None
-            content += part
-        values = _Unpickler(io.BytesIO(content[8:])).load()
+        """Return the next answer, or None if there is none in time, or never will be."""
+        content: list[bytes] = []
+        # A thread, because Windows cannot wait for a pipe with a time limit. It ends with the answer or the process.
+        reading = threading.Thread(target=lambda: content.append(self._read()), daemon=True)
+        reading.start()
+        reading.join(seconds)
+        if not content or not content[0]:
+            return None
+        values = _Unpickler(io.BytesIO(content[0])).load()
         return values if isinstance(values, tuple) else None
+
+    def _read(self) -> bytes:
+        """Return the content of the next message; empty if the process has ended."""
+        assert self._process.stdout is not None  # noqa: S101 - it was asked for
+        with suppress(ValueError):  # closed
+            length = int.from_bytes(self._process.stdout.read(8), "big")
+            content = self._process.stdout.read(length)
+            return content if len(content) == length else b""
+        return b""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -279,25 +278,23 @@ def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
         )
 
 
-def _written(name: str, table: object) -> int:
-    """Return an open file with the table as an Arrow IPC file, in memory if the system supports that."""
+def _shared(name: str, table: object) -> SharedFile:
+    """Return a file for the process, with the table in Arrow's IPC format."""
     import pyarrow as pa
 
     if not isinstance(table, pa.Table) or not table.num_columns:
         raise InputError(f"table {shown(name)} is not accepted; expected an Arrow table with at least one column")
-    if hasattr(os, "memfd_create"):
-        file = os.memfd_create("table")
-    else:
-        with tempfile.TemporaryFile() as temporary:
-            file = os.dup(temporary.fileno())
-    with os.fdopen(os.dup(file), "wb") as stream, pa.ipc.new_file(stream, table.schema) as writer:
-        writer.write_table(table)
-    return file
+
+    def write(file: IO[bytes]) -> None:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+
+    return share(write)
 
 
-def _close_files(files: dict[str, int]) -> None:
+def _close_files(files: dict[str, SharedFile]) -> None:
     while files:
-        os.close(files.popitem()[1])
+        unshare(files.popitem()[1])
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -22,11 +22,8 @@ import json
 import mmap
 import os
 import pickle
-import resource
-import signal
 import sys
 import threading
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import duckdb
@@ -34,6 +31,7 @@ import pyarrow as pa
 
 from memory_pipeline.domain.sql_guard import SqlGuard
 from memory_pipeline.errors import InputError
+from memory_pipeline.operating_system import SharedFile, confine_process, set_alarm
 
 #: DuckDB's memory limit for a query, in bytes. It does not count what scalar functions build, hence the second limit:
 #: the address space that the process may use beyond that with its tables registered.
@@ -100,7 +98,7 @@ class QueryWorker:
         """
         timer = threading.Timer(max_seconds, self._connection.interrupt)
         timer.daemon = True
-        signal.setitimer(signal.ITIMER_REAL, max_seconds + GRACE)
+        set_alarm(max_seconds + GRACE)
         timer.start()
         try:
             self._rules.judge_kinds([statement.type.name for statement in self._connection.extract_statements(sql)])
@@ -113,7 +111,7 @@ class QueryWorker:
                 self._connection.execute("SELECT 1")
             timer.cancel()
             timer.join()
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            set_alarm(0)
 
     def _run(self, sql: str, max_rows: int) -> tuple[tuple[str, ...], list[tuple[Any, ...]], bool]:
         result = self._connection.execute(sql)
@@ -179,26 +177,14 @@ def _trouble(error: BaseException, max_seconds: float) -> str:
     return "".join(character if character.isprintable() else " " for character in said)[:400]
 
 
-def tables_in(files: dict[str, int]) -> dict[str, pa.Table]:
-    """Return the tables of the open files, by name, without a copy, and close the files."""
+def tables_in(files: dict[str, SharedFile]) -> dict[str, pa.Table]:
+    """Return the tables of the files, by name, without a copy, and close the files."""
     tables = {}
-    for name, file in files.items():
-        content = pa.py_buffer(mmap.mmap(file, 0, prot=mmap.PROT_READ))
+    for name, shared in files.items():
+        with open(shared, "rb") as file:  # noqa: PTH123 - it may be a descriptor
+            content = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         tables[name] = pa.ipc.open_file(content).read_all()
-        os.close(file)
     return tables
-
-
-def lock_process() -> None:
-    """Give up privileges that queries do not need: new files and sockets, file writes, core dumps, unlimited memory."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    with contextlib.suppress(OSError, ValueError):  # some systems have no limit of address space, or no /proc
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        bound = pages * resource.getpagesize() + HEADROOM
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
 
 def _message(stream: BinaryIO) -> dict[str, Any] | None:
@@ -222,7 +208,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     except (duckdb.Error, pa.ArrowException) as error:
         _reply(target, False, _trouble(error, 0), True)
         return
-    lock_process()
+    confine_process(HEADROOM)
     _reply(target, True)
     while (message := _message(source)) is not None:
         try:

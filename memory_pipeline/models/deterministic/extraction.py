@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
+from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.text.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic.language import lexicon
@@ -41,9 +42,11 @@ CONFIDENCE: Final = {
     FactKind.PLAN: 0.6,
     FactKind.STATEMENT: 0.6,
 }
-_NAME: Final = "deterministic-4"
+_NAME: Final = "deterministic-5"
 #: Most sentences read of a message; the turn still has all of its text.
 MOST_SENTENCES: Final = 1_000
+#: Fewest words of a sentence that explains the next one.
+_LEAST_CONTEXT: Final = 4
 #: Importance of a turn in which nothing was asserted.
 SMALL_TALK: Final = 0.1
 
@@ -125,10 +128,16 @@ class DeterministicExtractor:
             first_person = not lexicon.FIRST_PERSON.isdisjoint(sentence.parts)
             addressed = {word for place, word in enumerate(sentence.words) if _is_addressed(sentence, place)}
             others = [name for name in sentence_names if name != message.name and name not in addressed]
+            text = with_dates(sentence.text, mentions)
+            if durable is not None:
+                before = position - 2
+                text = _standing_alone(
+                    text, durable, with_dates(sentences[before].text, dates[before]) if before >= 0 else ""
+                )
             fact = Fact.of(
                 message,
                 kind,
-                with_dates(sentence.text, mentions),
+                text,
                 extraction_method=self.name,
                 position=position,
                 entities=[*sentence_names, message.name] if message.name and first_person else sentence_names,
@@ -149,6 +158,20 @@ class DeterministicExtractor:
             mentioned_at=first_date,
         )
         return [replace(turn, operations=tuple(assertions.operations())), *facts.values()]
+
+
+def _standing_alone(text: str, durable: Durable, before: str) -> str:
+    """Return a durable sentence as it can be read without its message.
+
+    A connective at its start is dropped. An order, rule or decision that refers to the sentence `before` it ("never
+    suggest a recipe with them") follows that sentence.
+    """
+    connective = lexicon.CONNECTIVE.match(text)
+    rest = text if connective is None else text[connective.end() :][:1].upper() + text[connective.end() + 1 :]
+    is_directive = durable.kind in (MemoryKind.INSTRUCTION, MemoryKind.RULE, MemoryKind.DECISION)
+    refers = lexicon.REFERS.search(text) or lexicon.UNSAID.match(text)
+    says_enough = len(before.split()) >= _LEAST_CONTEXT and not before.endswith("?")
+    return f"{before} {rest}" if is_directive and refers and says_enough else rest
 
 
 def _with_durable_fields(fact: Fact, durable: Durable | None) -> Fact:

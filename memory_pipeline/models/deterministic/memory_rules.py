@@ -137,6 +137,8 @@ class _SentenceRules:
         return Durable(kind, is_point_in_time=is_now and triple[1] in cues.CHANGING, triple=triple)
 
     def _ended(self) -> Durable | None:
+        if not cues.HELD_BEFORE.search(self._text):
+            return None  # "I'm not Polish" ends nothing
         for one in self._operations(self._sentence):
             if one.verb is Verb.DELETE and _lasts(one) and one.object and not _is_liking(one.predicate):
                 return Durable(MemoryKind.FACT, triple=(one.subject, f"{ENDED}{one.predicate}", one.object))
@@ -228,7 +230,12 @@ def _is_rule(text: str, has_date: bool) -> bool:
         return False
     allowed = cues.ALLOWED.search(text)
     if allowed is not None:
-        return allowed["before"].lower() not in cues.POINTING
+        start = text[: allowed.start()]
+        return (
+            allowed["before"].lower() not in cues.POINTING
+            and not cues.POINTED_AT.search(start)
+            and cues.LIMITED.search(text) is not None
+        )
     practice = cues.WE_NEVER.search(text)
     if practice is not None and practice["task"].lower() in cues.HOUSE_TASKS:
         return True
@@ -256,7 +263,9 @@ def _is_duty(text: str) -> bool:
 
 
 def _decides(text: str) -> bool:
-    return cues.DECIDED.search(text) is not None
+    decided = cues.DECIDED.search(text)
+    is_passing = cues.MOMENTARY.search(text) or cues.GUESSES.search(text)
+    return decided is not None and not is_passing
 
 
 def _lasts(operation: Operation) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import subprocess
 import sys
@@ -469,8 +470,9 @@ def test_a_compaction_does_not_undo_concurrent_writes(root: str, monkeypatch: py
     rewrite = maintenance._rewrite
 
     async def late(*arguments: Any) -> None:
-        writer.upsert([VectorItem("m3", [1, 2, 3], "meanwhile"), VectorItem("m4", [3, 2, 1], "before")])
-        writer.delete(["m5"])
+        later = [VectorItem("m3", [1, 2, 3], "meanwhile"), VectorItem("m4", [3, 2, 1], "before")]
+        await asyncio.to_thread(writer.upsert, later)
+        await asyncio.to_thread(writer.delete, ["m5"])
         await rewrite(*arguments)
 
     monkeypatch.setattr(maintenance, "_rewrite", late)

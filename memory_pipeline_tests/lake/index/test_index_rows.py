@@ -26,6 +26,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import shard_tables
 from memory_pipeline.lake.index.filters import Filter, condition
 from memory_pipeline.lake.index.lance_internals import has_vanished
+from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.index.shard_tables import ShardTables
 from memory_pipeline.lake.index.table_roster import TableRoster
 from memory_pipeline.lake.index.vector_index import DeleteFilter, VectorIndex
@@ -318,9 +319,9 @@ def test_what_a_killed_move_leaves_is_not_read_and_is_purged(
 def test_files_of_a_shard_stay_few(index: VectorIndex) -> None:
     for number in range(40):
         fill(index, number, scope=ACME if number % 2 else BESIDE)
-    table = index._loop.run(index._databases.table(PROJECTIONS, index._loop.run(index._tables.name_of(ACME))))
+    table = run_coroutine(index._databases.table(PROJECTIONS, run_coroutine(index._tables.name_of(ACME))))
     assert table is not None
-    assert index._loop.run(table.stats())["fragment_stats"]["num_fragments"] <= 11
+    assert run_coroutine(table.stats())["fragment_stats"]["num_fragments"] <= 11
 
 
 def test_a_purge_writes_rows_and_indices_anew_and_deletes_what_was_left_behind(root: str, index: VectorIndex) -> None:

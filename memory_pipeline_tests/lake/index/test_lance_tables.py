@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ import pytest
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index.lance_tables import Databases, EventLoop, retry_lance_commit
+from memory_pipeline.lake.index.lance_tables import Databases, retry_lance_commit, run_coroutine
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline_tests.building import PROCESSES
@@ -30,17 +29,16 @@ CONFLICTS = (
 
 
 class Client:
-    """A client of a lake with its own event loop."""
+    """A client of a lake with its own tables."""
 
     def __init__(self, root: str) -> None:
-        self.loop = EventLoop()
         self.databases = Databases(Storage(root))
 
     def table(self, name: str = "table", folder: str = "acme") -> Any | None:
-        return self.loop.run(self.databases.table(folder, name))
+        return run_coroutine(self.databases.table(folder, name))
 
     def create(self, name: str = "table", folder: str = "acme") -> Any:
-        return self.loop.run(self.databases.create(folder, name, SCHEMA))
+        return run_coroutine(self.databases.create(folder, name, SCHEMA))
 
     def add(self, *ids: str) -> Any:
         return self.commit(lambda table: table.add(rows(*ids)))
@@ -49,14 +47,14 @@ class Client:
         def find() -> Awaitable[Any]:
             return self.databases.create("acme", name, SCHEMA)
 
-        return self.loop.run(self.databases.commit("acme", name, find, write, same=None))
+        return run_coroutine(self.databases.commit("acme", name, find, write, same=None))
 
     def ids(self) -> list[str]:
-        found = self.loop.run(self.create().query().to_arrow())
+        found = run_coroutine(self.create().query().to_arrow())
         return sorted(found["id"].to_pylist())
 
     def fragments(self) -> int:
-        return int(self.loop.run(self.create().stats())["fragment_stats"]["num_fragments"])
+        return int(run_coroutine(self.create().stats())["fragment_stats"]["num_fragments"])
 
 
 def rows(*ids: str) -> pa.Table:
@@ -140,12 +138,12 @@ def test_threads_create_each_table_once(root: str) -> None:
         start.wait()
         for name in "abcde":
             table = clients[number].create(name)
-            clients[number].loop.run(retry_lance_commit(partial(table.add, rows(str(number)))))
+            run_coroutine(retry_lance_commit(partial(table.add, rows(str(number)))))
 
     with ThreadPoolExecutor(len(clients)) as pool:
         list(pool.map(fill, range(len(clients))))
     for name in "abcde":
-        found = clients[0].loop.run(clients[0].create(name).query().to_arrow())
+        found = run_coroutine(clients[0].create(name).query().to_arrow())
         assert sorted(found["id"].to_pylist()) == ["0", "1", "2", "3"]
 
 
@@ -169,7 +167,7 @@ def test_processes_that_create_and_write_the_same_table_lose_nothing(root: str) 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("message", CONFLICTS)
 def test_a_lost_write_is_retried(client: Client, message: str) -> None:
-    assert client.loop.run(retry_lance_commit(losing(3, message))) == 4
+    assert run_coroutine(retry_lance_commit(losing(3, message))) == 4
     table = client.create()
     lost = losing(3, message, lambda: table.add(rows("a")))
     result = client.commit(lambda _: lost())
@@ -181,14 +179,14 @@ def test_a_lost_write_is_retried(client: Client, message: str) -> None:
 @pytest.mark.parametrize("message", CONFLICTS)
 def test_a_write_that_always_loses_raises(client: Client, message: str) -> None:
     with pytest.raises(CommitConflictError, match="changed by others 20 times; try again") as caught:
-        client.loop.run(retry_lance_commit(losing(20, message)))
+        run_coroutine(retry_lance_commit(losing(20, message)))
     assert message in str(caught.value.__cause__)
-    assert client.loop.run(retry_lance_commit(losing(19, message))) == 20
+    assert run_coroutine(retry_lance_commit(losing(19, message))) == 20
 
 
 def test_other_errors_are_not_retried(client: Client) -> None:
     with pytest.raises(RuntimeError, match=r"^the disk is full$"):
-        client.loop.run(retry_lance_commit(losing(1, "the disk is full")))
+        run_coroutine(retry_lance_commit(losing(1, "the disk is full")))
 
 
 def test_a_table_with_many_small_files_is_compacted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +205,7 @@ def test_small_files_are_not_merged_with_larger_ones(client: Client) -> None:
     for number in range(256):
         client.add(f"later {number:03}")
         if number % 16 == 15:
-            bytes_written += client.loop.run(compact(client.create(), None))
+            bytes_written += run_coroutine(compact(client.create(), None))
     one = rows("later 000").nbytes
     assert client.fragments() <= 6  # one of 500, one of each power of two
     assert bytes_written <= 6 * 256 * one
@@ -217,11 +215,11 @@ def test_small_files_are_not_merged_with_larger_ones(client: Client) -> None:
 def test_a_few_small_files_are_kept_and_files_with_deleted_rows_are_rewritten(client: Client) -> None:
     for number in range(5):
         client.add(*(f"{number} {place}" for place in range(10)))
-    assert client.loop.run(compact(client.create(), None)) == 0
+    assert run_coroutine(compact(client.create(), None)) == 0
     assert client.fragments() == 5
     client.commit(lambda table: table.delete("id LIKE '3 %' AND id < '3 6'"))
-    assert client.loop.run(compact(client.create(), None)) > 0
-    stats = client.loop.run(client.create().list_versions())[-1]
+    assert run_coroutine(compact(client.create(), None)) > 0
+    stats = run_coroutine(client.create().list_versions())[-1]
     assert int(stats["metadata"]["total_deletion_file_rows"]) == 0
     assert len(client.ids()) == 44
 
@@ -247,30 +245,27 @@ def test_an_outdated_handle_can_compact(root: str, client: Client) -> None:
     other = Client(root)
     for number in range(3):
         other.add(str(number))
-    client.loop.run(compact(table, None, least=3))
+    run_coroutine(compact(table, None, least=3))
     assert other.fragments() == 1
     assert other.ids() == client.ids() == ["0", "1", "2"]
 
 
-def test_a_loop_returns_results_and_raises_errors_of_coroutines_to_many_threads() -> None:
-    loop = EventLoop()
-
+def test_coroutines_return_results_and_raise_errors_to_many_threads() -> None:
     async def half(number: int) -> int:
         if number % 2:
             raise ValueError(f"{number} is odd")
         return number // 2
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda number: loop.run(half(number)), range(0, 40, 2))) == list(range(20))
+        assert list(pool.map(lambda number: run_coroutine(half(number)), range(0, 40, 2))) == list(range(20))
     with pytest.raises(ValueError, match=r"^3 is odd$"):
-        loop.run(half(3))
+        run_coroutine(half(3))
 
 
-def test_an_unused_loop_ends_its_thread() -> None:
-    before = set(threading.enumerate())
-    loop = EventLoop()
-    (thread,) = set(threading.enumerate()) - before
-    del loop
-    gc.collect()
-    thread.join(timeout=5)
-    assert not thread.is_alive()
+def test_all_lakes_of_a_process_share_one_thread(tmp_path: Path) -> None:
+    names = []
+    for number in range(5):
+        client = Client(str(tmp_path / str(number)))
+        client.create()
+        names = [thread.name for thread in threading.enumerate() if thread.name == "memory-index"]
+    assert len(names) == 1

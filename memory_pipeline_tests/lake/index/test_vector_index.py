@@ -20,6 +20,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.index import projection, shard_tables
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema
+from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.models.deterministic import HashingEmbedder
@@ -272,9 +273,9 @@ def test_files_are_merged_and_all_rows_stay(index: VectorIndex, monkeypatch: pyt
         period = f"2024-01-{number % 28 + 1:02}T{number % 24:02}"
         put_rows(index, Grain.WORKING, hours(period), {ACME: rows(period, f"text {number}")})
     assert index.count(ACME, Grain.WORKING) == 10
-    table = index._loop.run(index._databases.table(PROJECTIONS, index._loop.run(index._tables.name_of(ACME))))
+    table = run_coroutine(index._databases.table(PROJECTIONS, run_coroutine(index._tables.name_of(ACME))))
     assert table is not None
-    assert index._loop.run(table.stats())["fragment_stats"]["num_fragments"] <= 5
+    assert run_coroutine(table.stats())["fragment_stats"]["num_fragments"] <= 5
     if layout != "in a shard":
         found = index.search(ACME, Grain.WORKING, Filter(), 50, [1.0] + [0.0] * 7, "text")
         assert len(set(found["content"].to_pylist())) == 10

@@ -316,12 +316,13 @@ def test_sql_that_passes_the_rules_is_still_sandboxed(house: Path) -> None:
     code = f"""
 import pyarrow as pa, socket, sys
 from memory_pipeline.lake.sql import worker
+from memory_pipeline.operating_system import confine_process
 import duckdb
 attacks, is_locked = {attacks!r}, sys.argv[1] == "process"
 if is_locked:
     connection = duckdb.connect()
     connection.execute("SELECT 1").fetchall()
-    worker.lock_process()
+    confine_process(worker.HEADROOM)
 else:
     connection = worker.QueryWorker({{"facts": pa.table({{"id": [1], "text": ["a"]}})}})._connection
 for attack in attacks:

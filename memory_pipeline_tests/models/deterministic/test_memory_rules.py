@@ -249,6 +249,12 @@ PASSING = [
     "I want to be called back tomorrow.",
     "Once upon a time nobody was allowed to sing.",
     "I dreamed that I live in Rome.",
+    "And that supplier is banned.",
+    "Walking and yoga are allowed.",
+    "I'm not Polish.",
+    "I can't say what my favourite film is.",
+    "It rained, so we decided to go home.",
+    "I guess the board decided to wait.",
 ]
 
 
@@ -312,6 +318,24 @@ def test_tool_and_system_messages_are_not_durable() -> None:
 def test_durable_facts_have_a_triple_if_there_is_one(text: str, triple: tuple[str, str, str] | None) -> None:
     (fact,) = [fact for fact in facts_of(text) if fact.durable]
     assert (fact.subject, fact.predicate, fact.object) == (triple or (None, None, None))
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("And always quote prices with tax.", "Always quote prices with tax."),
+        ("So please never call on Sundays.", "Please never call on Sundays."),
+        ("I can't eat nuts at all. So never suggest a recipe with them.",
+         "I can't eat nuts at all. Never suggest a recipe with them."),
+        ("I keep forgetting the rent. Remind me on the first Monday of each month.",
+         "I keep forgetting the rent. Remind me on the first Monday of each month."),
+        ("Two. Always quote prices with tax, because Tom forgot it.",
+         "Always quote prices with tax, because Tom forgot it."),
+        ("i like tea", "i like tea"),
+    ],
+)  # fmt: skip
+def test_a_durable_sentence_is_clear_without_its_message(text: str, content: str) -> None:
+    assert [fact.content for fact in facts_of(text) if fact.durable] == [f"Anna: {content}"]
 
 
 def test_suppositions_have_a_lower_confidence() -> None:

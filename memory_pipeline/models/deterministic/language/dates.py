@@ -151,6 +151,8 @@ _WHICH_YEAR = r"(?P<which_year>last|this|next) year\b"
 #: for 7 May".
 _DEADLINE = re.compile(
     r"\b(?:(?:by|until|till|due)\b[a-z0-9 ]{0,24}"
+    r"|(?:ends|starts|begins|expires|finishes|opens|reopens|closes) (?:on |in |from )?(?:[a-z]{3,6}day,? )?(?:the )?"
+    r"(?:[0-9]{1,2}(?:st|nd|rd|th)? (?:of )?)?"
     r"|(?:for|to|from) (?:[a-z]{3,6}day,? )?(?:the )?(?:[0-9]{1,2}(?:st|nd|rd|th)? (?:of )?)?)\Z",
     re.IGNORECASE,
 )

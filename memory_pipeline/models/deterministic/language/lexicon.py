@@ -150,7 +150,19 @@ ALLOWED: Final = _inside(
     r"|required (?:to|for|by|in|on|at|before))\b(?! to (?:think|feel|say|know|worry|laugh|cry|complain|ask|look|be)\b)"
 )
 #: Subjects that make a permission specific.
-POINTING: Final = word_set("it that this you he she they i we which what who everything nothing there")
+POINTING: Final = word_set("it that this you he she they i we which what who everything nothing there these those")
+#: Words before a subject that point to something mentioned before: "that wholesaler is banned".
+POINTED_AT: Final = re.compile(
+    r"(?:\A|[,;:] |\b(?:and|but|so) )(?:that|this|these|those|his|her|its|their|the other)(?: [\w'’-]+){0,3} ?\Z",
+    re.IGNORECASE,
+)
+#: What makes a permission a rule: a limit, a place or a purpose. "Swimming is allowed" was said of one situation.
+LIMITED: Final = _inside(
+    r"(?:not|never|no|no one|nobody|none|only|strictly|always|any|every|everyone|everybody|all|banned|forbidden"
+    r"|prohibited|mandatory|compulsory|obligatory|required|off limits|in|on|at|into|inside|for|after|before|without"
+    r"|during|unless|with|near|until)\b",
+    r"\w+n['’]t\b",
+)
 _EVERYONE = (
     r"(?:(?:every|each|all|any|no|only|both|the|our|new|a|an|customers?|staff|employees|guests?|visitors?|orders?"
     r"|invoices?|refunds?|payments?|requests?)\b(?: [\w'’%€$-]+){0,8}|everyone|everybody|nobody|no one|anyone|anybody)"
@@ -193,6 +205,28 @@ DECIDED: Final = re.compile(
     r"|\b(?:[Tt]he|[Oo]ur) (?:final )?decision (?:is|was) (?:to|that|not to)\b|^[Dd]ecision: "
     r"|\b[Ii]t (?:is|was|has been) decided (?:to|that)\b"
 )
+#: Decisions of a moment, told as a story: "so we decided to go home".
+MOMENTARY: Final = _inside(
+    r"(?:decided|agreed) (?:to|on) (?:just )?(?:go (?:home|out|for|back|inside)|come|head|leave|stay|eat|get|grab|walk"
+    r"|sit|turn|watch|try|wait|sleep|drive back|run|have|take a)\b"
+)
+GUESSES: Final = _inside(r"i (?:guess|think|suppose)\b", r"(?:maybe|perhaps|probably)\b")
+#: What shows that a denied fact held before: "I'm not a nurse anymore".
+HELD_BEFORE: Final = _inside(
+    r"(?:no longer|any ?more|any longer|used to|stopp(?:ed|ing)|quit|left|leaves?|leaving|sold|moved|relocated"
+    r"|emigrated)\b"
+)
+#: Connectives at the start of a sentence that mean nothing without the one before it.
+CONNECTIVE: Final = re.compile(
+    r"(?:(?:and|but|plus|anyway|oh|well|also|so|then|yes|yeah|no|ok|okay)[,:] |(?:and|but|plus) "
+    r"|so (?=(?:please|never|always|don['’]t|do not|i|we|the|my|our|from|no)\b))+",
+    re.IGNORECASE,
+)
+#: Words in an order or rule that refer to the sentence before it, and reminders that do not say of what.
+REFERS: Final = _inside(r"(?:it|them|him|they|those|these)\b")
+UNSAID: Final = re.compile(
+    rf"{_OPENERS}remind me (?:on|every|each|at|in|again)\b(?!.*\b(?:to|that|about)\b)", re.IGNORECASE
+)
 
 #: Lasting predicates, besides families such as ``has_sister``.
 LASTING: Final = word_set(
@@ -225,7 +259,8 @@ PREFERENCE: Final = _inside(
     r"i (?:always |usually |generally |much |really |still |strongly |normally )*prefer\b"
     r"(?! (?:it|that|this|those|these|them|not|you|the (?:\w+ one|one|first|second|third|last|other|latter|former))\b)"
     r"(?= \w)",
-    r"my (?:all-time |absolute |own )?favou?rite \w+(?: \w+){0,3} (?:is|are)\b"
+    r"(?<!what )(?<!which )my (?:all-time |absolute |own )?favou?rite \w+"
+    r"(?: (?!(?:but|and|it|that|which|so|because)\b)\w+){0,3} (?:is|are)\b"
     r"(?! (?:when|the one|that|this|it|one|how|seeing|being)\b)",
     r"(?!(?:it|that|this|here|there|one|which|who|was)\b)[\w'’]+ (?:is|are) my (?:all-time |absolute )?favou?rite\b",
     r"i (?:really |absolutely |just )?(?:can['’]t|cannot) stand\b(?! (?:it|that|this|up|here|there|by)\b)",

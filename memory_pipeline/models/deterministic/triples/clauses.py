@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.graph.operations import Verb, snake_case
+from memory_pipeline.models.deterministic.language.grammar import is_plain_form
 from memory_pipeline.models.deterministic.triples import nouns, patterns
 from memory_pipeline.models.deterministic.triples.patterns import IRREGULAR, PATTERNS, Form
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from memory_pipeline.models.deterministic.triples.phrases import Phrases, Token
 
@@ -73,8 +74,8 @@ class Subjects:
         if word == "i":
             return ClauseSubject(self._speaker, "i", place + 1)
         if word in ("my", "the", "our"):
-            relation = self.relation(self._speaker, place + 1) if word == "my" else None
-            return relation or self._thing(place + 1)
+            relation = self.relation(self._speaker, place + 1) if word != "the" else None
+            return relation or self._thing(place + 1, f"{self._speaker}'s" if word == "my" else "the")
         end = self.name_end(place)
         if end == place:
             return None
@@ -122,11 +123,27 @@ class Subjects:
         if end < len(self._tokens) and (is_apposition or not self._tokens[end].is_cut_off):
             named = self.name_end(end)
             closes = named < len(self._tokens) and self._tokens[named].gap.strip() == ","
-            if named > end and self._words[named : named + 1] != ["'s"] and (closes or not is_apposition):
+            is_verb = is_plain_form(self._words[end].removesuffix("ed")) or is_plain_form(
+                self._words[end].removesuffix("d")
+            )
+            if (
+                named > end
+                and not is_verb
+                and self._words[named : named + 1] != ["'s"]
+                and (closes or not is_apposition)
+            ):
                 who = self._phrases.span(end, named)
                 found = (SpokenTriple(Verb.INSERT, owner, relation, who),)
                 return self._aside(ClauseSubject(who, "s", named, is_named=True, found=found))
         return self._aside(ClauseSubject(name, "s", end, relation=(owner, relation)))
+
+    def related(self, start: int, end: int) -> Iterator[SpokenTriple]:
+        """Yield the triples of names after relations, anywhere in a clause: "I saw my sister Maria"."""
+        for place in range(start, end - 2):
+            if self._words[place] in ("my", "our"):
+                relation = self.relation(self._speaker, place + 1)
+                if relation and not any(token.is_cut_off for token in self._tokens[place + 1 : relation.end]):
+                    yield from relation.found
 
     def _aside(self, subject: ClauseSubject) -> ClauseSubject:
         """Skip ", who you met, " after a subject."""
@@ -140,8 +157,8 @@ class Subjects:
                 return subject._replace(end=later, has_aside=True)
         return subject
 
-    def _thing(self, place: int) -> ClauseSubject | None:
-        """Read a thing, at most four words before its verb: "rent" in "the rent costs"."""
+    def _thing(self, place: int, determiner: str) -> ClauseSubject | None:
+        """Read a thing, at most four words before its verb: "the rent" in "our rent costs"."""
         for end in range(place, min(place + 5, len(self._tokens))):
             if self._tokens[end].is_cut_off and self._tokens[end].gap.strip() not in ("-", "'"):
                 return None
@@ -149,7 +166,7 @@ class Subjects:
             if word in patterns.THING_VERBS:
                 if end == place:
                     return None
-                return ClauseSubject(self._phrases.span(place, end), "s", end, is_thing=True)
+                return ClauseSubject(f"{determiner} {self._phrases.span(place, end)}", "s", end, is_thing=True)
             if word in patterns.OBJECT_ENDS or word in patterns.PREPOSITIONS - {"of"}:
                 return None
         return None
@@ -200,6 +217,7 @@ class Verbs:
         person = subject.person
         if place < len(self._words) and self._tokens[place].is_cut_off and not subject.has_aside:
             return []
+        is_not = "not" in self._words[self.skip_adverbs(place) :][:1]
         denied, place = self.denied(place)
         word = self._words[place] if place < len(self._words) else ""
         readings: list[VerbReading] = []
@@ -209,7 +227,7 @@ class Verbs:
             readings += self._having(denied, place + 1)
         if word in ("do", "does", "used", "was", "can"):
             return self._with_auxiliary(person, denied, place)
-        if not readings:
+        if not readings and not is_not:  # "busy but not like yesterday" denies nothing
             form = "s" if person == "s" else "base"
             readings = [
                 VerbReading(lemma, Form.PRESENT, denied, place + 1)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _QUOTES: Final = frozenset('"“”„«»')
-#: A sentence without one of these gives no triple.
+#: A sentence without one of these …
 _VERBS: Final = frozenset(FORMS) | {
     "'s",
     "'m",
@@ -54,6 +54,8 @@ _VERBS: Final = frozenset(FORMS) | {
     "bear",
     "abide",
 }
+#: … or of these, before a relation: "I saw my sister Maria".
+_OURS: Final = frozenset(["my", "our"])
 #: Characters after the previous sentence within which the next one is searched for.
 _FAR: Final = 2 * MAX_LENGTH
 
@@ -150,7 +152,7 @@ class _SentenceReader:
         self._in_quotes = self._quoted()
 
     def triples(self) -> Iterator[SpokenTriple]:
-        if _VERBS.isdisjoint(self._words):
+        if _VERBS.isdisjoint(self._words) and _OURS.isdisjoint(self._words):
             return
         starts = [place for place in range(len(self._tokens)) if self._may_start(place)]
         if not patterns.NOT_MEANT.isdisjoint(self._words) or not patterns.TASKS.isdisjoint(self._words[:3]):
@@ -165,6 +167,8 @@ class _SentenceReader:
             following = starts[number + 1 : number + 3]
             if self._is_sure(start, end) and not self._is_taken_back(following):
                 yield from self._clause(start)
+                reported = next((at for at in range(start, end) if self._words[at] in patterns.REPORTS), end)
+                yield from self._subjects.related(start, reported)
             else:
                 self._last = None
             if self._reports(words) or not patterns.CONDITIONS.isdisjoint(words):
@@ -213,6 +217,8 @@ class _SentenceReader:
         if place >= len(self._tokens):
             return
         found = self._predicates.property(place) or self._predicates.calling(place) or self._predicates.deadline(place)
+        if not found and self._words[start] not in ("and", "but"):
+            found = self._predicates.favourite(place)
         if found:
             yield from found
             return

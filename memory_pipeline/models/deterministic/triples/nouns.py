@@ -58,7 +58,8 @@ EVALUATIONS = word_set(
     great good nice bad amazing awesome wonderful terrible awful horrible real total complete such huge big massive
     lovely beautiful perfect fantastic incredible brilliant crazy weird funny cool cute sweet true born bit little
     better poor slow decent solid strong weak natural excellent lot tad mere proper right wee hell fine lucky happy
-    sad proud pretty fun blessed tough hard quick long rough busy
+    sad proud pretty fun blessed tough hard quick long rough busy talented gifted skilled remarkable outstanding
+    legendary phenomenal truly
     """
 )
 TRAITS = word_set(
@@ -112,6 +113,15 @@ NOT_ROLES = word_set(
     pessimist perfectionist slacker goner stunner failer human woman man favor favour minor major tiger user
     contender process success business guess princess stress happiness fitness hoarder eater sleeper customer caller
     charmer joker darling outsider insider latecomer junior senior trooper trouper
+    """
+)
+#: Roles that mean little without the other person: "an uncle".
+RELATIVE_ROLES = word_set(
+    """
+    mother father mum mom dad parent grandmother grandfather grandma grandpa grandparent stepmum stepdad stepmother
+    stepfather godmother godfather uncle aunt auntie sister brother stepsister stepbrother daughter granddaughter
+    mother-in-law father-in-law sister-in-law brother-in-law daughter-in-law partner neighbour neighbor coworker
+    co-worker
     """
 )
 #: Words that are not names at the start of a sentence.
@@ -178,6 +188,8 @@ NOT_DONE = word_set(
     term help break rest advice extra first mornings mondays work bullshit people
     """
 )
+#: Gerunds that say little without their object: "I enjoy playing".
+BARE_GERUNDS = word_set("playing watching buying wearing bringing breaking giving sending")
 NOT_STUDIED = word_set("hard abroad late together alone full part again more lot lots day night exam exams notes")
 #: Words that are neither a place nor a company, capitalized or not.
 NOT_NAMED = word_set(
@@ -231,6 +243,13 @@ DEMONYMS = (LANGUAGES - word_set("mandarin latin esperanto sanskrit bsl asl")) |
 TELLING_ADJECTIVES = word_set("older elder younger little big oldest eldest youngest baby twin best middle")
 #: Irregular plurals of relations, and relations that are always plural.
 RELATIVES = word_set("parents grandparents children grandchildren kids siblings twins in-laws wives")
+#: Convictions that are written like names: "my uncle is Republican".
+CONVICTIONS = word_set("republican democrat conservative liberal labour tory libertarian socialist marxist labrador")
+HAS_PET = word_set(
+    """
+    has_dog has_cat has_puppy has_kitten has_horse has_pony has_parrot has_rabbit has_hamster has_tortoise has_turtle
+    """
+)
 TITLES = word_set("dr mr mrs ms miss prof professor father sister rabbi")
 NOT_FAVOURITES = word_set("part thing things one ones bit time memory moment")
 #: Things that may be liked in general with "the": "the sea".
@@ -239,6 +258,7 @@ KNOWN_BY_ALL = word_set(
     sea ocean beach seaside coast mountain mountains outdoors theatre theater opera cinema countryside country
     forest woods rain snow sun sunshine wind cold heat summer winter spring autumn city internet gym desert jungle
     lake piano violin guitar cello drums saxophone accordion flute trumpet harp organ clarinet banjo night stars
+    viola ukulele bass bagpipes recorder oboe bassoon tuba trombone mandolin fiddle harmonica lottery
     moon circus dentist police army church radio news telly commute tube bus metro dark
     """
 )

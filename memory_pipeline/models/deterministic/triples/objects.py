@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.models.deterministic.language.dates import dates_in
-from memory_pipeline.models.deterministic.language.grammar import is_plain_form
+from memory_pipeline.models.deterministic.language.grammar import IRREGULAR_PAST, is_plain_form, is_regular_past
 from memory_pipeline.models.deterministic.triples import nouns, patterns
 from memory_pipeline.models.deterministic.triples.patterns import Takes
 from memory_pipeline.models.deterministic.triples.phrases import MAX_LISTED, MAX_WORDS, NO_WORDS, Found, Phrases
@@ -51,22 +51,33 @@ class Objects(Phrases):
 
     def _liked(self, place: int, stops: frozenset[str]) -> Found:
         """Read things liked in general: not "the colour", nor the restricted "films that end well"."""
+        begin = self.skip_quantity(place)
+        if self.head(begin, max(self.phrase_end(begin, stops), begin + 1)) in nouns.BARE_GERUNDS:
+            return [], place
         found, end = self.several(place, stops, nouns.VAGUE_LIKES)
         if end < len(self._tokens) and self._tokens[end].word in _RELATIVE and not self._tokens[end].is_cut_off:
             return [], place
-        if self._tokens[place].word == "the" and place + 1 < len(self._tokens):
-            head = self.head(place + 1, self.phrase_end(place + 1, stops))
-            if not self._tokens[place + 1].is_capital and head not in nouns.KNOWN_BY_ALL:
-                return [], place
-        return found, end
+        return ([], place) if self._is_specific(place, stops) else (found, end)
+
+    def _is_specific(self, place: int, stops: frozenset[str]) -> bool:
+        """Return whether "the" refers to something that was mentioned before: "the game", not "the piano"."""
+        if self._tokens[place].word != "the" or place + 1 >= len(self._tokens):
+            return False
+        head = self.head(place + 1, self.phrase_end(place + 1, stops))
+        return not self._tokens[place + 1].is_capital and head not in nouns.KNOWN_BY_ALL
 
     def _activities(self, place: int, particles: frozenset[str]) -> Found:
-        return self.several(place, particles | (patterns.PREPOSITIONS - {"of"}), nouns.NOT_DONE)
+        stops = particles | (patterns.PREPOSITIONS - {"of"})
+        return ([], place) if self._is_specific(place, stops) else self.several(place, stops, nouns.NOT_DONE)
 
     def _owned(self, place: int, particles: frozenset[str]) -> Found:
         """Read a possession: a thing with "a" or a number, or an illness."""
         word = self._tokens[place].word
+        if is_regular_past(word) or word in IRREGULAR_PAST:
+            return [], place  # "I have watched"
         begin = self.skip_articles(place)
+        if begin != self.skip_quantity(place):
+            return [], place  # "a bunch of them"
         end = self.phrase_end(begin, particles | patterns.OWNED_ENDS)
         head = self._tokens[end - 1].word if end > begin else ""
         is_known = head in nouns.KNOWN_HAD or head.endswith(nouns.KNOWN_HAD_ENDINGS)
@@ -100,7 +111,7 @@ class Objects(Phrases):
         begin = self.skip_articles(place)
         end = self.names_end(begin)
         first = tokens[begin]
-        if end > begin and first.is_capital and first.word not in nouns.NOT_NAMED:
+        if end > begin and first.is_capital and first.word != "IT" and first.word not in nouns.NOT_NAMED:
             if tokens[end - 1].word == "'s" and not (self.ends(end) or tokens[end].word in patterns.AFTER_NAMES):
                 return [], place  # "Anna's flat"
             return [self.span(begin, end)], end
@@ -116,7 +127,9 @@ class Objects(Phrases):
             return found, end
         begin = self.skip_articles(place)
         end = self.phrase_end(begin, particles | patterns.PREPOSITIONS)
-        if self.is_thing(begin, end, MAX_LISTED, nouns.NOT_EMPLOYERS):
+        is_described = end - begin > 1 and self._tokens[place].word != "the"  # "a small IT company", not "the company"
+        refused = nouns.NOT_EMPLOYERS - {"company", "firm"} if is_described else nouns.NOT_EMPLOYERS
+        if self.is_thing(begin, end, MAX_LISTED, refused):
             return [self.span(begin, end)], end
         return [], place
 
@@ -147,7 +160,20 @@ class Objects(Phrases):
         )
         is_trait = phrase in nouns.TRAITS or phrase in nouns.TRAIT_PHRASES or _is_demonym(tokens[begin:end])
         is_role = (has_article and _is_role(words[-1])) or _are_roles(words[-1])
+        if words[-1] in nouns.RELATIVE_ROLES:
+            end = self._related_end(end)
+            is_role &= tokens[end - 1].word != words[-1]
         return ([self.span(begin, end)], end) if (is_trait or is_role) and not is_manner_of_speaking else ([], place)
+
+    def _related_end(self, end: int) -> int:
+        """Return the end of "of three" or "of Tom" after a role; `end` itself if neither follows."""
+        tokens = self._tokens
+        if end + 1 >= len(tokens) or tokens[end].word not in ("of", "to") or tokens[end + 1].is_cut_off:
+            return end
+        other = tokens[end + 1]
+        if other.word in patterns.NUMBER_WORDS or other.word.isdigit():
+            return max(self.phrase_end(end + 1, patterns.PREPOSITIONS), end + 2)
+        return max(self.names_end(end + 1), end) if other.is_capital else end
 
     def _job(self, place: int, particles: frozenset[str]) -> Found:
         """Read an occupation: any noun with an article, or a known role."""

@@ -91,6 +91,8 @@ _INSERT, _UPDATE, _DELETE = Verb.INSERT, Verb.UPDATE, Verb.DELETE
 #: In order of precedence: the first line that matches counts.
 PATTERNS: Final = (
     Pattern("live [over|up|down] in", "lives_in", _UPDATE, Takes.NAMED, ENDING),
+    Pattern("live at", "address", _UPDATE, Takes.ADDRESS, ENDING),
+    Pattern("move to", "address", _UPDATE, Takes.ADDRESS, EVENT),
     Pattern("move|relocate|emigrate [back|over|up|down|out|away] to", "lives_in", _UPDATE, Takes.NAMED, EVENT),
     Pattern("move|relocate|emigrate [back|over|here|up|down|away] from", "lives_in", _DELETE, Takes.NAMED, EVENT),
     Pattern("settle [down] in", "lives_in", _UPDATE, Takes.NAMED, EVENT),
@@ -211,7 +213,7 @@ ADVERBS = word_set(
     """
     really just also still currently now actually absolutely always totally both truly recently finally already
     mostly honestly quite generally usually mainly officially basically very only so even genuinely definitely
-    properly happily normally often all technically originally proudly literally secretly newly simply
+    properly happily normally often all technically originally proudly literally secretly newly simply now
     """
 )
 OPENERS = word_set(
@@ -326,7 +328,7 @@ NUMBER_WORDS = word_set(
 #: Words that refer to the context or the addressee.
 POINTING = word_set(
     """
-    this that these those your yours his their its it them him her you me us he she they we 's-me here there
+    this that these those your yours his their its it them him her you me us he she they we 's-me here there em
     """
 )
 #: Prepositions; the head noun of a phrase precedes them.
@@ -334,6 +336,10 @@ PREPOSITIONS = word_set("of in on at with for from by about near to into over un
 #: A possession ends before these. Its place stays: "a house in Porto".
 OWNED_ENDS = word_set("at for from on with to by about called named like near through coming going waiting living")
 ARTICLES = word_set("a an the my our own some")
+#: Quantities before "of" that say nothing about the thing: "a lot of films".
+QUANTITIES = word_set("lot lots bunch ton tons loads plenty couple handful load heap heaps variety range bit")
+#: Verbs after the last of several things, which then begin a clause: "I like tea, and coffee is fine".
+AFTER_SUBJECTS = word_set("is are was were 's has have had does do did will can 're")
 #: A statement before one of these is limited.
 WEAKENING = word_set("if unless when whenever provided until till once")
 ACTION_ENDS = word_set(

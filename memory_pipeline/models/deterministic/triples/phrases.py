@@ -19,6 +19,8 @@ MAX_LISTED: Final = 5
 
 _CLOSING: Final = frozenset(',;:()[]{}"“”„«»‘!?…—–|*=<>')
 _QUOTES: Final = frozenset('"“”„«»')
+#: Prepositions whose "and" mostly belongs to them.
+_SPREADING: Final = frozenset(["about", "between", "on", "like", "from"])
 _LINKS: Final = frozenset(["of", "the", "de", "da", "del", "di", "la", "le", "van", "der", "von", "den"])
 _TYPED: Final = {
     "im": ("i", "'m"), "ive": ("i", "'ve"), "dont": ("do", "n't"), "doesnt": ("does", "n't"), "isnt": ("is", "n't"),
@@ -60,6 +62,8 @@ def tokens_of(sentence: Sentence) -> list[Token]:
     for raw, start in zip(sentence.words, sentence.starts, strict=True):
         word = raw.lower().replace("’", "'")
         end = start + len(raw)
+        if raw in ("IT", "US") and not sentence.text.isupper():
+            word = raw  # not the pronoun
         parts = parts_of(word) if "'" in word else _TYPED.get(word, (word,))
         places = [end]
         for part in reversed(parts[1:]):
@@ -145,18 +149,35 @@ class Phrases:
             place += 1
         return place
 
+    def skip_quantity(self, place: int) -> int:
+        """Return the position after articles, and after "a lot of"."""
+        begin = self.skip_articles(place)
+        of = next((at for at in range(begin, min(begin + 3, len(self._tokens))) if self._tokens[at].word == "of"), 0)
+        if of > begin and self._tokens[of - 1].word in patterns.QUANTITIES and of + 1 < len(self._tokens):
+            return self.skip_articles(of + 1)
+        return begin
+
     def _joins(self, place: int) -> bool:
         token = self._tokens[place]
         return token.word in ("and", "or") or token.gap == " & "
 
     def _parts_clauses(self, place: int) -> bool:
         """Return whether the "and" at a position joins clauses instead of things."""
-        following = self._tokens[place + 1].word if place + 1 < len(self._tokens) else ""
+        following, later = (*[token.word for token in self._tokens[place + 1 : place + 3]], "", "")[:2]
         return (
             self._is_clause(place)
             or following in IRREGULAR_PAST
             or is_regular_past(following)
             or following in patterns.OBJECT_ENDS
+            or later == "to"  # "and try to win"
+            or self._precedes_verb(place + 1)
+        )
+
+    def _precedes_verb(self, place: int) -> bool:
+        """Return whether a thing at a position is followed by its verb: "coffee is"."""
+        end = self.phrase_end(self.skip_articles(place), NO_WORDS) if place < len(self._tokens) else place
+        return place < end < len(self._tokens) and (
+            self._tokens[end].word in patterns.AFTER_SUBJECTS and not self._tokens[end].is_cut_off
         )
 
     def phrase_end(self, start: int, stops: frozenset[str]) -> int:
@@ -175,7 +196,7 @@ class Phrases:
         tokens = self._tokens
         parts: list[tuple[int, int]] = []
         while True:
-            begin = self.skip_articles(place)
+            begin = self.skip_quantity(place)
             end = self.phrase_end(begin, stops)
             parts.append((begin, end))
             if end >= len(tokens) or end == begin or tokens[end].word == "or":
@@ -251,6 +272,8 @@ class Phrases:
         most = MAX_LISTED if len(parts) > 1 else MAX_WORDS
         if not self.is_thing(*parts[0], MAX_WORDS, refused):
             return [], place
+        if any(self._tokens[at].word in _SPREADING for at in range(*parts[0])):
+            parts = parts[:1]  # "books about plants and mindset" are not two things
         things = [self.span(*part) for part in parts if self.is_thing(*part, most, refused)]
         return [thing for thing in things if accepts is None or accepts(thing)], parts[-1][1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.graph.operations import Verb, snake_case
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from memory_pipeline.models.deterministic.triples.phrases import Token
 
 _IS: Final = frozenset(["is", "'s", "are"])
+#: The speaker's possessives, which mean nothing in a triple. "My Hero Academia" is a name.
+_OWN: Final = re.compile(r"(?<![\w'-])(?:my|our)(?![\w'-])")
 
 
 def _by_lemma() -> dict[str, list[tuple[tuple[tuple[frozenset[str], bool], ...], Pattern]]]:
@@ -150,7 +153,9 @@ class Predicates:
                     return []
                 predicate, verb = OPPOSITES[predicate], Verb.INSERT
         triples = []
-        for value in objects:
+        owner = "their" if name == self._speaker else f"{self._speaker}'s"
+        for spoken in objects:
+            value = _OWN.sub(owner, spoken)
             if value.casefold() == name.casefold():
                 continue
             triples.append(SpokenTriple(verb, name, predicate, value))
@@ -171,8 +176,8 @@ class Predicates:
         place = subject.end
         if subject.relation and self._words[place : place + 1] == ["is"] and self._words[place + 1 : place + 2]:
             end = self._subjects.name_end(place + 1)
-            if end > place + 1 and self._words[place + 1] in nouns.TITLES and not self._tokens[place].is_cut_off:
-                owner, predicate = subject.relation
+            owner, predicate = subject.relation
+            if end > place + 1 and not self._tokens[place].is_cut_off and self._is_someone(predicate, place + 1, end):
                 return [SpokenTriple(Verb.INSERT, owner, predicate, self._objects.span(place + 1, end))]
         if not subject.is_named or subject.found or self._words[subject.end : subject.end + 1] not in (["is"], ["'s"]):
             return []
@@ -191,6 +196,36 @@ class Predicates:
         if relation is None or relation.relation is None or not self._objects.closes(relation.end):
             return []
         return [SpokenTriple(Verb.DELETE if denied else Verb.INSERT, owner, relation.relation[1], subject.name)]
+
+    def _is_someone(self, predicate: str, place: int, end: int) -> bool:
+        """Return whether a capitalized word after "my dentist is" names a person: not "Polish"."""
+        word = self._words[place]
+        if word in nouns.TITLES:
+            return True
+        is_kind = word in nouns.DEMONYMS or word in nouns.TRAITS or word in nouns.ROLES or word in nouns.CONVICTIONS
+        return not is_kind and predicate not in nouns.HAS_PET and self._objects.closes(end)
+
+    def favourite(self, place: int) -> list[SpokenTriple]:
+        """Read "rye is my favourite bread"."""
+        words = self._words
+        verb = next((at for at in range(place + 1, min(place + 6, len(words))) if words[at] in _IS), None)
+        if verb is None or words[verb + 1 : verb + 2] != ["my"]:
+            return []
+        first = verb + 2 + (words[verb + 2 : verb + 3] in (["absolute"], ["all-time"]))
+        if words[first : first + 1] not in (["favourite"], ["favorite"]):
+            return []
+        end = first + 1
+        while end < len(words) and end - first < 4 and not self._objects.closes(end):
+            end += 1
+        named, begin = words[first + 1 : end], self._objects.skip_articles(place)
+        is_cut = any(token.is_cut_off for token in self._tokens[place + 1 : end])
+        if is_cut or not named or not self._objects.closes(end) or self._objects.is_weakened(end):
+            return []
+        is_vague = not (nouns.NOT_FAVOURITES.isdisjoint(named) and cues.PREPOSITIONS.isdisjoint(named))
+        if is_vague or not self._objects.is_thing(begin, verb, 5, nouns.VAGUE_LIKES | nouns.EVALUATIONS):
+            return []
+        predicate = snake_case("_".join(["favourite", *named]))
+        return [SpokenTriple(Verb.UPDATE, self._speaker, predicate, self._objects.span(begin, verb))]
 
     def property(self, place: int) -> list[SpokenTriple]:
         """Read "my favourite colour is blue", "Tom's birthday is …", "my sister's name is …"."""

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -65,6 +65,11 @@ class DryRunExecutor(LlmExecutor):
         self.scopes: dict[Expected, set[Scope]] = defaultdict(set)
         self._counted: set[str] = set()
         self._lock = threading.Lock()
+
+    def expected_records(self) -> list[dict[str, object]]:
+        """Return the expected calls of each group with the number of scopes, fine grains first."""
+        ordered = sorted(self.expected.items(), key=lambda item: item[0].order)
+        return [{**asdict(what), "scopes": len(self.scopes[what]), **asdict(usage)} for what, usage in ordered]
 
     def complete(self, request: LlmRequest, read: Callable[[str], _Value]) -> Answered[_Value]:
         """Return the stored answer, or count the request and return a placeholder."""
