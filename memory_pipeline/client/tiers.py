@@ -25,7 +25,7 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.search.searcher import Hit
 from memory_pipeline.sessions.store import SessionStore, existing_stores, session_store
-from memory_pipeline.sessions.views import RUN_POOL_TTL, MemoryPool, MemorySession
+from memory_pipeline.sessions.views import RUN_POOL_TTL, SessionMemory, SharedPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -82,13 +82,13 @@ class TieredMemory:
         return session_store(self.lake)
 
     @cached_property
-    def _opened(self) -> Callable[[str], MemorySession]:
+    def _opened(self) -> Callable[[str], SessionMemory]:
         """Returns sessions by id, and keeps those that were used last: opening one takes longer than a read."""
 
         @lru_cache(maxsize=1_024)
-        def opened(session_id: str) -> MemorySession:
+        def opened(session_id: str) -> SessionMemory:
             container = Container(*self._owner, EntryKind.VALUE, session_id)
-            return MemorySession(self._sessions, self.lake.storage, container, clock)
+            return SessionMemory(self._sessions, self.lake.storage, container, clock)
 
         return opened
 
@@ -97,7 +97,7 @@ class TieredMemory:
         identity = "" if self.user_id is None else user_identity(label_of("user_id", self.user_id))
         return self._scope.workspace_id, self._scope.agent_id, identity
 
-    def session(self, session_id: str = DEFAULT_NAME) -> MemorySession:
+    def session(self, session_id: str = DEFAULT_NAME) -> SessionMemory:
         """Return the memory of a session: values by key, a scratch pad and short-term entries, which all expire.
 
         ::
@@ -126,7 +126,7 @@ class TieredMemory:
         team: str | None = None,
         task: str | None = None,
         run: str | None = None,
-    ) -> MemoryPool:
+    ) -> SharedPool:
         """Return a pool: values that several agents of the workspace read and write, with one version.
 
         By default all agents that work for this user see it; without a user, all agents that work for none.
@@ -149,7 +149,7 @@ class TieredMemory:
         workspace_id, agent_id, _ = self._owner
         container = pool_container(workspace_id, agent_id, self.user_id, name, kind, scope, team, task, run)
         ttl = RUN_POOL_TTL if container.kind is EntryKind.RUN_POOL else None
-        return MemoryPool(self._sessions.entries(container), clock, name, kind, ttl)
+        return SharedPool(self._sessions.entries(container), clock, name, kind, ttl)
 
     def read(
         self, key: str, *, session_id: str = DEFAULT_NAME, pool: str = DEFAULT_NAME, now: When | None = None

@@ -55,7 +55,7 @@ class ShortTermEntry(NamedTuple):
 
     Attributes:
         key, value: as it was stored.
-        type: one of `SHORT_TERM_TYPES`.
+        type: task_context, conversation, tool_result, reflection or observation.
         version: 1, and one more for each change.
         accesses: number of times that it was read.
         updated_at, expires_at: times in UTC.
@@ -248,7 +248,7 @@ class ShortTermMemory(_Keyed):
         return [ShortTermEntry.of(entry) for entry in found]
 
 
-class MemorySession(KeyValues):
+class SessionMemory(KeyValues):
     """The memory of one session: values by key, in parts, with a scratch pad and short-term entries.
 
     Take it from :meth:`memory_pipeline.Memory.session`. It belongs to one agent and user: a session with the same id of
@@ -306,7 +306,7 @@ class MemorySession(KeyValues):
         return count
 
 
-class MemoryPool:
+class SharedPool:
     """Values by name that several agents read and write, with one version for all of them.
 
     Take it from :meth:`memory_pipeline.Memory.pool`. A write with an `expected_version` succeeds only if nobody has
