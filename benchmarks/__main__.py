@@ -25,6 +25,7 @@ NAMES = (
     "backfill",
     "search",
     "chat",
+    "sessions",
     "retrieval",
     "graph",
     "peers",

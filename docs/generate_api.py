@@ -18,10 +18,19 @@ from memory_pipeline import AsyncMemory, ContextWindow, Memory, errors
 from memory_pipeline.client.conversations import Conversation, Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page
+from memory_pipeline.client.tiers import TierStatistics, TierValue
 from memory_pipeline.domain.memories.record import DurableMemory
 from memory_pipeline.erasure import ErasureReport
 from memory_pipeline.reader import Hit, Hits, MemoryReader
 from memory_pipeline.reader.knowledge import ContextItem, InjectedContext
+from memory_pipeline.sessions.views import (
+    PoolStatistics,
+    ScratchPad,
+    SessionMemory,
+    SharedPool,
+    ShortTermEntry,
+    ShortTermMemory,
+)
 from memory_pipeline.writer import MemoryWriter, Receipt
 
 if TYPE_CHECKING:
@@ -43,10 +52,17 @@ _MAIN = {
     ContextWindow: "from memory_pipeline import ContextWindow",
     Conversations: "memory.conversations",
     FactStore: "memory.facts",
+    SessionMemory: 'memory.session("s1")',
+    ShortTermMemory: 'memory.session("s1").short_term',
+    ScratchPad: 'memory.session("s1").scratch_pad',
+    SharedPool: 'memory.pool("board")',
     MemoryReader: "from memory_pipeline.reader import MemoryReader",
     MemoryWriter: "from memory_pipeline.writer import MemoryWriter",
 }
-_RESULTS = (Hit, Hits, Page, Receipt, InjectedContext, ContextItem, Conversation, DurableMemory, ErasureReport)
+_RESULTS = (
+    *(Hit, Hits, Page, Receipt, InjectedContext, ContextItem, Conversation, DurableMemory, ErasureReport),
+    *(TierValue, TierStatistics, ShortTermEntry, PoolStatistics),
+)
 _ALIASES = {
     "Found": "list[Conversation]",
     "Messages": "list[Message]",

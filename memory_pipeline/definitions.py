@@ -11,10 +11,12 @@ import dagster as dg
 from memory_pipeline.defs.assets.consolidation import consolidation_asset
 from memory_pipeline.defs.assets.grains import grain_assets
 from memory_pipeline.defs.assets.marts import mart_assets
+from memory_pipeline.defs.assets.promotion import promotion_asset
 from memory_pipeline.defs.jobs import (
     asset_checks,
     checks_schedule,
     consolidation_schedule,
+    promotion_schedule,
     retention_job,
     retention_schedule,
     working_memory,
@@ -56,12 +58,14 @@ def build_definitions(
     hourly = sorted(grains[Grain.WORKING].keys)
     marts = mart_assets(partitions, calendar.timezone)
     consolidation = consolidation_asset(models, partitions, calendar, start)
+    promotion = promotion_asset(partitions)
     expiring = retention_job(partitions, start)
     return dg.Definitions(
-        assets=[*grains.values(), consolidation, *marts, working_memory(hourly, partitions)],
+        assets=[*grains.values(), promotion, consolidation, *marts, working_memory(hourly, partitions)],
         asset_checks=asset_checks(hourly, partitions),
         jobs=[expiring],
         schedules=[
+            promotion_schedule(promotion, calendar.timezone),
             consolidation_schedule(consolidation, partitions, start, calendar.timezone, clock),
             retention_schedule(expiring, calendar.timezone),
             checks_schedule(calendar.timezone),

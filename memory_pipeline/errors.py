@@ -7,6 +7,7 @@
     ├── ConfigurationError    a setting is invalid, or two settings contradict each other
     ├── LakeError             an operation on the lake failed
     │   ├── CommitConflictError    concurrent commits won every retry; nothing was written, try again
+    │   ├── VersionConflictError   an entry has another version than expected; nothing was written, read it again
     │   ├── DamagedError           a file of the lake is missing or unreadable; try `memory-pipeline repair`
     │   │   └── DamagedLanceTableError    the file belongs to a Lance table, which runs rebuild
     │   └── QualityError           computed rows failed validation; they are not indexed or used downstream
@@ -42,6 +43,17 @@ class LakeError(MemoryPipelineError):
 
 class CommitConflictError(LakeError):
     """Concurrent commits to the same partition won every retry; nothing was written."""
+
+
+class VersionConflictError(LakeError):
+    """An entry of a session or a pool has another version than expected; nothing was written.
+
+    `version` is the one it has; 0 if there is none.
+    """
+
+    def __init__(self, message: str, version: int) -> None:
+        super().__init__(message)
+        self.version = version
 
 
 class _PartitionsError(LakeError):

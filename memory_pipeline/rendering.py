@@ -61,6 +61,9 @@ def hit_lines(hits: Sequence[Hit], query: str | None = None, *, lines: int | Non
         if hit.grain == "durable":
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
             source = f"durable memory of kind {hit.kind}"
+        elif hit.grain == "session":
+            yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
+            source = f"memory of the tier {hit.kind}"
         elif hit.grain is Grain.WORKING:
             yield f"{number:2}. [{hit.date}] {_cut(' '.join(hit.content.split()))}"
             source = f"{hit.kind} of {hit.conversation_id}{f', {hit.later_note}' if hit.later else ''}"

@@ -16,6 +16,8 @@ MEMORY_PIPELINE_SINGLE_WRITER
                                                 servers without conditional writes
 MEMORY_PIPELINE_GROUP      none                 Unix group (name or number) with access to a lake in a folder; without
                                                 it only the owner has access
+MEMORY_PIPELINE_SESSIONS   a file in the lake   database of sessions and pools, such as ``postgresql://user:password@host/db``;
+                                                needed for a lake in a bucket
 MEMORY_PIPELINE_WORKSPACE  ``default``          command line: the agent's workspace, if --workspace is not given
 MEMORY_PIPELINE_AGENT      ``default``          command line: the agent, if --agent is not given
 MEMORY_PIPELINE_USER       none                 command line: the user, if --user is not given
@@ -154,6 +156,11 @@ def has_single_writer(environment: Mapping[str, str] | None = None) -> bool:
             f"MEMORY_PIPELINE_SINGLE_WRITER {shown(text)} is not accepted; expected 1, or unset it"
         )
     return text == "1"
+
+
+def sessions_url(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the address of ``MEMORY_PIPELINE_SESSIONS``, or None if it is not set. It may have a password."""
+    return (os.environ if environment is None else environment).get("MEMORY_PIPELINE_SESSIONS") or None
 
 
 def is_dumb_terminal(environment: Mapping[str, str] | None = None) -> bool:

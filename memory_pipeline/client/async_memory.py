@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.client.memory import Memory
+from memory_pipeline.client.tiers import LONG_TERM
+from memory_pipeline.domain.sessions import DEFAULT_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from memory_pipeline.client.listing import Page
     from memory_pipeline.client.memory import Results
+    from memory_pipeline.client.tiers import TierStatistics, TierValue
     from memory_pipeline.client.wrapping import Client
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Grain, When
@@ -19,6 +23,20 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.knowledge import InjectedContext
     from memory_pipeline.search.searcher import Hits
     from memory_pipeline.writer import Receipt
+
+
+class AsyncView:
+    """A session or a pool, or a part of one, with methods to await."""
+
+    def __init__(self, opened: Callable[[], Any]) -> None:
+        self._opened = cache(opened)
+
+    def __getattr__(self, name: str) -> AsyncView:
+        return AsyncView(lambda: getattr(self._opened(), name))
+
+    async def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the method in a thread."""
+        return await asyncio.to_thread(lambda: self._opened()(*args, **options))
 
 
 class AsyncMemory:
@@ -65,6 +83,7 @@ class AsyncMemory:
         person: str | None = None,
         tag: str | None = None,
         grain: Grain | str = "working",
+        tiers: str | Sequence[str] = LONG_TERM,
         now: When | None = None,
     ) -> Hits:
         """Return what was said, best matches first; see :meth:`Memory.search`."""
@@ -77,6 +96,7 @@ class AsyncMemory:
             person=person,
             tag=tag,
             grain=grain,
+            tiers=tiers,
             now=now,
         )
 
@@ -126,6 +146,37 @@ class AsyncMemory:
     async def run(self, *, now: When | None = None) -> Results:
         """Process all pending data of the lake; see :meth:`Memory.run`."""
         return await asyncio.to_thread(self.memory.run, now=now)
+
+    async def read(
+        self, key: str, *, session_id: str = DEFAULT_NAME, pool: str = DEFAULT_NAME, now: When | None = None
+    ) -> TierValue | None:
+        """Return the value of a key with the tier that has it; see :meth:`Memory.read`."""
+        return await asyncio.to_thread(self.memory.read, key, session_id=session_id, pool=pool, now=now)
+
+    async def write(
+        self,
+        key: str,
+        value: object,
+        *,
+        tier: str = "session",
+        session_id: str = DEFAULT_NAME,
+        pool: str = DEFAULT_NAME,
+        now: When | None = None,
+    ) -> None:
+        """Write a value to a tier; see :meth:`Memory.write`."""
+        await asyncio.to_thread(self.memory.write, key, value, tier=tier, session_id=session_id, pool=pool, now=now)
+
+    async def stats(self, *, now: When | None = None) -> dict[str, TierStatistics]:
+        """Return figures of each tier; see :meth:`Memory.stats`."""
+        return await asyncio.to_thread(self.memory.stats, now=now)
+
+    def session(self, session_id: str = DEFAULT_NAME) -> AsyncView:
+        """Return a session whose methods are awaited; see :meth:`Memory.session`."""
+        return AsyncView(lambda: self.memory.session(session_id))
+
+    def pool(self, name: str = DEFAULT_NAME, **options: str | None) -> AsyncView:
+        """Return a pool whose methods are awaited; see :meth:`Memory.pool` for the options."""
+        return AsyncView(lambda: self.memory.pool(name, **options))
 
     def wrap(self, client: Client, **options: Any) -> Client:
         """Return a chat client with memory; see :meth:`Memory.wrap`."""

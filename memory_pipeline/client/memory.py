@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
+from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, clock, tiers_of
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
@@ -27,11 +27,13 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.reader.injection import BLANK, MAX_PARTS
 from memory_pipeline.reader.knowledge import ContextItem, InjectedContext, Size, Source
 from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
+from memory_pipeline.search.searcher import Hits
 from memory_pipeline.settings import Settings
 from memory_pipeline.writer import MemoryWriter, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
 
     from memory_pipeline.client.wrapping import Client
     from memory_pipeline.domain.memories.record import DurableMemory
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
-    from memory_pipeline.search.searcher import Hits
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.results import RunResult
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     Results = list[RunResult | ConsolidationReport]
 
 
-class Memory:
+class Memory(TieredMemory):
     """The memory of a user, or of an agent without users: add, search, and get the context for a prompt.
 
     ::
@@ -98,7 +99,7 @@ class Memory:
         self._scope = Scope(workspace_id, agent_id)
         self._timezone = timezone
         zone = timezone or self.lake.timezone_of(self._scope)
-        embedder = embedder or reading_embedder(self.lake.configuration(), _clock)
+        embedder = embedder or reading_embedder(self.lake.configuration(), clock)
         self.reader = MemoryReader(self.lake, self._scope, embedder, user_id=user_id, timezone=zone)
 
     @cached_property
@@ -153,7 +154,7 @@ class Memory:
         Raises:
             InputError: a message is invalid, or its id is already used for another text; nothing was written.
         """
-        at = self.lake.calendar.moment("now", now or _clock())
+        at = self.lake.calendar.moment("now", now or clock())
         if conversation_id is None:
             conversation_id = self.new_conversation_id(at)
         receipt = self.writer.extend(
@@ -184,6 +185,7 @@ class Memory:
         person: str | None = None,
         tag: str | None = None,
         grain: Grain | str = Grain.WORKING,
+        tiers: str | Sequence[str] = LONG_TERM,
         now: When | None = None,
     ) -> Hits:
         """Return what was said, of any age, best matches first.
@@ -196,15 +198,22 @@ class Memory:
             person: the speaker, or a name in the text.
             tag: a tag of the conversation.
             grain: ``working`` for what was said; ``daily`` to ``yearly`` for summaries.
+            tiers: ``all``, or some of ``session``, ``short_term``, ``long_term`` and ``shared``. Entries of sessions
+                and pools that share words with the query come first; the conditions above do not apply to them.
             now: ignore everything after this time; by default the current time.
 
         Raises:
             InputError: an argument is invalid.
         """
         count_of("limit", limit, 1, MAX_RESULTS)
-        return self.reader.search_memory(
+        wanted = tiers_of(tiers)
+        fresh = [] if wanted == (LONG_TERM,) else self._search_tiers(query, limit, wanted, now)
+        if LONG_TERM not in wanted:
+            return Hits(fresh, len(fresh))
+        found = self.reader.search_memory(
             grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag, now=now
         )
+        return Hits([*fresh, *found][:limit], found.total + len(fresh)) if fresh else found
 
     @one_read()
     def context(
@@ -328,8 +337,8 @@ class Memory:
             subject = Subject.user(workspace_id, self.user_id, agent_id=agent_id)
         else:
             subject = Subject.agent(self._scope)
-        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, _clock)
-        return forget(self.lake, models, subject, self.lake.calendar.moment("now", now or _clock()))
+        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, clock)
+        return forget(self.lake, models, subject, self.lake.calendar.moment("now", now or clock()))
 
     def run(self, *, now: When | None = None) -> Results:
         """Process all pending data of the lake: facts, summaries of closed periods, graph, and durable memories.
@@ -343,9 +352,9 @@ class Memory:
         """
         from memory_pipeline.client.pipeline import run_all
 
-        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, _clock)
+        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, clock)
         self.lake.ensure()
-        events = run_all(self.lake, models, self.lake.calendar.moment("now", now or _clock()))
+        events = run_all(self.lake, models, self.lake.calendar.moment("now", now or clock()))
         return [event for event in events if not isinstance(event, Grain)]
 
     def wrap(
@@ -375,10 +384,6 @@ class Memory:
         from memory_pipeline.client.wrapping import wrapped
 
         return wrapped(self, client, conversation_id, max_tokens, tags, source)
-
-
-def _clock() -> datetime:
-    return datetime.now(UTC)
 
 
 def _messages_of(value: object, user_id: str | None) -> list[object]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, QualityError
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.promotion import promote
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
@@ -99,6 +100,8 @@ def run_all(
 ) -> Iterator[Grain | RunResult | ConsolidationReport]:
     """Process the periods that are pending as of `now`, or all closed periods that overlap `between`.
 
+    Used short-term entries of sessions become durable memories first, unless `between` is given.
+
     Yields each grain before it runs and its result afterwards, then the report of consolidation if a day was pending.
 
     Damaged or invalid partitions are skipped with the coarser ones above them. All others and the marts still run, and
@@ -107,6 +110,8 @@ def run_all(
     Raises:
         QualityError: rows of some partitions are invalid.
         DamagedError: some partitions or their sources cannot be read.
+        LakeError: the database of sessions cannot be reached.
+        ConfigurationError: its address is not set.
     """
     from memory_pipeline.analytics import stale_marts
 
@@ -114,6 +119,11 @@ def run_all(
     errors: list[Exception] = []
     failed: set[Period] = set()
     restore_projections(lake, models.embedder)
+    if between is None:
+        try:
+            promote(lake, now)
+        except (LakeError, ConfigurationError) as error:  # all else can do without the database of sessions
+            errors.append(error)
     for grain in Grain:
         yield grain
         if between is None:

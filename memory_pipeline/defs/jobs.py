@@ -170,6 +170,26 @@ def _observations(done: Expiration, partitions: Partitions) -> Iterator[dg.Asset
             )
 
 
+#: Before consolidation, so that the hours of promoted memories are loaded until then.
+_PROMOTION_SCHEDULE = "10 0 * * *"
+
+
+def promotion_schedule(asset: dg.AssetsDefinition, timezone: str) -> dg.ScheduleDefinition:
+    """Return the daily schedule of promotion."""
+    return dg.ScheduleDefinition(
+        name="session_promotions_nightly",
+        job=dg.define_asset_job(
+            "promote_sessions",
+            selection=dg.AssetSelection.assets(*asset.keys).without_checks(),
+            description="Promotes short-term entries of sessions to durable memories, and deletes expired entries.",
+        ),
+        cron_schedule=_PROMOTION_SCHEDULE,
+        execution_timezone=timezone,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description="Daily at 00:10: promotes short-term entries of sessions, and deletes expired entries.",
+    )
+
+
 #: After the last hour of the day, and before the day's summaries are due.
 _CONSOLIDATION_SCHEDULE = "40 0 * * *"
 

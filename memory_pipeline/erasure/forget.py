@@ -52,6 +52,7 @@ from memory_pipeline.erasure.removal import (
 )
 from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
+from memory_pipeline.erasure.sessions import PLACE, entries_of, remove_sessions
 from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.collections.collection import COLLECTIONS, collections_of, drop_collections
@@ -74,6 +75,7 @@ _ROUNDS = 5
 #: Unreferenced files younger than this may belong to an active writer.
 _ORPHANS = timedelta(hours=1)
 _NOT_COVERED = (
+    "rows of sessions in PostgreSQL's files and log until its vacuum, and in its backups",
     "previews and logs in Dagster's own storage, outside of the lake",
     "backups of the lake, and versions and snapshots made by an object store or a file system",
     "items of agents' own collections that do not name the person, or belong to the conversation",
@@ -101,8 +103,9 @@ def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) ->
     """Return the subject's data in the lake. Change nothing."""
     found = find(lake, SubjectScanner(lake, subject, now), Forgotten(Tombstone.of(subject, now, secrets.token_hex(16))))
     ids = sorted(identifier for name in ("messages", "facts", "memory_events") for identifier in _ids(found, name))
+    counts = counted(found) + Counter({PLACE: sum(1 for _ in entries_of(lake, subject, now))})
     return ErasurePreview(
-        dict(counted(found)),
+        dict(counts),
         tuple(sorted(found.scopes | {group for group, _ in found.memberships}, key=str)),
         tuple(sorted(found.hours)),
         tuple(ids[:sample]),
@@ -137,6 +140,8 @@ def forget(
     tombstones = [replace(one, forgotten_at=at) for one in tombstones]
     lake.tombstones.put(tombstones)
     forgotten, scanner, log = Forgotten(tombstones), SubjectScanner(lake, subject, at), ErasureLog()
+    progress("removing sessions")
+    remove_sessions(lake, subject, at, log)
     hours = {hour for one in tombstones for hour in one.hours} if is_resumed else set[str]()
     was_resumed = is_resumed
 

@@ -29,7 +29,8 @@ class Removed:
     """Items removed from one place.
 
     Attributes:
-        place: a table's name, or ``journal``, ``quarantine``, ``calls``, ``index``, ``collections``.
+        place: a table's name, or ``journal``, ``quarantine``, ``calls``, ``index``, ``collections``,
+            ``sessions``.
         what: a description of the items.
         partitions: sorted; for the index, the names of its tables.
     """

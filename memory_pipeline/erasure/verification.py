@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memory_pipeline.erasure.sessions import entries_of
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.collections.collection import collections_of
 from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 from memory_pipeline.lake.orphans import unnamed_files
+from memory_pipeline.sessions.store import FILE
 from memory_pipeline.steps.scopes import known_scopes
 
 if TYPE_CHECKING:
@@ -177,8 +179,12 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             lance = tables.setdefault(folder, LanceFolder(folder))
             is_unread = matcher.is_within_reach(matcher.whose(folder)) and not lance.add(path, data)
             _note(result, path, matcher.in_path(path) + matcher.in_bytes(data, unreadable=is_unread))
+        elif path.startswith(FILE):  # its rows are read below; others may have what looks like a name
+            _note(result, path, matcher.in_bytes(data, unreadable=False))
         else:
             _note(result, path, _searched(matcher, path, data))
+    for store, entry in entries_of(lake, receipt.subject, receipt.at):
+        _note(result, store.database.place, Counter({f"an entry with the id {entry.id}": 1}))
     for path in _folders(lake, files):
         _note(result, f"{path}/", matcher.in_path(path))
     purged = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}

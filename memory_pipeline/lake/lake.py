@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, rule_for
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
 from memory_pipeline.domain.scopes import Scope, scope_key, user_identity
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
@@ -91,6 +92,13 @@ class Lake:
     def shards(self) -> int:
         """The number of shards of projections, recorded when the lake is created."""
         return SHARDS if self._manifest is None else int(str(self._manifest["shards"]))
+
+    @property
+    def id(self) -> str:
+        """What tells the lake from others: 32 hexadecimal digits. The lake must exist."""
+        if not self.exists or self._manifest is None:
+            raise LakeError(f"there is no lake at {self.storage.uri}; write to it first")
+        return digest("lake", self._manifest["secret"])
 
     def scope(self, workspace_id: str, agent_id: str, identity: str = "") -> Scope:
         """Return the scope with an identity; see :mod:`memory_pipeline.domain.scopes`.

@@ -213,7 +213,8 @@ class Hit:
 
     Attributes:
         id: id of the fact, summary or durable memory; :meth:`MemoryReader.expand` accepts it.
-        grain, period: the partition of the row; the grain of a durable memory is ``durable``.
+        grain, period: the partition of the row; the grain of a durable memory is ``durable``, that of an
+            entry of a session or pool ``session``.
         kind: kind of a fact (turn, statement, …) or a durable memory (instruction, rule, …), or ``summary``.
         content: the text; of a fact, it begins with the speaker. A query shortens a long message to the passage that
             answers, about 60 words; :meth:`MemoryReader.expand` returns all of it.
@@ -232,7 +233,7 @@ class Hit:
     """
 
     id: str
-    grain: Grain | Literal["durable"]
+    grain: Grain | Literal["durable", "session"]
     period: str
     kind: str
     content: str

@@ -77,6 +77,7 @@ def test_all_ops_that_write_have_a_pool_and_checks_have_none(definitions: dg.Def
     writing = {name: pool for name, pool in found.items() if not name.startswith("check_")}
     assert writing == {
         **{f"make_{grain}": pool_of(grain) for grain in Grain},
+        "session_promotions": AGENTS_POOL,
         "keep_memories": AGENTS_POOL,
         "expire": AGENTS_POOL,
         "vacuum": AGENTS_POOL,

@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.defs.assets.grains import PeriodsConfig
+from memory_pipeline.defs.assets.promotion import PROMOTION_ASSET, PROMOTION_VERSION
 from memory_pipeline.defs.metadata import table_columns
 from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
@@ -74,7 +75,7 @@ def consolidation_asset(
         specs=[
             dg.AssetSpec(
                 partitions.asset(CONSOLIDATION_ASSET),
-                deps=[partitions.asset(MEMORIES_ASSET)],
+                deps=[partitions.asset(MEMORIES_ASSET), partitions.asset(PROMOTION_ASSET)],
                 description=_CONSOLIDATION,
                 metadata={**table_columns(CONSOLIDATION_EVENTS), "dagster/table_name": CONSOLIDATION_EVENTS.name},
                 **common,
@@ -145,18 +146,17 @@ def _refuse_open(days: Sequence[Period], calendar: Calendar) -> None:
 
 
 def _tags(asset: str, partitions: Partitions, entry: LedgerEntry, before: int) -> dict[str, str]:
-    source, version_read = (
-        (MEMORIES_ASSET, entry.input_digest)
+    sources = (
+        {MEMORIES_ASSET: entry.input_digest, PROMOTION_ASSET: PROMOTION_VERSION}
         if asset == CONSOLIDATION_ASSET
-        else (CONSOLIDATION_ASSET, entry.output_digest)
+        else {CONSOLIDATION_ASSET: entry.output_digest}
     )
-    name = partitions.asset(source).to_user_string()
-    return {
-        "dagster/data_version": entry.output_digest,
-        "dagster/code_version": version("memory-pipeline"),
-        f"dagster/input_data_version/{name}": version_read,
-        f"dagster/input_event_pointer/{name}": str(before),
-    }
+    tags = {"dagster/data_version": entry.output_digest, "dagster/code_version": version("memory-pipeline")}
+    for source, version_read in sources.items():
+        name = partitions.asset(source).to_user_string()
+        tags[f"dagster/input_data_version/{name}"] = version_read
+        tags[f"dagster/input_event_pointer/{name}"] = str(before)
+    return tags
 
 
 def _numbers(result: DayResult, entry: LedgerEntry | None) -> dict[str, Any]:

@@ -1,0 +1,305 @@
+"""The tiers of a memory, from the fastest: session, short-term, long-term and shared; sessions and pools to open."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from memory_pipeline.domain.scopes import label_of, user_identity
+from memory_pipeline.domain.sessions import (
+    DEFAULT_NAME,
+    RUN_POOL_TYPES,
+    Container,
+    EntryKind,
+    micros_of,
+    pool_container,
+    searchable,
+    time_of,
+)
+from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.search.searcher import Hit
+from memory_pipeline.sessions.store import SessionStore, existing_stores, session_store
+from memory_pipeline.sessions.views import RUN_POOL_TTL, SessionMemory, SharedPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from memory_pipeline.domain.periods import When
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.reader import MemoryReader
+    from memory_pipeline.sessions.store import StoredEntry
+    from memory_pipeline.writer import MemoryWriter
+
+SESSION, SHORT_TERM, LONG_TERM, SHARED = TIERS = ("session", "short_term", "long_term", "shared")
+#: Session state has at most this share of the results of a search.
+_SHARE: Final = 2
+#: A name of a durable memory has at most this many characters.
+_LONGEST_NAME: Final = 100
+
+
+class TierValue(NamedTuple):
+    """A value, and the tier that it comes from."""
+
+    tier: str
+    value: Any
+
+
+class TierStatistics(NamedTuple):
+    """The number of entries of a tier, their size in bytes, and the number of reads that were counted."""
+
+    entries: int = 0
+    bytes: int = 0
+    accesses: int = 0
+
+
+def clock() -> datetime:
+    """Return the current time, UTC."""
+    return datetime.now(UTC)
+
+
+class TieredMemory:
+    """The part of :class:`memory_pipeline.Memory` for sessions, pools and all tiers together."""
+
+    lake: Lake
+    reader: MemoryReader
+    user_id: str | None
+    _scope: Scope
+
+    @property
+    @abstractmethod
+    def writer(self) -> MemoryWriter:
+        """Writes in more detail."""
+
+    @cached_property
+    def _sessions(self) -> SessionStore:
+        return session_store(self.lake)
+
+    @cached_property
+    def _opened(self) -> Callable[[str], SessionMemory]:
+        """Returns sessions by id, and keeps those that were used last: opening one takes longer than a read."""
+
+        @lru_cache(maxsize=1_024)
+        def opened(session_id: str) -> SessionMemory:
+            container = Container(*self._owner, EntryKind.VALUE, session_id)
+            return SessionMemory(self._sessions, self.lake.storage, container, clock)
+
+        return opened
+
+    @cached_property
+    def _owner(self) -> tuple[str, str, str]:
+        identity = "" if self.user_id is None else user_identity(label_of("user_id", self.user_id))
+        return self._scope.workspace_id, self._scope.agent_id, identity
+
+    def session(self, session_id: str = DEFAULT_NAME) -> SessionMemory:
+        """Return the memory of a session: values by key, a scratch pad and short-term entries, which all expire.
+
+        ::
+
+            session = memory.session("s1")
+            session.store("step", 3, ttl=300)
+
+        Needs ``memory-pipeline[sessions]``. It is stored in the lake's folder, or in the database that
+        MEMORY_PIPELINE_SESSIONS names.
+
+        Args:
+            session_id: the session. That of another user or agent with the same id is another session.
+
+        Raises:
+            InputError: the id is invalid.
+            ConfigurationError: the lake is in a bucket and MEMORY_PIPELINE_SESSIONS is not set.
+        """
+        return self._opened(label_of("session_id", session_id))
+
+    def pool(
+        self,
+        name: str = DEFAULT_NAME,
+        *,
+        type: str | None = None,  # noqa: A002  # as users call it
+        scope: str | None = None,
+        team: str | None = None,
+        task: str | None = None,
+        run: str | None = None,
+    ) -> SharedPool:
+        """Return a pool: values that several agents of the workspace read and write, with one version.
+
+        By default all agents that work for this user see it; without a user, all agents that work for none.
+
+        Args:
+            name: the name. Pools with another type, scope, team, task or run are other pools.
+            type: ``shared``, ``agent_private``, ``team_shared`` or ``task_scoped``; for a run ``shared_memory``,
+                ``tool_cache`` or ``blackboard``.
+            scope: ``global`` for all agents and users of the workspace; ``account`` for all agents of this user;
+                ``team``, ``agent`` or ``task``.
+            team: the team, for its scope or type.
+            task: the task, for its scope or type.
+            run: the run that alone sees the pool. It expires a day after its last write.
+
+        Raises:
+            InputError: an argument is invalid, missing or does not fit the others.
+            ConfigurationError: as for :meth:`session`.
+        """
+        kind = type or ("shared" if run is None else RUN_POOL_TYPES[0])
+        workspace_id, agent_id, _ = self._owner
+        container = pool_container(workspace_id, agent_id, self.user_id, name, kind, scope, team, task, run)
+        ttl = RUN_POOL_TTL if container.kind is EntryKind.RUN_POOL else None
+        return SharedPool(self._sessions.entries(container), clock, name, kind, ttl)
+
+    def read(
+        self, key: str, *, session_id: str = DEFAULT_NAME, pool: str = DEFAULT_NAME, now: When | None = None
+    ) -> TierValue | None:
+        """Return the value of a key with the tier that has it, or None.
+
+        The fastest tier answers: the session, its short-term entries, long-term memory, the shared pool. Long-term
+        memory has what was written there by :meth:`write`, and what became of short-term entries.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        session = self.session(session_id)
+        missing = object()
+        looks: dict[str, Callable[[], object]] = {
+            SESSION: lambda: session.retrieve(key, missing, now=now),
+            SHORT_TERM: lambda: session.short_term.retrieve(key, missing, now=now),
+            LONG_TERM: lambda: self._long_term(key, missing, now),
+            SHARED: lambda: self.pool(pool).read(key, missing, now=now),
+        }
+        for tier, look in looks.items():
+            value = look()
+            if value is not missing:
+                return TierValue(tier, value)
+        return None
+
+    def write(
+        self,
+        key: str,
+        value: object,
+        *,
+        tier: str = "session",
+        session_id: str = DEFAULT_NAME,
+        pool: str = DEFAULT_NAME,
+        now: When | None = None,
+    ) -> None:
+        """Write a value to a tier: ``session``, ``short_term``, ``long_term`` or ``shared``.
+
+        Values in sessions live for an hour. A key in long-term memory has at most 100 characters, its value 20,000.
+
+        Raises:
+            InputError: an argument is invalid, or the tier is unknown.
+        """
+        if tier == SESSION:
+            self.session(session_id).store(key, value, now=now)
+        elif tier == SHORT_TERM:
+            self.session(session_id).short_term.store(key, value, now=now)
+        elif tier == LONG_TERM:
+            self.writer.set_preference(self._named, key, value, now=now)
+        elif tier == SHARED:
+            self.pool(pool).write(key, value, now=now)
+        else:
+            raise _unknown(tier)
+
+    def stats(self, *, now: When | None = None) -> dict[str, TierStatistics]:
+        """Return the number of entries of each tier, their size in bytes, and how often they were read.
+
+        Of all pools, those of teams, tasks and runs are left out.
+        """
+        found = {tier: TierStatistics() for tier in TIERS}
+        for tier, stored in self._visible(now):
+            size, known = len(stored.entry.value.encode()), found[tier]
+            found[tier] = TierStatistics(known.entries + 1, known.bytes + size, known.accesses + stored.entry.accesses)
+        durable = self.reader.memories.list(limit=10_000, now=now)
+        used = sum(memory.access_count for memory in durable)
+        size = sum(len(memory.content.encode()) for memory in durable)
+        return {**found, LONG_TERM: TierStatistics(len(durable), size, used)}
+
+    def _search_tiers(self, query: str, limit: int, tiers: Sequence[str], now: When | None) -> list[Hit]:
+        """Return the entries of session state that share words with a query, best first."""
+        wanted = set(terms(query))
+        found = []
+        for tier, stored in self._visible(now):
+            if tier in tiers and wanted:
+                text = searchable(stored.entry.key, stored.entry.value)
+                score = len(wanted.intersection(terms(text))) / len(wanted)
+                if score:
+                    found.append(self._hit(tier, stored, text, score))
+        found.sort(key=attrgetter("ends_at"), reverse=True)
+        found.sort(key=attrgetter("score"), reverse=True)
+        return found[: limit if LONG_TERM not in tiers else max(1, limit // _SHARE)]
+
+    @property
+    def _named(self) -> str:
+        """The owner of named durable memories: the user, or else the agent."""
+        return self.user_id or self._owner[1]
+
+    def _long_term(self, key: str, missing: object, now: When | None) -> object:
+        if len(key) <= _LONGEST_NAME:
+            value = self.reader.memories.preference(self._named, key, missing, now=now)
+            if value is not missing:
+                return value
+        promoted = self.reader.memories.list(tag=key, limit=1, now=now)
+        return promoted[0].content if promoted else missing
+
+    def _visible(self, now: When | None) -> Iterator[tuple[str, StoredEntry]]:
+        """Yield the entries of all sessions, and of the pools that need neither team nor task nor run to be found."""
+        at = micros_of(clock() if now is None else self.lake.calendar.moment("now", now))
+        workspace_id, agent_id, identity = self._owner
+        owners = [(identity, None), *([("", EntryKind.POOL)] if identity else [])]
+        for store in existing_stores(self.lake):
+            for stored in chain.from_iterable(store.stored(workspace_id, *owner) for owner in owners):
+                container, entry = stored
+                if entry.expires_at is not None and entry.expires_at <= at:
+                    continue
+                if container.kind is EntryKind.POOL:
+                    _, scope, *named = json.loads(container.section)
+                    of_user = container.identity == identity or scope == "global"
+                    if not named and of_user and container.agent_id in {"", agent_id}:
+                        yield SHARED, stored
+                elif container.agent_id == agent_id and container.kind is EntryKind.VALUE:
+                    yield SESSION, stored
+                elif container.agent_id == agent_id and container.kind is EntryKind.SHORT_TERM:
+                    yield SHORT_TERM, stored
+
+    def _hit(self, tier: str, stored: StoredEntry, text: str, score: float) -> Hit:
+        container, entry = stored
+        calendar, at = self.reader.local_calendar, time_of(entry.updated_at)
+        return Hit(
+            id=entry.id,
+            grain="session",
+            period=calendar.hour(at).key,
+            kind=tier,
+            content=text,
+            starts_at=time_of(entry.created_at),
+            ends_at=at,
+            date=calendar.day_of(at),
+            source_ids=(),
+            conversation_id=container.space if tier != SHARED else None,
+            score=round(score, 4),
+            identity=container.identity,
+        )
+
+
+def tiers_of(value: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the tiers that an argument names; ``all`` is all of them.
+
+    Raises:
+        InputError: a tier is unknown, or none is named.
+    """
+    if value == "all":
+        return TIERS
+    named = (value,) if isinstance(value, str) else tuple(value)
+    for one in named:
+        if one not in TIERS:
+            raise _unknown(one)
+    if not named:
+        raise InputError(f"tiers is empty; accepted: {', '.join(TIERS)}, or all")
+    return named
+
+
+def _unknown(tier: object) -> InputError:
+    return InputError(f"tier {shown(tier)} is unknown; accepted: {', '.join(TIERS)}")

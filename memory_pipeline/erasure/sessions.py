@@ -1,0 +1,84 @@
+"""Erase a subject from sessions and pools: entries of the database, and saved copies of sessions in the lake."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from memory_pipeline.domain.scopes import user_identity
+from memory_pipeline.domain.sessions import Container, EntryKind, micros_of, searchable
+from memory_pipeline.domain.subjects import SubjectKind
+from memory_pipeline.erasure.subject_matcher import PersonMentions
+from memory_pipeline.sessions.saved import delete_saved
+from memory_pipeline.sessions.store import existing_stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from memory_pipeline.domain.sessions import Entry
+    from memory_pipeline.domain.subjects import Subject
+    from memory_pipeline.erasure.erasure_log import ErasureLog
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.sessions.store import SessionStore
+
+#: Where entries were removed, in receipts.
+PLACE = "sessions"
+_POOLS = "pools of the user that agents share: forget the user for all agents of the workspace"
+
+
+def entries_of(lake: Lake, subject: Subject, at: datetime) -> Iterator[tuple[SessionStore, Entry]]:
+    """Yield the entries of a subject that were created until the cutoff `at`."""
+    for store in existing_stores(lake):
+        for stored in store.stored(subject.workspace_id):
+            container, entry = stored
+            is_before = entry.created_at <= micros_of(at)
+            if is_before and _is_of(subject, container, searchable(entry.key, entry.value)):
+                yield store, entry
+
+
+def remove_sessions(lake: Lake, subject: Subject, at: datetime, log: ErasureLog) -> None:
+    """Remove a subject's entries and saved copies, also from the file on the disk.
+
+    An entry that was created before the cutoff goes, even if it was changed later.
+
+    Raises:
+        LakeError: a database cannot be reached, or is in use for too long.
+        ConfigurationError: the address of the lake's database is not set.
+    """
+    for store in existing_stores(lake):
+        found = [entry for one, entry in entries_of(lake, subject, at) if one.database is store.database]
+        log.note((entry.id for entry in found), ())
+        log.take(PLACE, "entries", store.delete(found))
+        store.database.compact()
+        if subject.agent_id is not None and any(
+            container.agent_id == "" and container.identity in map(user_identity, subject.user_ids)
+            for container, _ in store.stored(subject.workspace_id)
+        ):
+            log.remark(_POOLS)
+    copies = delete_saved(lake.storage, lambda record: _is_copy_of(record, subject, at))
+    log.take(PLACE, "saved sessions", copies)
+
+
+def _is_copy_of(record: Mapping[str, Any], subject: Subject, at: datetime) -> bool:
+    owner = (record["workspace_id"], record["agent_id"], record["identity"])
+    container = Container(*owner, EntryKind.VALUE, record["space"])
+    texts = (searchable(entry["key"], entry["value"]) for entry in record["entries"])
+    is_before = datetime.fromisoformat(record["updated_at"]) <= at
+    return is_before and container.workspace_id == subject.workspace_id and _is_of(subject, container, " ".join(texts))
+
+
+def _is_of(subject: Subject, container: Container, text: str) -> bool:
+    """Return whether an entry of the subject's workspace belongs to the subject. `text` is what it says."""
+    if subject.agent_id not in {None, container.agent_id}:
+        return False
+    match subject.kind:
+        case SubjectKind.AGENT:
+            return True
+        case SubjectKind.CONVERSATION:  # the session of the same id
+            is_session = container.kind in {EntryKind.VALUE, EntryKind.SHORT_TERM}
+            is_own = subject.identity in {None, container.identity}
+            return is_session and is_own and container.space == subject.conversation_id
+        case SubjectKind.PERSON:
+            mentions = PersonMentions(subject)
+            is_named = any(map(mentions.mentioned_in, (container.space, container.section, text)))
+            return container.identity in map(user_identity, subject.user_ids) or is_named

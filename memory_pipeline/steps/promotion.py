@@ -1,0 +1,97 @@
+"""Promote short-term entries that were used to durable memories, and delete what has expired from session state.
+
+The event of a promotion is in the journal before the entry is deleted. Its id depends on the entry alone, so a
+promotion that is repeated after a crash adds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from memory_pipeline.domain.memories.record import MemoryKind
+from memory_pipeline.domain.sessions import PROMOTED_FROM, EntryKind, micros_of, time_of
+from memory_pipeline.errors import InputError
+from memory_pipeline.memories.writer import MemoryEventWriter
+from memory_pipeline.sessions.saved import delete_saved, is_expired
+from memory_pipeline.sessions.store import existing_stores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.sessions import Container, Entry
+    from memory_pipeline.lake import Lake
+
+_log = logging.getLogger(__name__)
+
+#: The author of promoted memories.
+EDITOR: Final = "session"
+_KINDS: Final = {"reflection": MemoryKind.REFLECTION, "tool_result": MemoryKind.TOOL_OUTPUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """The number of short-term entries that became durable memories, of those that cannot, and of deleted entries."""
+
+    promoted: int = 0
+    refused: int = 0
+    expired: int = 0
+
+
+def promote(lake: Lake, now: datetime) -> Promotion:
+    """Promote short-term entries with three accesses or more, expired ones too; delete other expired entries.
+
+    An entry that durable memory refuses, because it is too long or its kind is not allowed, is logged and deleted when
+    it has expired. Safe to repeat, to interrupt and to run beside agents.
+
+    Raises:
+        ConfigurationError: the address of the lake's database is not set.
+        LakeError: the database cannot be reached.
+    """
+    promoted = refused = expired = 0
+    at = micros_of(now)
+    for store in existing_stores(lake):
+        used: dict[Container, list[Entry]] = defaultdict(list)
+        over: list[Entry] = []
+        for container, entry in store.stored(kind=EntryKind.SHORT_TERM):
+            if entry.accesses >= PROMOTED_FROM:
+                used[container].append(entry)
+            elif entry.expires_at is not None and entry.expires_at <= at:
+                over.append(entry)
+        for container, entries in used.items():
+            done = _remember(lake, container, entries, now)
+            promoted += store.delete(done, changed=False)
+            left = [entry for entry in entries if entry not in done]
+            refused += len(left)
+            over += [entry for entry in left if entry.expires_at is not None and entry.expires_at <= at]
+        expired += store.delete(over, changed=False) + store.delete_expired(at)
+    delete_saved(lake.storage, lambda record: is_expired(record, at))
+    return Promotion(promoted, refused, expired)
+
+
+def _remember(lake: Lake, container: Container, entries: Sequence[Entry], now: datetime) -> list[Entry]:
+    """Write the entries of a session to the journal; return those that were accepted."""
+    scope = lake.new_scope(container.workspace_id, container.agent_id, container.identity)
+    writer = MemoryEventWriter(lake, scope)
+    done: list[Entry] = []
+    for entry in entries:
+        value = json.loads(entry.value)
+        change = {
+            "memory": "REMEMBER",
+            "content": value if isinstance(value, str) else f"{entry.key}: {entry.value}",
+            "kind": _KINDS.get(entry.type, MemoryKind.OBSERVATION).value,
+            "tags": [entry.key],
+            "editor": EDITOR,
+            "timestamp": time_of(entry.updated_at),
+        }
+        try:
+            writer.change_memories([change], now=now)  # one by one: an event's id has its place in the write
+        except InputError as error:
+            _log.warning("short-term entry of %s is not promoted: %s", scope, error)
+        else:
+            done.append(entry)
+    return done
