@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +30,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.overlay import one_read
-from memory_pipeline.tools.store_items import FoundItem, StoreItems, fits, is_item, put_change, readable, write_items
+from memory_pipeline.tools.store_items import FoundItem, StoreItems, fits, is_item, put_change, readable
 from memory_pipeline.tools.tool import Access
 
 try:
@@ -114,7 +114,7 @@ class MemoryStore(BaseStore):
         fields: the fields of put items that searches compare, such as ``["text"]``; by default all.
     """
 
-    __slots__ = ("_clock", "_fields", "_open", "_users", "_view", "_writer")
+    __slots__ = ("_fields", "_open", "_users", "_view", "_writer")
 
     def __init__(
         self,
@@ -129,7 +129,6 @@ class MemoryStore(BaseStore):
         access = Access(reader, writer, now)
         if isinstance(users, str) or list(users).count(USER) != 1:
             raise InputError(f"users {shown(users)} is not accepted; expected labels, one of them {USER}")
-        self._clock = access.clock
         self._writer = writer
         self._users = tuple(users)
         self._fields = fields
@@ -150,11 +149,7 @@ class MemoryStore(BaseStore):
                 written.
             langgraph.store.base.InvalidNamespaceError: a namespace is invalid.
         """
-        listed = list(ops)
-        for op in listed:
-            if not isinstance(op, GetOp | SearchOp | ListNamespacesOp | PutOp):
-                raise TypeError(f"unknown operation {shown(op)}")
-            validate_op_namespace(op)
+        listed = [_checked(op) for op in ops]
         puts = {(op.namespace, op.key): self._change(op) for op in listed if isinstance(op, PutOp)}
         with one_read():
             results = [None if isinstance(op, PutOp) else self._do(op) for op in listed]
@@ -162,7 +157,7 @@ class MemoryStore(BaseStore):
         for (namespace, _), change in puts.items():
             by_view.setdefault(self._view_of(namespace), []).append(change)
         for view, changes in by_view.items():
-            write_items(view.writer, changes, self._clock())
+            view.write(changes)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -220,17 +215,15 @@ class _View:
         is_marked: bool,
     ) -> None:
         self._reader = reader
-        self._open_writer = open_writer
+        self._open_writer = None if open_writer is None else cache(open_writer)
         self._prefix = prefix
         self._now = now
         self._is_marked = is_marked
         self._items = StoreItems(reader, now)
 
-    @cached_property
-    def writer(self) -> MemoryWriter:
-        """The writer of these namespaces; opening it may create the lake."""
+    def write(self, changes: Iterable[Mapping[str, object]]) -> None:
         assert self._open_writer is not None  # noqa: S101  # a store without a writer refuses puts
-        return self._open_writer()
+        self._items.write(self._open_writer(), changes)
 
     def inner(self, namespace: tuple[str, ...]) -> tuple[str, ...]:
         """Return a namespace without the prefix."""
@@ -363,6 +356,16 @@ class _View:
             "created_at": found.created_at,
             "updated_at": found.updated_at,
         }
+
+
+def _checked(op: Op) -> Op:
+    """Return an operation with a valid namespace, as a tuple."""
+    if not isinstance(op, GetOp | SearchOp | ListNamespacesOp | PutOp):
+        raise TypeError(f"unknown operation {shown(op)}")
+    validate_op_namespace(op)
+    if isinstance(op, GetOp | PutOp):
+        return op._replace(namespace=tuple(op.namespace))
+    return op._replace(namespace_prefix=tuple(op.namespace_prefix)) if isinstance(op, SearchOp) else op
 
 
 def _passing(items: Iterator[FoundItem], filters: Mapping[str, Any], limit: int) -> list[FoundItem]:

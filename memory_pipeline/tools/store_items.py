@@ -86,6 +86,19 @@ class StoreItems:
         headers = self._reader.memories.matching(kind=MemoryKind.PREFERENCE, tag=_STORE)
         return {_namespace(header) for header in headers if is_item(header)}
 
+    def write(self, writer: MemoryWriter, changes: Iterable[Mapping[str, object]]) -> None:
+        """Make changes of :func:`put_change` with one write. The deletion of an unknown item does nothing."""
+        memories, records = self._reader.memories, []
+        for change in changes:
+            if "value" in change:
+                records.append(change)
+                continue
+            owner, key = str(change["user_id"]), str(change["key"])
+            known = memories.matching(kind=MemoryKind.PREFERENCE, user_id=owner, key=key)
+            own = (one.id for one in known if memories.identity_of(one.id) == writer.scope.identity)
+            records += [{"memory": MemoryVerb.FORGET.value, "memory_id": id_, "editor": _STORE} for id_ in own]
+        writer.change_memories(records, now=self._now())
+
     def _memory(self, owner: str, key: str | None) -> DurableMemory | None:
         memories, now = self._reader.memories, self._now()
         try:
@@ -123,18 +136,6 @@ class StoreItems:
                 return
             seen |= {one.id for one in page}
             limit *= 10
-
-
-def write_items(writer: MemoryWriter, changes: Iterable[Mapping[str, object]], now: datetime) -> None:
-    """Put and delete items, all changes of :func:`put_change` with one write. Deletions of unknown items do nothing."""
-    puts = []
-    for change in changes:
-        if "value" in change:
-            puts.append(change)
-        else:
-            fields = {name: change[name] for name in ("user_id", "key", "editor")}
-            writer.forget(kind=MemoryKind.PREFERENCE, now=now, **fields)  # type: ignore[arg-type]  # texts
-    writer.change_memories(puts, now=now)
 
 
 def put_change(
