@@ -18,6 +18,7 @@ from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_VALUE, MemoryKind
 from memory_pipeline.domain.scopes import MAX_ID, label_of
 from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
 from memory_pipeline.memories.queries import MAX_LISTED, precedence
@@ -170,6 +171,8 @@ def put_change(
         raise InputError(f"value of {where} is not accepted; expected JSON: {error}") from None
     if is_deep:
         raise InputError(f"value of {where} is nested more than {MAX_DEPTH} levels deep")
+    if not is_unicode(text):
+        raise InputError(f"value of {where} is not valid Unicode text")
     if len(text) > MAX_VALUE:
         raise InputError(
             f"value of {where} has {len(text):,} characters as JSON; expected at most {MAX_VALUE:,}. "
