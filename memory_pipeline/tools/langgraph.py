@@ -84,10 +84,11 @@ _READ_ONLY = (
 class MemoryStore(BaseStore):
     """One agent's memory, also that of its users. Thread-safe. With a writer, items can be put and deleted.
 
-    A put item is returned as it was put, as JSON. It has at most 20,000 characters as JSON, its key and the labels of
-    its namespace 256 and 246. Other processes find it at once; of two puts with the same key, the later one stays.
-    ``delete`` revokes it: it stays in the history, until its user is erased. ``index=False`` and ``index=[...]`` name
-    the fields that searches with a query compare. A time to live is not supported.
+    A put item is returned as it was put, as JSON, at once and in all processes; of two puts with the same key, the
+    later one stays. It has at most 20,000 characters as JSON, its key 256, and the labels of its namespace 246 with
+    the dots between them. ``delete`` revokes it: it stays in the history, until its user is erased. With
+    ``index=[...]`` searches compare only these fields with the query, with ``index=False`` none. A time to live is not
+    supported.
 
     An item that the pipeline made has the memory's id as its key. Its value has ``content`` and
 

@@ -24,7 +24,7 @@ from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, NOW, PROCESSES, START, conversation, run, write
 from memory_pipeline_tests.tools.remembering import SALES, clock
 
-AGENT = {"workspace_id": "acme", "agent_id": "support"}
+AGENT: dict[str, Any] = {"workspace_id": "acme", "agent_id": "support"}
 ANNA, BEN = ("memories", "anna"), ("memories", "ben")
 
 
@@ -161,12 +161,13 @@ def test_invalid_namespaces_and_keys_are_refused(store: MemoryStore) -> None:
 
 @pytest.fixture
 def filled(store: MemoryStore) -> MemoryStore:
-    for key, namespace, value in [
+    items: list[tuple[str, tuple[str, ...], dict[str, Any]]] = [
         ("tea", ("notes", "kitchen"), {"text": "Green tea brews for two minutes.", "rank": 3, "by": {"name": "Ada"}}),
         ("oven", ("notes", "kitchen"), {"text": "The oven needs a new door.", "rank": 1, "by": {"name": "Bo", "n": 2}}),
         ("lock", ("notes", "door"), {"text": "The lock of the door sticks.", "rank": 2, "tags": ["a", "b"]}),
         ("other", ("notebook",), {"text": "Not below notes."}),
-    ]:
+    ]
+    for key, namespace, value in items:
         store.put(namespace, key, value)
     return store
 
