@@ -228,14 +228,14 @@ class DurableMemories:
         values = {
             memory.key or "": memory.value
             for memory in sorted(
-                memories.values(), key=lambda one: (_precedence(top.identity_of(one.id)), one.updated_at)
+                memories.values(), key=lambda one: (precedence(top.identity_of(one.id)), one.updated_at)
             )
             if memory.value is not None
         }
         return {name: json.loads(values[name]) for name in sorted(values)}
 
 
-def _precedence(identity: str) -> int:
+def precedence(identity: str) -> int:
     """Return the rank of a scope: the agent's own memory, then a group's, then a user's."""
     return 0 if not identity else 2 if identity.startswith("user:") else 1
 

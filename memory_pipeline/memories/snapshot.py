@@ -143,9 +143,10 @@ class Rows:
 
     def headers(self, memory_ids: Collection[str]) -> dict[str, Header]:
         """Return headers by id. Ids without a row are left out."""
-        if not memory_ids:
+        places = [self.places[one] for one in memory_ids if one in self.places]
+        if not places:
             return {}
-        rows = self.table.take(pa.array([self.places[one] for one in memory_ids if one in self.places], pa.int64()))
+        rows = self.table.take(pa.array(places, pa.int64()))
         return {row["memory_id"]: Header.read(row) for row in rows.to_pylist()}
 
     def equal(self, column: str, value: str) -> NDArray[np.bool_]:

@@ -238,7 +238,7 @@ class MemoryEventWriter:
         """Set a user's preference in place of the old value; return the id of the memory.
 
         A preference never fades or expires. It is valid until it is set again or deleted. `user_id` and `key`, its
-        name, have at most 100 characters. `value` is any JSON (None, a boolean, a number, a text, a list or a mapping)
+        name, have at most 256 characters. `value` is any JSON (None, a boolean, a number, a text, a list or a mapping)
         of at most 20,000 characters.
 
         Raises:

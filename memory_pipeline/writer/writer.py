@@ -20,7 +20,7 @@ from memory_pipeline.domain.conversations import (
 )
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain
-from memory_pipeline.domain.scopes import Scope, label_of
+from memory_pipeline.domain.scopes import Scope, label_of, user_identity
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
@@ -148,6 +148,20 @@ class MemoryWriter(MemoryEventWriter):
             return cls(lake, own)
         scope = lake.new_scope(workspace_id, agent_id, audience.identity)
         return cls(lake, scope, users=audience.users, user_id=user_id)
+
+    def for_user(self, user_id: str) -> MemoryWriter:
+        """Return a writer of the same agent for a user. It shares the lake, and creates it.
+
+        Raises:
+            InputError: `user_id` is invalid, or this writer is for another user or a group.
+        """
+        if self._scope.is_group or self._user_id not in {None, user_id}:
+            mine = shown(", ".join(self.users))
+            raise InputError(f"this writer is for {mine}, not {shown(user_id)}; open another one")
+        if self._user_id is not None:
+            return self
+        scope = self._lake.new_scope(**self._ids, identity=user_identity(label_of("user_id", user_id)))
+        return MemoryWriter(self._lake, scope, self._start, user_id=user_id)
 
     def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation atomically.

@@ -254,7 +254,7 @@ def test_an_empty_memory_is_an_empty_store(root: str) -> None:
 
 def test_nothing_can_be_written(store: MemoryStore) -> None:
     before = store.search(())
-    with pytest.raises(NotImplementedError, match=r"read-only; .*MemoryWriter\.write"):
+    with pytest.raises(NotImplementedError, match=r"read-only; .*MemoryStore\(reader, writer\)"):
         store.put(("working",), "key", {"content": "x"})
     with pytest.raises(NotImplementedError, match="read-only"):
         store.delete(("working",), before[0].key)

@@ -29,7 +29,7 @@ from memory_pipeline.domain.memories.record import (
 )
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.scopes import Scope, label_of
+from memory_pipeline.domain.scopes import MAX_ID, Scope, label_of
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -55,7 +55,7 @@ _SHORT = {
     "subject": MAX_TERM,
     "predicate": MAX_TERM,
     "object": MAX_TERM,
-    "key": _MAX_NAME,
+    "key": MAX_ID,
 }
 #: Highest decay per day: no relevance is left after a few hours.
 _MAX_RATE = 100.0
