@@ -25,25 +25,21 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, require, shown
 from memory_pipeline.tools.tool import refuse_all_users
 
-try:
-    from langgraph.store.base import (
-        BaseStore,
-        GetOp,
-        Item,
-        ListNamespacesOp,
-        PutOp,
-        SearchItem,
-        SearchOp,
-        validate_op_namespace,
-    )
-except ImportError as error:
-    raise ImportError(
-        "the LangGraph store needs the package langgraph-checkpoint, which is not installed; "
-        "run: pip install 'memory-pipeline[langgraph]'"
-    ) from error
+require("langgraph", "langgraph.store.base")
+
+from langgraph.store.base import (  # noqa: E402
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+    validate_op_namespace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

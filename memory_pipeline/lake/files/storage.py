@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pyarrow.fs import LocalFileSystem
 from ulid import ULID
 
-from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.errors import ConfigurationError, require, shown
 from memory_pipeline.lake.files.disk import disk_error
 from memory_pipeline.settings import lake_group
 
@@ -61,6 +61,7 @@ class Storage:
             self._base = str(Path(rest if separator else uri).expanduser().absolute())
             self._group = lake_group()
         elif scheme == "s3":
+            require("s3", "s3fs")
             from memory_pipeline.lake.files.s3_files import Bucket
             from memory_pipeline.lake.files.s3_options import ObjectStore
 
