@@ -17,7 +17,10 @@ DAYS ?= 366
 # The tests of pure logic: they need no lake, no server and no other process.
 PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/test_dates.py test_settings.py)
 
-.PHONY: help demo dev quick test test-thorough lint types types-elsewhere site tests test-cluster soak bench docs lock clean
+# The tests of the core, which `make test-lowest` runs with the lowest versions of its libraries.
+CORE = $(addprefix memory_pipeline_tests/,client configuration domain graph lake memories reader search writer)
+
+.PHONY: help demo dev quick test test-thorough test-lowest lint types types-elsewhere site tests test-cluster soak bench docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +49,14 @@ test: lint types types-elsewhere site tests  ## Run all checks: lint, types, arc
 
 test-thorough: lint types  ## The large versions of the tests, before a release (hours)
 	MEMORY_PIPELINE_THOROUGH=1 $(BIN)/pytest -n auto --dist worksteal -rs
+
+test-lowest: .venv/.installed  ## The core's tests with the lowest versions that pyproject.toml accepts
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
+	VIRTUAL_ENV=.venv-lowest $(BIN)/uv pip install --quiet --resolution lowest-direct \
+		--requirement pyproject.toml --extra run --extra s3 --extra langgraph
+	VIRTUAL_ENV=.venv-lowest $(BIN)/uv pip install --quiet --no-deps -e .
+	VIRTUAL_ENV=.venv-lowest $(BIN)/uv pip install --quiet filelock flask flask-cors hypothesis 'moto[s3]' pytest pytest-xdist
+	.venv-lowest/bin/pytest -n auto --dist worksteal -rs $(CORE) memory_pipeline_tests/tools/test_langgraph.py
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
@@ -89,4 +100,4 @@ lock: .venv/.installed  ## Write requirements.lock anew
 		--no-annotate --no-header --extra dev --extra cluster --extra kubernetes --python-version 3.11 --output-file requirements.lock pyproject.toml
 
 clean:  ## Remove the environment, the demo's lake and all caches
-	rm -rf .venv .dagster demo-lake artefacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-lowest .dagster demo-lake artefacts .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -6,6 +6,9 @@ import logging
 from collections.abc import Callable  # noqa: TC003  # Dagster reads them at run time
 from datetime import datetime  # noqa: TC003
 
+import memory_pipeline.defs  # noqa: F401  # names the extra if Dagster is missing
+
+# isort: split
 import dagster as dg
 
 from memory_pipeline.defs.assets.consolidation import consolidation_asset

@@ -5,6 +5,7 @@
     MemoryPipelineError
     ├── InputError            an argument or a record is invalid (also a ValueError)
     ├── ConfigurationError    a setting is invalid, or two settings contradict each other
+    │   └── MissingExtraError    a library is not installed (also an ImportError); the message names the extra
     ├── LakeError             an operation on the lake failed
     │   ├── CommitConflictError    concurrent commits won every retry; nothing was written, try again
     │   ├── VersionConflictError   an entry has another version than expected; nothing was written, read it again
@@ -19,6 +20,7 @@ an error of the operating system.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ class InputError(MemoryPipelineError, ValueError):
 
 class ConfigurationError(MemoryPipelineError):
     """A setting is invalid, or does not match the lake."""
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """A library that this feature needs is not installed."""
+
+    def __init__(self, extra: str, library: str) -> None:
+        super().__init__(f'{library} is not installed; run: pip install "memory-pipeline[{extra}]"')
 
 
 class LakeError(MemoryPipelineError):
@@ -85,6 +94,20 @@ class ModelError(MemoryPipelineError):
     def __init__(self, trouble: str, message: str) -> None:
         super().__init__(message)
         self.trouble = trouble
+
+
+def require(extra: str, library: str) -> None:
+    """Raise unless a library is installed. It is not imported.
+
+    Raises:
+        MissingExtraError: it is not. The message names the extra that installs it.
+    """
+    try:
+        found = find_spec(library)
+    except ModuleNotFoundError:  # not even the package above
+        found = None
+    if found is None:
+        raise MissingExtraError(extra, library.partition(".")[0])
 
 
 def counted(number: int, noun: str) -> str:

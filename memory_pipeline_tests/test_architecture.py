@@ -29,9 +29,10 @@ ALLOWED: list[tuple[str, set[str]]] = [
     ("memory_pipeline.domain.text.ranking", set()),
     ("memory_pipeline.models.factory", set()),
     ("memory_pipeline.cli", set()),
-    ("memory_pipeline.writer", {"fsspec", "pyarrow", "numpy"}),
-    ("memory_pipeline.tools", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
-    ("memory_pipeline.reader", {"fsspec", "pyarrow", "numpy", "lancedb", "deltalake"}),
+    ("memory_pipeline.writer", {"pyarrow", "numpy"}),
+    ("memory_pipeline.tools", {"pyarrow", "numpy"}),
+    ("memory_pipeline.reader", {"pyarrow", "numpy"}),
+    ("memory_pipeline.client.memory", {"pyarrow", "numpy"}),
 ]
 _IMPORTING = """
 import importlib, json, sys

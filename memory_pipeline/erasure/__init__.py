@@ -5,8 +5,12 @@ returns a receipt. :func:`~memory_pipeline.erasure.verification.verify` searches
 data that the receipt lists. The reasons for this design are in docs/decisions/0014-erasure.md.
 """
 
-from memory_pipeline.erasure.forget import forget, preview
-from memory_pipeline.erasure.report import ErasureReport
-from memory_pipeline.erasure.verification import Verification, verify
+from memory_pipeline.errors import require
+
+require("run", "polars")
+
+from memory_pipeline.erasure.forget import forget, preview  # noqa: E402  # it imports Polars
+from memory_pipeline.erasure.report import ErasureReport  # noqa: E402
+from memory_pipeline.erasure.verification import Verification, verify  # noqa: E402
 
 __all__ = ["ErasureReport", "Verification", "forget", "preview", "verify"]

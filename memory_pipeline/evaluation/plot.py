@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memory_pipeline.errors import ConfigurationError, InputError
+from memory_pipeline.errors import InputError, require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,18 +21,13 @@ def check_plot(path: Path) -> None:
 
     Raises:
         InputError: the suffix is neither .svg nor .png, or the folder does not exist.
-        ConfigurationError: matplotlib is not installed.
+        MissingExtraError: matplotlib is not installed.
     """
     if path.suffix.lower() not in _FORMATS:
         raise InputError(f"--plot {path} is not accepted; its name must end in .svg or .png")
     if not path.parent.is_dir():
         raise InputError(f"--plot {path}: folder {path.parent} does not exist; create it first")
-    try:
-        import matplotlib  # noqa: F401  # checks that it is installed
-    except ImportError:
-        raise ConfigurationError(
-            "charts need matplotlib, which is not installed; run: pip install 'memory-pipeline[plot]'"
-        ) from None
+    require("plot", "matplotlib")
 
 
 def plot(evaluation: Evaluation, path: Path) -> None:
@@ -40,7 +35,7 @@ def plot(evaluation: Evaluation, path: Path) -> None:
 
     Raises:
         InputError: as for :func:`check_plot`, or the file cannot be written.
-        ConfigurationError: matplotlib is not installed.
+        MissingExtraError: matplotlib is not installed.
     """
     check_plot(path)
     from matplotlib import rc_context

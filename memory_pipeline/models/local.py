@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from memory_pipeline.errors import ConfigurationError
+from memory_pipeline.errors import ConfigurationError, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -100,12 +100,9 @@ class LocalEmbedder:
             return self._model
 
     def _fetch(self, name: str) -> TextModel:
-        try:
-            from fastembed import TextEmbedding
-        except ImportError:
-            raise ConfigurationError(
-                f"embedding.model {self._endpoint.model} needs fastembed: pip install 'memory-pipeline[local]'"
-            ) from None
+        require("local", "fastembed")
+        from fastembed import TextEmbedding
+
         known = [model["model"] for model in TextEmbedding.list_supported_models()]
         if name.lower() not in {model.lower() for model in known}:
             raise ConfigurationError(

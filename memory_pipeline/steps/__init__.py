@@ -2,3 +2,7 @@
 
 Each step replaces whole partitions and skips current ones.
 """
+
+from memory_pipeline.errors import require
+
+require("run", "polars")

@@ -28,28 +28,24 @@ from memory_pipeline.domain.memories.decay import warning
 from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import mark
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import InputError, require, shown
 from memory_pipeline.overlay import one_read
 from memory_pipeline.tools.store_items import FoundItem, StoreItems, fits, is_item, put_change, readable
 from memory_pipeline.tools.tool import Access
 
-try:
-    from langgraph.store.base import (
-        BaseStore,
-        GetOp,
-        Item,
-        ListNamespacesOp,
-        PutOp,
-        SearchItem,
-        SearchOp,
-        get_text_at_path,
-        validate_op_namespace,
-    )
-except ImportError as error:
-    raise ImportError(
-        "the LangGraph store needs the package langgraph-checkpoint, which is not installed; "
-        "run: pip install 'memory-pipeline[langgraph]'"
-    ) from error
+require("langgraph", "langgraph.store.base")
+
+from langgraph.store.base import (  # noqa: E402
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+    validate_op_namespace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -16,23 +16,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.summaries import summary_id
-from memory_pipeline.errors import ConfigurationError, InputError, shown
+from memory_pipeline.errors import InputError, require, shown
 from memory_pipeline.tools.functions import tools_of
 from memory_pipeline.tools.read_tools import LIST, URI, entry_of, newest_summaries, uri_of
 from memory_pipeline.tools.texts import TextEntry, answer_text, line
 from memory_pipeline.tools.tool import Access, Tool, perform, schema_of
 
-try:
-    import anyio
-    import anyio.to_thread
-    from mcp import types
-    from mcp.server import Server
-    from mcp.server.stdio import stdio_server
-    from mcp.shared.exceptions import MCPError
-except ImportError:
-    raise ConfigurationError(
-        "the MCP server needs the package mcp, which is not installed; run: pip install 'memory-pipeline[mcp]'"
-    ) from None
+require("mcp", "mcp")
+
+import anyio  # noqa: E402  # it comes with mcp
+import anyio.to_thread  # noqa: E402
+from mcp import types  # noqa: E402
+from mcp.server import Server  # noqa: E402
+from mcp.server.stdio import stdio_server  # noqa: E402
+from mcp.shared.exceptions import MCPError  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

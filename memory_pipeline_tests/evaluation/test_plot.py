@@ -65,5 +65,5 @@ def test_a_name_that_cannot_be_written_is_refused(tmp_path: Path, name: str, exp
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'memory-pipeline\[plot\]'"):
+    with pytest.raises(ConfigurationError, match=r'pip install "memory-pipeline\[plot\]"'):
         check_plot(tmp_path / "chart.svg")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,13 +77,6 @@ def test_without_network_and_cache_vectors_are_missing_and_a_warning_is_logged(
 
 
 def test_a_missing_extra_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **named: Any) -> Any:
-        if name == "fastembed":
-            raise ImportError(name)
-        return real(name, *args, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigurationError, match=r"pip install 'memory-pipeline\[local\]'"):
+    monkeypatch.setitem(sys.modules, "fastembed", None)
+    with pytest.raises(ConfigurationError, match=r'pip install "memory-pipeline\[local\]"'):
         LocalEmbedder(ENDPOINT).embed(["a"])

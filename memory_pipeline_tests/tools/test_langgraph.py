@@ -325,7 +325,7 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
         "except ImportError as error:\n    print(error)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'memory-pipeline[langgraph]'" in result.stdout
+    assert 'pip install "memory-pipeline[langgraph]"' in result.stdout
 
 
 # Durable memories

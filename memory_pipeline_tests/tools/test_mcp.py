@@ -488,7 +488,7 @@ def test_without_the_extra_the_error_says_what_to_install(
     for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "memory_pipeline.tools.mcp", raising=False)
-    assert "pip install 'memory-pipeline[mcp]'" in refusal(monkeypatch, capsys, *arguments(remembered)[2:])
+    assert 'pip install "memory-pipeline[mcp]"' in refusal(monkeypatch, capsys, *arguments(remembered)[2:])
 
 
 def test_the_server_imports_neither_dagster_nor_polars_and_its_command_no_mcp_sdk() -> None:

@@ -1,4 +1,4 @@
-"""Files under the lake's root: a local folder or ``s3://bucket/prefix``. fsspec is used here only.
+"""Files under the lake's root: a local folder or ``s3://bucket/prefix``.
 
 Credentials, region and endpoint of S3 come from the standard chain (:mod:`memory_pipeline.lake.files.s3_options`);
 :mod:`memory_pipeline.lake.files.s3_files` sends the requests.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import fsspec
 from pyarrow.fs import LocalFileSystem
 from ulid import ULID
 
-from memory_pipeline.errors import ConfigurationError, shown
+from memory_pipeline.errors import ConfigurationError, require, shown
 from memory_pipeline.lake.files.disk import disk_error
 from memory_pipeline.operating_system import create_private, flush, flush_folder, give_to_group, is_open_to_all
 from memory_pipeline.settings import lake_group
@@ -59,8 +59,8 @@ class Storage:
         if not separator or scheme == "file":
             self._base = Path(rest if separator else uri).expanduser().absolute().as_posix()
             self._group = lake_group()
-            self._fs: Any = fsspec.filesystem("file")
         elif scheme == "s3":
+            require("s3", "s3fs")
             from memory_pipeline.lake.files.s3_files import Bucket
             from memory_pipeline.lake.files.s3_options import ObjectStore
 
@@ -150,10 +150,9 @@ class Storage:
             return self._bucket.read(self._key(path))
         try:
             with self._reaching(path):
-                data: bytes = self._fs.cat_file(f"{self._base}/{path}")
+                return Path(self._base, path).read_bytes()
         except FileNotFoundError:
             return None
-        return data
 
     def list(self, prefix: str) -> list[FileInfo]:
         """Return all files below a folder, sorted by path; none if it does not exist.
@@ -281,26 +280,29 @@ class Storage:
         """Return whether a folder exists; in an object store, whether there are files below it."""
         if self._bucket is not None:
             return self._bucket.has(self._folder(folder))
-        return bool(self._fs.exists(f"{self._base}/{folder}"))
+        return Path(self._base, folder).exists()
 
     def folders(self, folder: str) -> Sequence[str]:
         """Return the names of the folders in a folder, sorted; none if it does not exist."""
         if self._bucket is not None:
             return self._bucket.folders(self._folder(folder))
         try:
-            with self._reaching(folder):
-                found = self._fs.ls(f"{self._base}/{folder}", detail=True)
+            with self._reaching(folder), os.scandir(Path(self._base, folder)) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         except FileNotFoundError:
             return []
-        return sorted(info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == "directory")
 
     def remove(self, folder: str) -> None:
         """Delete a folder and everything below it, if it exists."""
         if self._bucket is not None:
             self._bucket.delete([file.key for file in self._bucket.files(self._folder(folder))])
             return
+        path = Path(self._base, folder)
         with suppress(OSError):  # others may add files meanwhile
-            self._fs.rm(f"{self._base}/{folder}", recursive=True)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def partial(self) -> Sequence[FileInfo]:
         """Return the local files of unfinished writes, running or killed. On S3 these are never visible."""
@@ -351,7 +353,7 @@ class Storage:
             return
         for path in paths:
             with suppress(FileNotFoundError), self._reaching(path):
-                self._fs.rm_file(f"{self._base}/{path}")
+                Path(self._base, path).unlink()
 
     def is_there(self, path: str) -> bool:
         """Return whether there is a file at `path`, by the cheapest request."""

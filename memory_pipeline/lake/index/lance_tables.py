@@ -16,13 +16,10 @@ import threading
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum, auto
 from functools import lru_cache, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import lancedb
-from lancedb.index import FTS, BTree, IvfRq
-from lancedb.query import ColumnOrdering
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.errors import CommitConflictError, DamagedLanceTableError, shown
@@ -44,14 +41,13 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPACT_EVERY",
     "FAILURES",
-    "FTS",
-    "BTree",
-    "ColumnOrdering",
     "Databases",
-    "IvfRq",
+    "IndexKind",
     "VanishedError",
     "drop_old_versions",
+    "index_config",
     "is_of_one_table",
+    "ordering",
     "retry_lance_commit",
     "run_coroutine",
 ]
@@ -78,6 +74,34 @@ _TRUSTED = 1.0
 FAILURES = (RuntimeError, ValueError, OSError)
 #: Subject of error messages.
 _FAILED = "a table of vectors"
+
+
+class IndexKind(StrEnum):
+    """An index of a column: of single values, of words with their positions, or an approximate one of vectors."""
+
+    VALUES = auto()
+    WORDS = auto()
+    VECTORS = auto()
+
+
+def index_config(kind: IndexKind) -> Any:
+    """Return the configuration of an index, for lancedb."""
+    from lancedb.index import FTS, BTree, IvfRq
+
+    match kind:
+        case IndexKind.VALUES:
+            return BTree()
+        case IndexKind.WORDS:
+            return FTS(with_position=True)
+        case IndexKind.VECTORS:
+            return IvfRq(distance_type="cosine")
+
+
+def ordering(column: str, *, ascending: bool) -> Any:
+    """Return an order of rows by a column, nulls last, for lancedb."""
+    from lancedb.query import ColumnOrdering
+
+    return ColumnOrdering(column_name=column, ascending=ascending, nulls_first=False)
 
 
 class VanishedError(RuntimeError):
@@ -300,6 +324,8 @@ class Databases:
 
     async def _connection(self, folder: str) -> Any:
         if folder not in self._connections:
+            import lancedb  # takes longer than all other imports together, and an empty lake does without
+
             uri = self._storage.locate(folder)
             # An interval of zero asks for the newest version at every read: no write is missed.
             self._connections[folder] = await lancedb.connect_async(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY, drop_old_versions
+from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY, IndexKind, drop_old_versions, index_config
 from memory_pipeline.lake.index.maintenance import compact, rewrite
 from memory_pipeline.lake.layout import PROJECTIONS, scope_in
 
@@ -34,15 +34,15 @@ class Projection:
         same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
         shard_indices: by column, of tables with many scopes.
         scope_indices: by column, of tables with one scope.
-        vector_index: column and configuration of an approximate index, for tables with one scope and many vectors.
+        vectors: the column that gets an approximate index, in tables with one scope and many vectors.
     """
 
     name: str
     compared: tuple[str, ...]
     same: str
-    shard_indices: Mapping[str, Any]
-    scope_indices: Mapping[str, Any]
-    vector_index: tuple[str, Any] | None = None
+    shard_indices: Mapping[str, IndexKind]
+    scope_indices: Mapping[str, IndexKind]
+    vectors: str | None = None
 
     @property
     def marks(self) -> list[str]:
@@ -60,22 +60,26 @@ class Projection:
         unindexed = rows if known is None else known.num_unindexed_rows
         is_due = unindexed >= max(_UNINDEXED, rows // _UNINDEXED_SHARE)
         if is_due or (known is None and scope_in(name)):
-            for column, config in indices.items():
-                await table.create_index(column, config=config, replace=True)
-            if scope_in(name) and self.vector_index:
-                column, config = self.vector_index
-                # Comparing all of a few vectors is faster, and exact.
-                if await table.count_rows(f"{column} IS NOT NULL") >= APPROXIMATE_FROM:
-                    await table.create_index(column, config=config, replace=True)
+            for column, kind in indices.items():
+                await table.create_index(column, config=index_config(kind), replace=True)
+            # Comparing all of a few vectors is faster, and exact.
+            if (
+                scope_in(name)
+                and self.vectors
+                and await table.count_rows(f"{self.vectors} IS NOT NULL") >= APPROXIMATE_FROM
+            ):
+                await table.create_index(self.vectors, config=index_config(IndexKind.VECTORS), replace=True)
         if version % COMPACT_EVERY < _COMMITS:
             await drop_old_versions(storage, f"{PROJECTIONS}/{name}.lance")
 
     async def rewrite(self, storage: Storage, name: str, table: Any) -> None:
         """Rewrite a table with its existing indices, so that no byte of earlier versions stays on the disk."""
         present = {index.columns[0] for index in await table.list_indices()}
-        configs = {**self._indices(name), **dict([self.vector_index] if self.vector_index else [])}
-        indices = {column: config for column, config in configs.items() if column in present}
+        kinds = dict(self._indices(name))
+        if self.vectors:
+            kinds[self.vectors] = IndexKind.VECTORS
+        indices = {column: index_config(kind) for column, kind in kinds.items() if column in present}
         await rewrite(table, storage, f"{PROJECTIONS}/{name}.lance", self.same, indices)
 
-    def _indices(self, name: str) -> Mapping[str, Any]:
+    def _indices(self, name: str) -> Mapping[str, IndexKind]:
         return self.scope_indices if scope_in(name) else self.shard_indices

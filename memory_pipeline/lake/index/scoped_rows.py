@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from memory_pipeline.lake.index.lance_tables import BTree, run_coroutine
+from memory_pipeline.lake.index.lance_tables import IndexKind, run_coroutine
 from memory_pipeline.lake.index.projection import Projection
 from memory_pipeline.lake.index.sharded_rows import ShardedRows
 
@@ -38,7 +38,7 @@ class ScopedRows(ShardedRows):
         shards: int,
         databases: Databases | None = None,
     ) -> None:
-        indices = {column: BTree() for column in ("scope", "period") if column in schema.names}
+        indices = {column: IndexKind.VALUES for column in ("scope", "period") if column in schema.names}
         projection = Projection(name, ("digest",), "target.digest = source.digest", indices, indices)
         self.schema = _keyed(schema)
         super().__init__(storage, projection, self.schema, shards, databases)

@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import ConfigurationError, LakeError, shown
 from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, listed, quoted
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
-from memory_pipeline.lake.index.lance_tables import FTS, BTree, ColumnOrdering, IvfRq, run_coroutine
+from memory_pipeline.lake.index.lance_tables import IndexKind, ordering, run_coroutine
 from memory_pipeline.lake.index.maintenance import SAME
 from memory_pipeline.lake.index.projection import Projection
 from memory_pipeline.lake.index.shard_tables import of_scope, owned, unchanged
@@ -55,16 +55,13 @@ _FOUND = [name for name in index_schema(0).names if name not in {*OWNERS, "grain
 _NUMBER = "_rowid"
 _NOTHING = index_schema(0).empty_table()
 _NUMBERED = _NOTHING.append_column(_NUMBER, pa.array([], pa.uint64()))
-_NEWEST = ColumnOrdering(column_name="ends_at", ascending=False, nulls_first=False)
-_OLDEST = ColumnOrdering(column_name="ends_at", ascending=True, nulls_first=False)
-_BY_ID = ColumnOrdering(column_name="id", ascending=True, nulls_first=False)
 _INDEX = Projection(
     "index",
     compared=("period", "digest", "embed_model"),  # a vector that arrives later makes a row different
     same=SAME,
-    shard_indices={"scope": BTree(), "period": BTree()},
-    scope_indices={"period": BTree(), "ends_at": BTree(), "content": FTS(with_position=True)},
-    vector_index=("vector", IvfRq(distance_type="cosine")),
+    shard_indices={"scope": IndexKind.VALUES, "period": IndexKind.VALUES},
+    scope_indices={"period": IndexKind.VALUES, "ends_at": IndexKind.VALUES, "content": IndexKind.WORDS},
+    vectors="vector",
 )
 
 
@@ -297,7 +294,8 @@ class VectorIndex(ShardedRows):
         where = await self._condition(scope, grain, filtered)
 
         async def newest(table: Any) -> pa.Table:
-            query = table.query().where(where).order_by([_NEWEST, _BY_ID]).select([*OWNERS, *_FOUND])
+            order = [ordering("ends_at", ascending=False), ordering("id", ascending=True)]
+            query = table.query().where(where).order_by(order).select([*OWNERS, *_FOUND])
             taken = limit
             while True:
                 rows = await query.limit(taken).to_arrow()
@@ -311,7 +309,7 @@ class VectorIndex(ShardedRows):
         where = await self._condition(scope, Grain.WORKING, Filter(kind=FactKind.TURN))
 
         async def first(table: Any) -> datetime | None:
-            query = table.query().where(where).order_by([_OLDEST]).select(["ends_at"])
+            query = table.query().where(where).order_by([ordering("ends_at", ascending=True)]).select(["ends_at"])
             times = (await query.limit(1).to_arrow())["ends_at"].to_pylist()
             return times[0] if times else None
 

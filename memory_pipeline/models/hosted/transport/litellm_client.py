@@ -32,6 +32,7 @@ import numpy as np
 
 from memory_pipeline.configuration.model_settings import DETERMINISTIC, LOCAL, Price
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
+from memory_pipeline.errors import require
 from memory_pipeline.models.hosted.transport.call_errors import CallError, failure_of
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ def _litellm() -> Any:
         if not _is_set_up:
             os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise its import downloads prices from GitHub
             os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # otherwise it loads .env files into the environment
+        require("models", "litellm")
         import litellm
 
         if not _is_set_up:
