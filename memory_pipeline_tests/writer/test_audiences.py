@@ -236,7 +236,7 @@ def test_a_writer_for_a_user_is_of_the_same_agent(root: str, tmp_path: Path) -> 
     assert anna.for_user("anna") is anna
     group = MemoryWriter.open(root, **IDS, users=["anna", "ben"])
     for writer in (anna, group):
-        with pytest.raises(InputError, match="anna.*, not 'ben'; open another one"):
+        with pytest.raises(InputError, match=r"anna.*, not 'ben'; open another one"):
             writer.for_user("ben")
     with pytest.raises(InputError, match="user_id"):
         agent.for_user(" ")
