@@ -330,7 +330,7 @@ def test_deleting_a_preference_needs_user_and_name(root: str, writer: MemoryWrit
         (("u1", "theme", "\ud800"), "value .* is not a text"),
         (("", "theme", 1), "user_id '' is not valid"),
         ((7, "theme", 1), "user_id 7 is not valid"),
-        (("u1", "k" * 101, 1), "key .* is not accepted; expected 1 to 100 characters"),
+        (("u1", "k" * 257, 1), "key .* is not accepted; expected 1 to 256 characters"),
         (("u1", "a\x00b", 1), "key .* control characters"),
         ((None, "theme", 1), "content is missing|belong together"),
     ],

@@ -227,3 +227,18 @@ def test_nobody_speaks_as_another_user_of_a_group(root: str, name: str) -> None:
     assert [str(fact) for fact in read(root, "ben").graph.facts_about("User")] == [
         "⁍ User lives_in Oslo (since 2024-01-15)"
     ]
+
+
+def test_a_writer_for_a_user_is_of_the_same_agent(root: str, tmp_path: Path) -> None:
+    agent = MemoryWriter.open(root, **IDS)
+    anna = agent.for_user("anna")
+    assert (anna.scope.own, anna.scope.identity, anna.users) == (agent.scope, "user:anna", ["anna"])
+    assert anna.for_user("anna") is anna
+    group = MemoryWriter.open(root, **IDS, users=["anna", "ben"])
+    for writer in (anna, group):
+        with pytest.raises(InputError, match=r"anna.*, not 'ben'; open another one"):
+            writer.for_user("ben")
+    with pytest.raises(InputError, match="user_id"):
+        agent.for_user(" ")
+    shared = MemoryWriter.open(with_users(tmp_path, "shared", per_user="false"), **IDS)
+    assert shared.for_user("anna").scope == shared.scope
