@@ -18,7 +18,7 @@ Four parts:
   :meth:`memory_pipeline.lake.calls.call_store.Calls.settle` per answer, and is not in the overhead;
 - embeddings: the same for texts in requests of 1 and of 64;
 - remembered: hours with existing rows, and hours with stored answers but no rows;
-- a year: agents that speak three hours a week, through :func:`memory_pipeline.defs.in_process.run_all`; a repeated run;
+- a year: agents that speak three hours a week, through :func:`memory_pipeline.in_process.run_all`; a repeated run;
   and a recomputation with another monthly prompt. ``run --estimate`` predicts the first and the last. The same year
   with deterministic models separates the models' overhead from the pipeline's.
 
@@ -45,13 +45,13 @@ from unittest.mock import patch
 from benchmarks.generator import START, WORKSPACE, agent_name, busy, sentence, sparse
 from benchmarks.ingest import write
 from benchmarks.measure import Cell, Table, progress, versions
-from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.facts import ConversationHour
 from memory_pipeline.domain.model_calls import Purpose, Usage, Use
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.summaries import Assignment, Material
+from memory_pipeline.in_process import run_all
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, MODEL_CALLS

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from memory_pipeline.client.memory import Memory
-from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.errors import counted
+from memory_pipeline.in_process import run_all
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.rendering import to_json

@@ -226,7 +226,7 @@ def test_every_module_can_be_imported_or_names_its_extra(installed: Installation
 
 def test_a_command_names_the_extra_it_needs(installed: Installation, root: str) -> None:
     command = installed.python.with_name("memory-pipeline")
-    for typed, extra in ((["run", "--root", root], "pipeline"), (["status", "--root", root], "run")):
+    for typed, extra in ((["run", "--root", root], "run"), (["status", "--root", root], "run")):
         done = subprocess.run([str(command), *typed], capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert f'pip install "memory-pipeline[{extra}]"' in done.stderr

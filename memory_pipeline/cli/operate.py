@@ -69,7 +69,7 @@ def run(
     answers are so long that they are split; tokens, cost and embedding calls, which depend on the number of facts, are
     estimates.
     """
-    from memory_pipeline.defs.in_process import run_all
+    from memory_pipeline.in_process import run_all
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.results import RunResult
 

@@ -67,7 +67,7 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
 def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, found: Sequence[Damage]) -> list[str]:
     """Rebuild the damage, run what is pending, recompute what fails its checks. Return the errors."""
     from memory_pipeline.checks import CheckContext, all_checks, run_checks
-    from memory_pipeline.defs.in_process import run_all
+    from memory_pipeline.in_process import run_all
     from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, index_asset, table_asset
     from memory_pipeline.steps.fold_graph import mend_graph
     from memory_pipeline.steps.materialize import materialize

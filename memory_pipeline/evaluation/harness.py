@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.evaluation.metrics import Ranking, Scores, percentile
 from memory_pipeline.evaluation.survival import Remains, survival
+from memory_pipeline.in_process import run_all
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from memory_pipeline.cli import cli
 from memory_pipeline.definitions import build_definitions
 from memory_pipeline.defs.dagster_runner import DagsterRunner
-from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.defs.run_requests import RANGE_END, RANGE_START
 from memory_pipeline.errors import InputError
+from memory_pipeline.in_process import run_all
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, LEDGER, MEMORIES

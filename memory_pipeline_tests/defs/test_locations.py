@@ -21,11 +21,11 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.run_requests import outcomes_of, run_request, under_way
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.errors import ConfigurationError
+from memory_pipeline.in_process import run_all
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import index_asset
 from memory_pipeline.settings import PLANS_RANGES, Settings

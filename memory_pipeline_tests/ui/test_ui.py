@@ -12,10 +12,10 @@ import dagster as dg
 import pytest
 from dagster._core.storage.tags import BACKFILL_ID_TAG
 
-from memory_pipeline.defs.in_process import run_all
 from memory_pipeline.defs.partition_keys import Group
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.in_process import run_all
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.settings import Settings
