@@ -31,11 +31,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVa
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.reader.knowledge import InjectedContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from memory_pipeline.reader.knowledge import InjectedContext
+    from memory_pipeline.writer import Receipt
 
 Client = TypeVar("Client")
 
@@ -58,7 +59,7 @@ class ChatMemory(Protocol):
         """Return the context for a prompt."""
         ...
 
-    def add(self, messages: object, *, conversation_id: str, tags: Sequence[str], source: str | None) -> object:
+    def add(self, messages: object, *, conversation_id: str, tags: Sequence[str], source: str | None) -> Receipt:
         """Store what was said."""
         ...
 
@@ -126,10 +127,17 @@ class _Block(NamedTuple):
 
 @dataclass(slots=True)
 class _Conversation:
-    """A conversation, with the context that was added, by the digest of the message that it was added to."""
+    """A conversation.
+
+    Attributes:
+        id: its id.
+        blocks: the context that was added, by the digest of the message that it was added to.
+        message_ids: of the stored messages of its last call.
+    """
 
     id: str
     blocks: dict[str, _Block] = field(default_factory=dict)
+    message_ids: frozenset[str] = frozenset()
 
 
 class _Call(NamedTuple):
@@ -245,8 +253,11 @@ class _Recorder:
             shown_ids = {item for block in blocks for item in block.ids}
             about = {"conversation_id": conversation.id, **self._labels}
             found = self._memory.context(text, self._max_tokens, conversation=about, exclude=shown_ids)
-            if found.parts:
-                conversation.blocks[digests[-1]] = _Block(str(found), frozenset(item.id for item in found.parts))
+            # The model reads the messages of this conversation anyway.
+            parts = [item for item in found.parts if not item.evidence or not item.evidence <= conversation.message_ids]
+            if parts:
+                ids = frozenset(item.id for item in parts)
+                conversation.blocks[digests[-1]] = _Block(str(InjectedContext(tuple(parts))), ids)
         left = dict(conversation.blocks)
         prompt = [
             message if (block := left.pop(digest, None)) is None else _with_block(message, block.text)
@@ -268,7 +279,8 @@ class _Recorder:
         messages = call.messages if answer is None else [*call.messages, answer]
         said = [message for message in messages if not all(role in _INSTRUCTIONS for role, _ in _said(message))]
         if said:
-            self._memory.add(said, conversation_id=conversation.id, **self._labels)
+            receipt = self._memory.add(said, conversation_id=conversation.id, **self._labels)
+            conversation.message_ids = frozenset(receipt.message_ids)
             self._known[_chain(messages)[-1]] = conversation
             while len(self._known) > _MAX_CONVERSATIONS:
                 self._known.popitem(last=False)

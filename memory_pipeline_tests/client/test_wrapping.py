@@ -99,6 +99,19 @@ def test_nothing_is_told_twice_in_a_conversation(memory: Memory, server: OpenAIS
     ]  # fmt: skip
 
 
+def test_what_the_model_reads_anyway_is_not_added(memory: Memory, server: OpenAIServer, client: openai.OpenAI) -> None:
+    memory.add("My sister likes figs.")
+    chat = memory.wrap(client)
+    talk = [user("I like figs."), {"role": "assistant", "content": "Noted."}, user("Who likes figs?")]
+    say(chat, talk[0])
+    say(chat, *talk)
+    _, prompt = prompts(server)
+    assert "".join(prompt).count("I like figs.") == 1
+    assert "My sister likes figs." in "".join(prompt)
+    say(chat, talk[2], "And what do I like?")  # the model no longer gets the first message
+    assert "I like figs." in prompts(server)[-1][-1]
+
+
 def test_two_chats_at_once_stay_apart_and_a_named_one_continues(
     memory: Memory, server: OpenAIServer, client: openai.OpenAI
 ) -> None:
