@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.errors import ConfigurationError, LakeError, shown
+from memory_pipeline.errors import ConfigurationError, LakeError, require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,6 @@ _MIGRATION_LOCK: Final = 7_310_594_220_935
 _PATIENCE: Final = 30
 #: An idle connection to a server may be broken. It is tested after so many seconds.
 _IDLE: Final = 10.0
-_EXTRA: Final = 'session memory needs the extra "sessions": pip install "memory-pipeline[sessions]"'
 #: Connections of the process that this one was forked from. Closing them here would end them there.
 _INHERITED: Final[list[Any]] = []
 
@@ -42,10 +41,9 @@ class Database:
     """An open database. Safe to use from several threads, and after a fork."""
 
     def __init__(self, url: str) -> None:
-        try:
-            from sqlalchemy import text
-        except ImportError:
-            raise ConfigurationError(_EXTRA) from None
+        require("sessions", "sqlalchemy")
+        from sqlalchemy import text
+
         self._engine = _engine(url)
         #: The address without its password.
         self.address = self._engine.url.render_as_string(hide_password=True)
@@ -135,12 +133,11 @@ class Database:
         """Bring the tables to the newest version. Of several processes, one does it and the others wait."""
         if self._version() == NEWEST:
             return
-        try:
-            from alembic import command
-            from alembic.config import Config
-            from alembic.util import CommandError
-        except ImportError:
-            raise ConfigurationError(_EXTRA) from None
+        require("sessions", "alembic")
+        from alembic import command
+        from alembic.config import Config
+        from alembic.util import CommandError
+
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
         try:
@@ -186,10 +183,9 @@ def _engine(url: str) -> Engine:
     parsed = parsed.set(drivername="sqlite+pysqlite" if is_sqlite else "postgresql+psycopg2")
     options: dict[str, Any] = {"paramstyle": "named"} if is_sqlite else {}
     wait = {"timeout": _PATIENCE, "check_same_thread": False} if is_sqlite else {"connect_timeout": _PATIENCE}
-    try:
-        engine = create_engine(parsed, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=wait, **options)
-    except ImportError as error:
-        raise ConfigurationError(f"{error}; {_EXTRA}") from None
+    if not is_sqlite:
+        require("sessions", "psycopg2")
+    engine = create_engine(parsed, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=wait, **options)
     if is_sqlite:
         found = engine.dialect.loaded_dbapi.sqlite_version
         if tuple(map(int, found.split("."))) < _LEAST_SQLITE:
