@@ -12,6 +12,10 @@ whole messages, with their speakers, by
 - *TF-IDF*: cosine of character 3- to 5-grams of words with their boundaries;
 - *RRF*: reciprocal rank fusion of both (Cormack et al. 2009, k 60).
 
+A second table has the share of questions with any evidence in budgets of 100 to 4,000 tokens, by the call that fills
+the budget: ``search_memory`` (its hits in order, until one does not fit), ``recall``, ``inject_knowledge`` with 50
+items, and ``context``.
+
 Shares of questions have a standard error. ``--config`` names a workspaces.yaml, for another embedder. ``--fit`` fits
 the weights of the ranking to all sets but one, for each set in turn: a softmax regression over the signals of the first
 100 hits. It prints the result on the set that was left out, and the weights fitted to all sets.
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -30,15 +35,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from benchmarks.measure import Cell, Table, progress
+from memory_pipeline.client.memory import Memory
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import Weights, weights_for
 from memory_pipeline.evaluation.formats import read_jsonl_set, read_locomo_set
-from memory_pipeline.evaluation.harness import evaluate
+from memory_pipeline.evaluation.harness import evaluate, turns_of, within
 from memory_pipeline.evaluation.labels import ADVERSARIAL
+from memory_pipeline.evaluation.metrics import percentile
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import reading_embedder
 from memory_pipeline.reader import MemoryReader
+from memory_pipeline.reader.injection import MAX_PARTS
+from memory_pipeline.search.arguments import MAX_RESULTS
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,10 +58,12 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet
+    from memory_pipeline.reader.knowledge import InjectedContext
 
 _OURS: Final = "memory-pipeline"
 _DEPTH: Final = 10
 _TOKENS: Final = 1_000
+_BUDGETS: Final = (100, 300, 1_000, 4_000)
 _ALL_DAYS: Final = 36_500
 _K1, _B = 1.2, 0.75
 _FUSION: Final = 60
@@ -158,6 +169,7 @@ def run(folder: Path, *, quick: bool, sets: Sequence[str], configuration: Path |
         raise SystemExit("--fit leaves one set out at a time; name two sets or more")
     asked: dict[str, dict[str, list[Asked]]] = {}
     signals: dict[str, list[_Signals]] = {}
+    filled: list[dict[str, Cell]] = []
     for each in sets:
         name, labels = _labels(each)
         if quick:
@@ -175,9 +187,11 @@ def run(folder: Path, *, quick: bool, sets: Sequence[str], configuration: Path |
             if outcome.judged.question.category != ADVERSARIAL
         ]
         asked[name] = {_OURS: ours, **_baselines(labels)}
+        filled += budget_rows(name, labels, settings)
         if fit:
             signals[name] = list(_signals(labels, settings))
-    tables = [_table(asked)]
+    note = "questions with any evidence in a budget of tokens, by the call that fills it; ± one standard error"
+    tables = [_table(asked), Table("budgets", note, filled)]
     if fit:
         tables.append(_fitted(signals))
     return tables
@@ -237,6 +251,75 @@ def _share(hits: Iterable[bool]) -> str:
     return f"{share:.3f} ± {math.sqrt(share * (1 - share) / len(values)):.3f}"
 
 
+def budget_rows(name: str, labels: LabelledSet, settings: Settings) -> list[dict[str, Cell]]:
+    """Return the share of questions with any evidence in each budget, a row per call, and the median milliseconds.
+
+    Raises:
+        RuntimeError: an answer exceeds its budget.
+    """
+    found: dict[str, dict[int, list[bool]]] = {}
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    embedder = reading_embedder(Lake(settings.root, settings.timezone).configuration(), _now)
+    last = _last_times(labels)
+    memories: dict[Scope, Memory] = {}
+    asked = [judged for judged in labels.questions if judged.question.category != ADVERSARIAL]
+    for number, judged in enumerate(asked, start=1):
+        text, scope = judged.question.text, judged.question.scope
+        if scope not in memories:
+            memories[scope] = Memory(
+                settings.root, workspace_id=scope.workspace_id, agent_id=scope.agent_id, embedder=embedder
+            )
+            memories[scope].context(text)  # opens the tables, which is not counted
+        for way, answer in _ways(memories[scope], text, judged.question.now or last[scope]).items():
+            for budget in _BUDGETS:
+                started = time.perf_counter()
+                sources, tokens = answer(budget)
+                times[way].append(1_000 * (time.perf_counter() - started))
+                if tokens > budget:
+                    raise RuntimeError(f"{way} returned {tokens} tokens for {budget}: {text!r}")
+                found.setdefault(way, {}).setdefault(budget, []).append(not judged.relevant.isdisjoint(sources))
+        if number % 100 == 0:
+            progress(f"{name}: {number:,} of {len(asked):,} questions, in budgets")
+    return [
+        {
+            "set": name,
+            "call": way,
+            **{f"{budget:,} tokens": _share(hits) for budget, hits in by_budget.items()},
+            "p50 ms": round(percentile(times[way], 0.5), 1),
+        }
+        for way, by_budget in found.items()
+    ]
+
+
+def _ways(memory: Memory, text: str, now: datetime) -> dict[str, Callable[[int], tuple[Iterable[str], int]]]:
+    """Return the calls that fill a budget. Each returns the ids of the messages, and the tokens of the text."""
+
+    def search(budget: int) -> tuple[Iterable[str], int]:
+        hits = memory.reader.search_memory(Grain.WORKING, 0, _ALL_DAYS, MAX_RESULTS, text, now=now)
+        fitting = list(within(budget, hits))
+        return turns_of(fitting), sum(count_tokens(hit.line) for hit in fitting)
+
+    def recall(budget: int) -> tuple[Iterable[str], int]:
+        found = memory.reader.recall(text, budget, now=now)
+        return {source for item in found for source in item.source_ids}, count_tokens(str(found)) if found else 0
+
+    def injected(context: InjectedContext) -> tuple[Iterable[str], int]:
+        return {source for part in context.parts for source in part.evidence}, count_tokens(context.block)
+
+    return {
+        "search_memory": search,
+        "recall": recall,
+        "inject_knowledge": lambda budget: injected(
+            memory.reader.inject_knowledge(text, max_results=MAX_PARTS, max_tokens=budget, now=now)
+        ),
+        "context": lambda budget: injected(memory.context(text, budget, now=now)),
+    }
+
+
+def _last_times(labels: LabelledSet) -> dict[Scope, datetime]:
+    return {message.scope: message.sent_at for message in sorted(labels.messages.values(), key=lambda m: m.sent_at)}
+
+
 @dataclass(frozen=True, slots=True)
 class _Signals:
     """The signals of the first hits of a question, shape (signals, hits), and a mask of the hits that are evidence."""
@@ -253,7 +336,7 @@ def _signals(labels: LabelledSet, settings: Settings) -> Iterable[_Signals]:
     embedder = reading_embedder(Lake(settings.root, settings.timezone).configuration(), _now)
     weights = weights_for(embedder.name)
     factors = np.array([getattr(weights, name) for name in _NAMES])
-    last = {message.scope: message.sent_at for message in sorted(labels.messages.values(), key=lambda m: m.sent_at)}
+    last = _last_times(labels)
     readers: dict[Scope, MemoryReader] = {}
     for judged in labels.questions:
         question, scope = judged.question, judged.question.scope
