@@ -142,7 +142,7 @@ def test_forgotten_memories_are_not_found_by_any_search(porto: str) -> None:
         (["remember", " "], "content ' ' is not accepted"),
         (["remember", "x", "--confidence", "1.2"], "confidence 1.2 is not valid; expected 0 to 1"),
         (["remember", "x", "--confidence", "nan"], "confidence nan is not valid"),
-        (["prefer", "u1", "k" * 200, "1"], "key .* is not accepted"),
+        (["prefer", "u1", "k" * 257, "1"], "key .* is not accepted"),
         (["list", "--limit", "0"], "limit 0 is not accepted"),
     ],
 )

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
-#: Settings of one machine only: a single writer, and the group of a local folder.
-NOT_FOR_MANY = {"MEMORY_PIPELINE_SINGLE_WRITER", "MEMORY_PIPELINE_GROUP"}
+#: Settings of one machine only: a single writer, and the group of a local folder. Ids are defaults of commands.
+NOT_FOR_MANY = {"MEMORY_PIPELINE_SINGLE_WRITER", "MEMORY_PIPELINE_GROUP"} | {
+    f"MEMORY_PIPELINE_{name}" for name in ("WORKSPACE", "AGENT", "USER")
+}
 OURS = re.compile(r"\bMEMORY_PIPELINE_[A-Z_]+\b")
 
 

@@ -276,9 +276,19 @@ class ShardTables:
                 version = (await merge.execute(part, on_bad_vectors="null")).version
         for start in range(0, len(gone), _LISTED):
             version = (await table.delete(f"id IN ({listed(gone[start : start + _LISTED])})")).version
+
+        async def maintain() -> bool:
+            try:
+                await self._projection.maintain(self._storage, name, table, version)
+            except FAILURES:  # of a dropped table, each attempt would fail
+                if await self._databases.version_exists(PROJECTIONS, name, version):
+                    raise
+                return False
+            return True
+
         async with self._rewriting:
-            await retry_lance_commit(lambda: self._projection.maintain(self._storage, name, table, version))
-        if not await self._databases.version_exists(PROJECTIONS, name, version):
+            is_there = await retry_lance_commit(maintain)
+        if not is_there or not await self._databases.version_exists(PROJECTIONS, name, version):
             raise VanishedError
         return differing
 
