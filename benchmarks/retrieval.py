@@ -46,7 +46,7 @@ from memory_pipeline.evaluation.metrics import percentile
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import reading_embedder
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.injection import MAX_PARTS
+from memory_pipeline.reader.packing.injection import MAX_PARTS
 from memory_pipeline.search.arguments import MAX_RESULTS
 from memory_pipeline.settings import Settings
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.evaluation.labels import JudgedQuestion, LabelledSet
-    from memory_pipeline.reader.knowledge import InjectedContext
+    from memory_pipeline.reader.packing.items import InjectedContext
 
 _OURS: Final = "memory-pipeline"
 _DEPTH: Final = 10

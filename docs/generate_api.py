@@ -22,7 +22,7 @@ from memory_pipeline.client.tiers import TierStatistics, TierValue
 from memory_pipeline.domain.memories.record import DurableMemory
 from memory_pipeline.erasure import ErasureReport
 from memory_pipeline.reader import Hit, Hits, MemoryReader
-from memory_pipeline.reader.knowledge import ContextItem, InjectedContext
+from memory_pipeline.reader.packing.items import InjectedContext, Recalled
 from memory_pipeline.sessions.views import (
     PoolStatistics,
     ScratchPad,
@@ -60,7 +60,7 @@ _MAIN = {
     MemoryWriter: "from memory_pipeline.writer import MemoryWriter",
 }
 _RESULTS = (
-    *(Hit, Hits, Page, Receipt, InjectedContext, ContextItem, Conversation, DurableMemory, ErasureReport),
+    *(Hit, Hits, Page, Receipt, InjectedContext, Recalled, Conversation, DurableMemory, ErasureReport),
     *(TierValue, TierStatistics, ShortTermEntry, PoolStatistics),
 )
 _ALIASES = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Grain, When
     from memory_pipeline.erasure import ErasureReport
-    from memory_pipeline.reader.knowledge import InjectedContext
+    from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.search.searcher import Hits
     from memory_pipeline.writer import Receipt
 

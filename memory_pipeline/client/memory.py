@@ -14,18 +14,14 @@ from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, clock, tiers_of
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import audience_in
-from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
-from memory_pipeline.domain.text.recalled_text import LINE
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.overlay import one_read
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.injection import BLANK, MAX_PARTS
-from memory_pipeline.reader.knowledge import ContextItem, InjectedContext, Size, Source
 from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
 from memory_pipeline.search.searcher import Hits
 from memory_pipeline.settings import Settings
@@ -41,6 +37,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
+    from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.results import RunResult
 
@@ -242,23 +239,7 @@ class Memory(TieredMemory):
         Raises:
             InputError: an argument is invalid.
         """
-        found = self.reader.inject_knowledge(
-            query, max_results=MAX_PARTS, max_tokens=max_tokens, exclude=exclude, conversation=conversation, now=now
-        )
-        if found.troubles.get("injection", BLANK) != BLANK:
-            return found
-        troubles = {name: text for name, text in found.troubles.items() if name != "injection"}
-        size, hot = Size(), list[ContextItem]()
-        for item in found.parts:
-            size = size.plus(item)
-        shown = {*exclude, *(item.id for item in found.parts)}
-        for entry in self.reader.hot_index(now=now):
-            text = str(entry).removeprefix(LINE)
-            item = ContextItem(Source.DURABLE, entry.id, text, text)
-            if entry.id not in shown and size.plus(item).bytes <= max_tokens * BYTES_PER_TOKEN:
-                size = size.plus(item)
-                hot.append(item)
-        return InjectedContext((*hot, *found.parts), found.left_out, troubles)
+        return self.reader.context(query, max_tokens, conversation=conversation, exclude=exclude, now=now)
 
     def list(
         self, kind: str | None = None, *, since: When | None = None, cursor: str | None = None, limit: int = 100

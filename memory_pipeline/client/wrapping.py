@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVa
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.reader.knowledge import InjectedContext
+from memory_pipeline.reader.packing.items import InjectedContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -52,10 +52,14 @@ class GraphFact(Triple):
     identity: str = ""
 
     @property
+    def when(self) -> str:
+        """The time in which it held: ``since 2024-01-15``, or ``2024-01-15 to 2024-03-01``."""
+        return f"since {self.since}" if self.until is None else f"{self.since} to {self.until}"
+
+    @property
     def line(self) -> str:
         """The terms with the dates: ``Anna lives_in Porto (since 2024-01-15)``."""
-        when = f"since {self.since}" if self.until is None else f"{self.since} to {self.until}"
-        return f"{self.source} {self.label} {self.target} ({when})"
+        return f"{self.source} {self.label} {self.target} ({self.when})"
 
     def __str__(self) -> str:
         """Return the line, marked as recalled: ``⁍ Anna lives_in Porto (since 2024-01-15)``."""

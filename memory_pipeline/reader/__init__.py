@@ -1,7 +1,7 @@
 """The interface for reading memory. Imports neither Dagster, LiteLLM nor Polars."""
 
 from memory_pipeline.memories.search import MemorySearch, RecalledMemory
-from memory_pipeline.reader.knowledge import Recalled, Recollection
+from memory_pipeline.reader.packing.items import Recalled, Recollection
 from memory_pipeline.reader.reader import MemoryReader
 from memory_pipeline.search.searcher import Hit, Hits
 

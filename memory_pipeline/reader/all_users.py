@@ -35,8 +35,8 @@ _AT_ONCE = 200
 #: Names of MemoryReader that need one user.
 _OF_ONE_USER: Final = frozenset(
     [
-        "recall", "imagine", "inject_knowledge", "hot_index", "search_archive", "get", "expand", "graph", "memories",
-        "newest",
+        "recall", "imagine", "context", "inject_knowledge", "hot_index", "search_archive", "get", "expand", "graph",
+        "memories", "newest",
     ]
 )  # fmt: skip
 _COLUMNS = [name for name in index_schema(0).names if name not in {"vector", "embed_model", "digest"}]

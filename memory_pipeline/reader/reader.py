@@ -12,6 +12,7 @@ from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, optional_label
+from memory_pipeline.domain.text.recalled_text import LINE
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake import Lake
@@ -20,10 +21,10 @@ from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.overlay import one_read
 from memory_pipeline.reader.all_users import AllUsersReader
-from memory_pipeline.reader.injection import MAX_PARTS, InjectionRequest, document_parts, inject
-from memory_pipeline.reader.knowledge import InjectedContext
+from memory_pipeline.reader.packing.injection import MAX_PARTS, Searches, document_parts, inject
+from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Recalled
+from memory_pipeline.reader.packing.recall import candidates, choose, durable_items, forms_shown, graph_item
 from memory_pipeline.reader.proactive_recall import proactive_recall
-from memory_pipeline.reader.recall import forms_shown, recollect
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
@@ -40,7 +41,7 @@ from memory_pipeline.search.candidates import DEFAULT_ROWS
 from memory_pipeline.search.searcher import Hit, Hits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.facts import FactKind
@@ -50,11 +51,15 @@ if TYPE_CHECKING:
     from memory_pipeline.memories import HotIndex
     from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
-    from memory_pipeline.reader.knowledge import Recollection
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.suppression import SuppressionRules
+    from memory_pipeline.reader.packing.items import Recollection
+    from memory_pipeline.reader.packing.recall import Candidates
+    from memory_pipeline.reader.packing.suppression import SuppressionRules
 
 _log = logging.getLogger(__name__)
+
+#: Most items of a context, and the least token budget for which facts are searched.
+_MOST_ITEMS, _LEAST_SEARCHED = 1_000, 1_000
 
 
 class MemoryReader:
@@ -327,12 +332,12 @@ class MemoryReader:
         excluded = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
 
-        def search_memories(rules: SuppressionRules) -> list[RecalledMemory]:
-            return self._memories.fitting(
-                text, CHOSEN, excluded, as_of, hops=hops, where=where, hides=rules.hides_memory
-            )
-
-        return self._recollect(text, max_tokens, where, excluded, at, as_of, search_memories)
+        found = self._candidates(text, max_tokens, where, excluded, at, as_of)
+        memories = self._memories.fitting(
+            text, CHOSEN, excluded, as_of, hops=hops, where=where, hides=found.rules.hides_memory
+        )
+        durable = durable_items(memories, self.local_calendar, found.hides)
+        return choose(found.facts, found.points, self.calendar, max_tokens, durable)
 
     @one_read()
     def imagine(
@@ -387,7 +392,7 @@ class MemoryReader:
         Args:
             query: the user's message or question. Of more than 10,000 characters, the first and last 5,000 are used.
             documents: your own snippets, best first: texts, mappings with ``content`` and optionally ``id``, or
-                :class:`~memory_pipeline.reader.knowledge.Document`.
+                :class:`~memory_pipeline.reader.packing.items.Document`.
             max_results: number of items, 1 to 50; by default from the configuration (5).
             max_tokens: budget of the block, estimated at 4 bytes a token, 50 to a million; by default from the
                 configuration (1,000).
@@ -401,6 +406,53 @@ class MemoryReader:
         Raises:
             InputError: an argument is invalid.
         """
+        if max_results is not None:
+            count_of("max_results", max_results, 1, MAX_PARTS)
+        return self._injected(
+            query, document_parts(documents), max_results, max_tokens, exclude, conversation, now, speaker, hops
+        )
+
+    @one_read()
+    def context(
+        self,
+        query: str = "",
+        max_tokens: int = 1_000,
+        *,
+        conversation: Mapping[str, object] | None = None,
+        exclude: Collection[str] = (),
+        now: When | None = None,
+    ) -> InjectedContext:
+        """Return the context for a prompt: what fits the query, as many items as the budget holds.
+
+        Lines of the hot index fill the rest. The other arguments are those of :meth:`inject_knowledge`.
+
+        Args:
+            query: the user's message or question; blank for the hot index alone.
+            max_tokens: budget of the block, 50 to a million.
+            conversation: the conversation of the query.
+            exclude: ids of items that were shown before.
+            now: ignore everything after this time; by default the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        return self._injected(query, (), _MOST_ITEMS, max_tokens, exclude, conversation, now, is_filled=True)
+
+    def _injected(
+        self,
+        query: str,
+        documents: Sequence[Recalled],
+        most: int | None,
+        max_tokens: int | None,
+        exclude: Collection[str],
+        conversation: Mapping[str, object] | None,
+        now: When | None,
+        speaker: str | None = None,
+        hops: int = 1,
+        *,
+        is_filled: bool = False,
+    ) -> InjectedContext:
+        """Return the context for a prompt; if `is_filled`, with lines of the hot index."""
         if conversation is not None and self._capture_of(conversation) is Capture.NONE:
             return InjectedContext(
                 left_out=len(documents), troubles={"injection": "capture of the conversation is none"}
@@ -410,38 +462,60 @@ class MemoryReader:
         excluded = validate_ids("exclude", exclude)
         optional_label("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
-        request = InjectionRequest(
-            query=query_in(query),
-            documents=document_parts(documents),
-            max_results=None if max_results is None else count_of("max_results", max_results, 1, MAX_PARTS),
-            max_tokens=None if max_tokens is None else count_of("max_tokens", max_tokens, 50, MAX_TOKENS),
-        )
+        text = query_in(query)
+        if max_tokens is not None:
+            count_of("max_tokens", max_tokens, 50, MAX_TOKENS)
+        settings = self._configuration.injection(self._scope)
+        if not settings.enabled:
+            reason = "injection is switched off in config/workspaces.yaml"
+            return InjectedContext(left_out=len(documents), troubles={"injection": reason})
+        if text is None and not is_filled:
+            return InjectedContext(left_out=len(documents), troubles={"injection": "query is blank"})
         everything = filter_of(
             self._lake.calendar, instant, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
         )
 
         @cache
         def rules() -> SuppressionRules:
-            shown = forms_shown(self._searcher, request.query or "", everything, excluded)
+            shown = forms_shown(self._searcher, text or "", everything, excluded)
             return self._states.rules(excluded, shown, as_of, instant)
 
+        def said(text: str, tokens: int) -> list[Recalled]:
+            found = self._candidates(text, max(tokens, _LEAST_SEARCHED), everything, excluded, instant, as_of)
+            return [*found.facts, *found.points]
+
+        def facts(text: str, limit: int, names: list[str] | None) -> list[Recalled]:
+            limit += len(excluded)
+            found = self.graph.search(text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant)
+            return [
+                graph_item(fact, fact.score)
+                for fact in found
+                if fact.id not in excluded and not rules().hides_fact(fact)
+            ]
+
+        def memories(text: str, limit: int) -> list[Recalled]:
+            found = self._memories.fitting(text, limit, excluded, as_of, hides=rules().hides_memory)
+            return durable_items(found, self.local_calendar)
+
+        def hot_index() -> list[Recalled]:
+            return [
+                Recalled(entry.id, DURABLE, "", None, str(entry).removeprefix(LINE))
+                for entry in (self.hot_index(now=now) if is_filled else ())
+                if entry.id not in excluded
+            ]
+
         return inject(
-            request,
-            self._configuration.injection(self._scope),
+            text,
+            documents,
+            most or settings.max_results,
+            max_tokens or settings.max_tokens,
+            settings,
             self._reading_models,
-            lambda text, tokens: self._recollect(text, tokens, everything, excluded, instant, as_of),
-            lambda text, limit, names: self.graph.search(
-                text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant
-            ),
-            lambda text, limit: sorted(
-                self._memories.fitting(text, limit, excluded, as_of, hides=rules().hides_memory),
-                key=lambda one: not one.memory.kind.is_permanent,
-            ),
-            lambda fact: fact.id in excluded or rules().hides_fact(fact),
-            len(excluded),
+            Searches(said, facts, memories, hot_index),
+            self.calendar,
         )
 
-    def _recollect(
+    def _candidates(
         self,
         text: str,
         max_tokens: int,
@@ -449,10 +523,9 @@ class MemoryReader:
         exclude: Collection[str],
         at: datetime,
         now: datetime | None,
-        search_memories: Callable[[SuppressionRules], Iterable[RecalledMemory]] = lambda _: (),
-    ) -> Recollection:
+    ) -> Candidates:
         self._lake.index.check(self._embedder)
-        return recollect(
+        return candidates(
             self._searcher,
             text,
             max_tokens,
@@ -460,7 +533,6 @@ class MemoryReader:
             exclude,
             now=at,
             rules_for=lambda shown: self._states.rules(exclude, shown, now, at),
-            search_memories=search_memories,
         )
 
     def _capture_of(self, conversation: Mapping[str, object]) -> Capture:

@@ -15,7 +15,7 @@ from memory_pipeline.memories.ranker import MemoryRanker
 from memory_pipeline.memories.search import MemorySearch
 from memory_pipeline.memories.state import MemoryOverlay
 from memory_pipeline.overlay import PendingJournal
-from memory_pipeline.reader.suppression import SuppressionIndex, joined_rules
+from memory_pipeline.reader.packing.suppression import SuppressionIndex, joined_rules
 from memory_pipeline.search.candidates import IndexOverlay, ResidentRows
 from memory_pipeline.search.searcher import Searcher
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
-    from memory_pipeline.reader.suppression import Statement, SuppressionRules
+    from memory_pipeline.reader.packing.suppression import Statement, SuppressionRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.factory import Models
-    from memory_pipeline.reader.knowledge import InjectedContext
+    from memory_pipeline.reader.packing.items import InjectedContext
 
 #: Each shape of answer occurs once, and the first one twice.
 ROUNDS = 10 if IS_THOROUGH else 7

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from memory_pipeline.configuration.model_settings import Injection
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import without_recalled
-from memory_pipeline.graph import Facts
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.models.factory import ReadingModels
-from memory_pipeline.reader.injection import InjectionRequest, document_parts, inject
-from memory_pipeline.reader.knowledge import ContextItem, Recalled, Recollection, Source
+from memory_pipeline.reader.packing.injection import Searches, document_parts, inject
+from memory_pipeline.reader.packing.items import Recalled, Source
+from memory_pipeline.reader.packing.packer import Packer
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import conversation, write
 from memory_pipeline_tests.reader.ways import make_hours
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
-    from memory_pipeline.reader.knowledge import InjectedContext
+    from memory_pipeline.reader.packing.items import InjectedContext
 
 JANUARY = datetime(2024, 1, 20, 8, tzinfo=UTC)
 OTHER = Scope("acme", "sales")
@@ -52,12 +52,31 @@ _WORDS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_s
 WORDED = st.lists(_WORDS, min_size=12, max_size=200).map(" ".join)
 
 
+#: Summaries are of times without facts, since no summary appears beside its facts.
+_PERIODS = {Grain.WORKING: "2024-01-15T08", Grain.DAILY: "2022-01-15", Grain.MONTHLY: "2022-01"}
+_GRAINS: dict[Source, Any] = {
+    Source.MEMORY: Grain.WORKING,
+    Source.SUMMARY: Grain.DAILY,
+    **{source: source.value for source in (Source.DURABLE, Source.GRAPH, Source.DOCUMENT)},
+}
+
+
 def recalled(text: str, number: int = 0, grain: Grain = Grain.WORKING, messages: Sequence[str] = ()) -> Recalled:
-    return Recalled(f"{grain}:{number}", grain, "2024", date(2024, 1, 15), text, tuple(messages), 1.0 - number / 1_000)
+    identifier, score = f"{grain}:{number}", 1.0 - number / 1_000
+    return Recalled(identifier, grain, _PERIODS[grain], date(2024, 1, 15), text, tuple(messages), score, "turn")
 
 
-def part(text: str, source: Source = Source.MEMORY, *evidence: str) -> ContextItem:
-    return ContextItem(source, text, text, text, frozenset(evidence))
+def part(text: str, source: Source = Source.MEMORY, *evidence: str, warning: str | None = None) -> Recalled:
+    grain = _GRAINS[source]
+    kind = "turn" if source is Source.MEMORY else None
+    return Recalled(text, grain, _PERIODS.get(grain, ""), None, text, evidence, kind=kind, warning=warning)
+
+
+def packed(parts: Sequence[Recalled], most: int = 10, tokens: int = 1_000) -> list[Recalled]:
+    """Return the items that the packer chooses for a block, in the order of choice."""
+    packer = Packer(Calendar(), tokens, is_block=True, most=most)
+    packer.fill(parts)
+    return packer.chosen
 
 
 class Backwards:
@@ -83,12 +102,20 @@ def injected(
     models: ReadingModels | None = None,
     most: int | None = None,
     tokens: int | None = None,
-    search: Callable[[str, int, list[str] | None], Facts] = lambda *_: Facts(),
+    search: Callable[[str, int, list[str] | None], Sequence[Recalled]] = lambda *_: (),
 ) -> InjectedContext:
     """Inject fake search results."""
-    asking = InjectionRequest(prompt, document_parts(documents), most, tokens)
     settings = Injection.model_validate({"rerank": rerank})
-    return inject(asking, settings, models or ReadingModels(), lambda *_: Recollection(recollection), search)
+    return inject(
+        prompt,
+        document_parts(documents),
+        most or settings.max_results,
+        tokens or settings.max_tokens,
+        settings,
+        models or ReadingModels(),
+        Searches(lambda *_: recollection, search),
+        Calendar(),
+    )
 
 
 def remember(root: str, models: Models) -> None:

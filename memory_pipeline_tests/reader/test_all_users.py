@@ -98,6 +98,7 @@ def test_another_agent_is_not_listed(lake: Lake) -> None:
 REFUSED: dict[str, Callable[[Any], object]] = {
     "recall": lambda reader: reader.recall("PIN"),
     "imagine": lambda reader: reader.imagine(["PIN"]),
+    "context": lambda reader: reader.context("PIN"),
     "inject_knowledge": lambda reader: reader.inject_knowledge("PIN"),
     "hot_index": lambda reader: reader.hot_index(),
     "search_archive": lambda reader: reader.search_archive("PIN"),

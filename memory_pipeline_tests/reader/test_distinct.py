@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.injection import choose, distinct, in_turn, memory_parts
-from memory_pipeline.reader.knowledge import ContextItem, Recollection, Source, compact
+from memory_pipeline.reader.packing.injection import distinct
+from memory_pipeline.reader.packing.items import Recalled, Source, compact
 from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import ACME, conversation, write
 from memory_pipeline_tests.effort import examples
 from memory_pipeline_tests.openai_server import OpenAIServer
-from memory_pipeline_tests.reader.injecting import SAID, TEXTS, ask, injected, part, recalled
+from memory_pipeline_tests.reader.injecting import SAID, TEXTS, ask, injected, packed, part, recalled
 from memory_pipeline_tests.reader.ways import make_hours
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def server() -> Iterator[OpenAIServer]:
         yield server
 
 
-def distinct_texts(*parts: ContextItem) -> list[str]:
-    return [one.text for one in distinct(parts)]
+def distinct_texts(*parts: Recalled) -> list[str]:
+    return [one.content for one in distinct(parts)]
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,11 @@ def test_similar_texts_are_both_kept() -> None:
 
 def test_a_message_equals_a_text_without_its_speaker() -> None:
     said, bare = part("Anna: I moved to Porto.", Source.MEMORY), part("I moved to Porto", Source.DOCUMENT)
-    assert distinct_texts(said, bare) == [said.text]
-    assert distinct_texts(bare, said) == [said.text]  # the speaker is kept
+    assert distinct_texts(said, bare) == [said.content]
+    assert distinct_texts(bare, said) == [said.content]  # the speaker is kept
     ben = part("Ben: I moved to Porto.", Source.MEMORY)
     assert distinct_texts(bare, said, ben, bare) == [said.text, ben.text]
-    assert distinct_texts(said, part("Anna I moved to Porto", Source.DOCUMENT)) == [said.text]
+    assert distinct_texts(said, part("Anna I moved to Porto", Source.DOCUMENT)) == [said.content]
 
 
 def test_messages_of_different_speakers_are_both_kept() -> None:
@@ -124,8 +124,8 @@ def test_messages_of_different_speakers_are_both_kept() -> None:
     assert distinct_texts(anna, ben) == [anna.text, ben.text]
     for source in (Source.DOCUMENT, Source.SUMMARY, Source.GRAPH):  # only messages have speakers
         other = part(ben.text, source)
-        assert distinct_texts(anna, other, part("I move.", source)) == [anna.text, other.text, "I move."]
-        assert distinct_texts(other, part("I moved to Porto.", source)) == [other.text, "I moved to Porto."]
+        assert distinct_texts(anna, other, part("I move.", source)) == [anna.content, other.content, "I move."]
+        assert distinct_texts(other, part("I moved to Porto.", source)) == [other.content, "I moved to Porto."]
     for nobody in (": I moved to Porto.", "I moved to Porto:", "Anna:I moved to Porto."):
         assert distinct_texts(part(nobody, Source.MEMORY), part("I moved", Source.DOCUMENT)) == [nobody, "I moved"]
 
@@ -193,7 +193,7 @@ def test_the_first_duplicate_is_kept_with_all_evidence(
         said = " ".join(f"{around}{word}{around}" for word in one.words)
         text = said if one.speaker is None else f"{one.speaker}: {said}"
         text = text.upper() if is_upper else text
-        parts.append(ContextItem(one.source, str(place), text, text, frozenset({str(place)})))
+        parts.append(replace(part(text, one.source, str(place)), id=str(place)))
         same = [other for other in kept if one.whole == drawn[other][0].whole]
         same += [other for other in kept if one.says_the_same_as(drawn[other][0])]
         if not same:
@@ -218,30 +218,12 @@ def test_a_point_before_a_number_is_part_of_it() -> None:
     ]
 
 
-def test_sources_take_turns() -> None:
-    found = {
-        Source.DOCUMENT: [part(f"d{number}", Source.DOCUMENT) for number in range(3)],
-        Source.SUMMARY: [],
-        Source.GRAPH: [part("g0", Source.GRAPH)],
-        Source.MEMORY: [part(f"m{number}") for number in range(2)],
-    }
-    assert [one.text for one in in_turn(found)] == ["m0", "g0", "d0", "m1", "d1", "d2"]
-
-
-def test_facts_and_points_are_limited_separately() -> None:
-    said = [recalled(f"thing {number}", number) for number in range(9)]
-    points = [recalled(f"point {number}", number, Grain.MONTHLY) for number in range(9)]
-    for recollection in (Recollection(said + points), Recollection(points + said)):
-        parts = memory_parts(recollection, 2)
-        assert [one.said for one in parts] == ["thing 0", "thing 1", "point 0", "point 1"]
-
-
 @settings(max_examples=examples(20), deadline=None)
 @given(TEXTS, st.integers(2, 6))
 def test_a_repeated_message_is_returned_once(text: str, times: int) -> None:
     assume(without_recalled(text) is text)  # recalled blocks are removed from documents
     known = injected([recalled(text, number) for number in range(times)], [text] * times, tokens=10_000)
-    assert [one.said for one in known.parts] == [compact(text)]
+    assert [compact(one.content) for one in known.parts] == [compact(text)]
     assert known.left_out == 0
 
 
@@ -282,8 +264,8 @@ def remembered(lake: Lake, server: OpenAIServer, *talks: dict[str, Any]) -> Memo
 def test_a_fact_is_dropped_only_for_messages_that_are_chosen() -> None:
     fact = part("Anna lives_in Porto", Source.GRAPH, "m1", "m2")
 
-    def chosen(*parts: ContextItem) -> list[str]:
-        return [one.text for one in choose(parts, 10, 1_000, {}).parts]
+    def chosen(*parts: Recalled) -> list[str]:
+        return [one.text for one in packed(parts)]
 
     assert chosen(fact) == [fact.text]
     assert fact.text in chosen(fact, part("Anna: Where I live I told you.", Source.MEMORY, "m3"))
@@ -292,7 +274,6 @@ def test_a_fact_is_dropped_only_for_messages_that_are_chosen() -> None:
     assert fact.text in chosen(part("Anna lives_in Porto", Source.GRAPH), part("Anna: It rains.", Source.MEMORY, "m1"))
     both = part("Anna: I moved to Porto.", Source.MEMORY, "m1", "m2")
     assert chosen(fact, both) == chosen(both, fact) == [both.text]
-    assert choose([fact, both], 10, 1_000, {}).left_out == 1
     first, second = part("Anna: I moved.", Source.MEMORY, "m1"), part("Anna: To Porto.", Source.MEMORY, "m2")
     assert chosen(fact, first, second) == [first.text, second.text]
 
@@ -300,38 +281,32 @@ def test_a_fact_is_dropped_only_for_messages_that_are_chosen() -> None:
 def test_a_fact_stays_if_its_message_is_not_chosen() -> None:
     fact = part("Anna lives_in Porto", Source.GRAPH, "m2")
     parts = [part("Anna: It rains.", Source.MEMORY, "m1"), fact, part("Anna: I moved to Porto.", Source.MEMORY, "m2")]
-    assert fact in choose(parts, 2, 1_000, {}).parts
-    assert fact not in choose(parts, 3, 1_000, {}).parts
+    assert fact in packed(parts, 2)
+    assert fact not in packed(parts, 3)
 
 
 def test_a_fact_and_its_message_are_never_both_dropped() -> None:
     messages = [part(f"Anna: thing {number}", Source.MEMORY, f"m{number}") for number in range(16)]
     fact = part("Anna works_for Initech", Source.GRAPH, "m15")
     documents = [part(f"Paragraph {number}", Source.DOCUMENT) for number in range(16)]
-    known = choose([fact, *messages, *documents], 20, 10_000, {})
-    assert len(known.parts) == 20
-    assert {fact, messages[15]} & set(known.parts)
+    for first in ([fact, *messages], [*messages[::-1], fact]):
+        chosen = packed([*first, *documents], 20, 10_000)
+        assert len(chosen) == 20
+        assert {fact, messages[15]} & set(chosen)
 
 
 def test_a_fact_stays_beside_a_cut_message() -> None:
     fact = part("Anna lives_in Porto", Source.GRAPH, "m1")
-    message = part("Anna: " + "It rains and it rains. " * 100 + "I moved to Porto.", Source.MEMORY, "m1")
-    assert "Porto" in choose([message, fact], 5, 200, {}).block
+    message = part("Anna: It rains and it rains.", Source.MEMORY, "m1")
+    passage = replace(message, is_excerpt=True)
+    assert packed([passage, fact]) == [passage, fact]
+    assert packed([message, fact]) == packed([fact, message]) == [message]
 
 
 def test_a_fact_is_not_repeated_beside_its_message(lake: Lake, server: OpenAIServer) -> None:
     known = ask(remembered(lake, server, conversation("I moved to Porto.")), "Where does Anna live?")
     assert "I moved to Porto." in known.block
     assert known.of("graph") == []
-
-
-def test_a_fact_is_returned_if_its_message_does_not_fit(lake: Lake, server: OpenAIServer) -> None:
-    parcels = [f"Parcel {number} for Anna went to Porto, to the office of Bruno." for number in range(12)]
-    talks = conversation("I moved to Lisbon."), conversation(*parcels, at="2024-01-15T10:00", conversation_id="parcels")
-    prompt = "Which parcel of Anna went to Porto, to the office of Bruno?"
-    known = ask(remembered(lake, server, *talks), prompt, max_results=4)
-    assert len(known.parts) == 4
-    assert "Lisbon" in known.block
 
 
 def test_a_fact_is_not_repeated_beside_a_repeated_message(lake: Lake, server: OpenAIServer) -> None:

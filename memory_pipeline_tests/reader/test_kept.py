@@ -14,7 +14,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.scoped_rows import ScopedRows
 from memory_pipeline.models.factory import Models, ReadingModels
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.knowledge import Source
+from memory_pipeline.reader.packing.items import Source
 from memory_pipeline_tests import building, index_rows
 from memory_pipeline_tests.building import ACME, conversation, run
 from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
@@ -297,7 +297,7 @@ def test_a_message_and_its_memory_are_returned_once_and_the_memory_outlives_the_
         assert kept.version == 1
         block = reader.inject_knowledge("Which language does Anna want?", now=now).block
         assert block.count("French") == 1
-        assert "What to keep in mind:\n⁍ Anna: Please always answer me in French." in block
+        assert "What to keep in mind:\n⁍ [2024-01-15] Anna: Please always answer me in French. (instruction)" in block
         run(lake, models)
     assert not lake.journal.pending()
 
@@ -309,7 +309,10 @@ def test_permanent_instructions_come_first(lake: Lake, models: Models) -> None:
         remember("Never send letters to Porto.", minute(1), kind="instruction", importance=0.1),
     )
     known = reading(lake, models).inject_knowledge("A letter for Anna in Porto", now=NOON)
-    assert [one.text for one in known.of(Source.DURABLE)] == ["Never send letters to Porto.", "Porto is Anna's home."]
+    assert [one.content for one in known.of(Source.DURABLE)] == [
+        "Never send letters to Porto.",
+        "Porto is Anna's home.",
+    ]
     assert known.parts[0].source is Source.DURABLE
 
 

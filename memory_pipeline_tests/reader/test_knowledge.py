@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -9,22 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain.model_calls import count_tokens
-from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, mark, without_recalled
+from memory_pipeline.domain.text.recalled_text import FRAME_BYTES, LINE, mark, mark_lines, without_recalled
 from memory_pipeline.errors import InputError
-from memory_pipeline.reader.injection import document_parts
-from memory_pipeline.reader.knowledge import (
-    ContextItem,
+from memory_pipeline.reader.packing.injection import document_parts
+from memory_pipeline.reader.packing.items import (
     Document,
     InjectedContext,
+    Recalled,
+    Recollection,
     Size,
     Source,
     compact,
     cut_to,
-    size_of,
+    in_order,
 )
 from memory_pipeline_tests.reader.injecting import TEXTS, WORDED, part
 
-PARTS = st.lists(st.builds(part, TEXTS, st.sampled_from(Source)), max_size=6).map(tuple)
+DAYS = st.none() | st.integers(1, 3).map(lambda day: date(2024, 1, day))
+PARTS = st.lists(
+    st.builds(lambda text, source, day: replace(part(text, source), date=day), TEXTS, st.sampled_from(Source), DAYS),
+    max_size=6,
+).map(tuple)
 
 
 def test_an_empty_context_has_no_text() -> None:
@@ -48,7 +55,7 @@ def test_the_block_names_its_sources_in_one_order() -> None:
         "⁍ Said before:",
         "⁍ the memory",
         "⁍ From summaries of longer times:",
-        "⁍ the summary",
+        "⁍ the summary (daily summary of 2022-01-15)",
         "⁍ From documents:",
         "⁍ the document",
     ]
@@ -68,44 +75,72 @@ def test_lines_are_indented_and_never_blank() -> None:
 
 
 @given(PARTS)
-def test_the_size_of_a_block_is_exact_and_a_written_back_block_is_removed(
-    parts: tuple[ContextItem, ...],
-) -> None:
+def test_a_written_back_block_is_removed(parts: tuple[Recalled, ...]) -> None:
     known = InjectedContext(parts)
     assert known.tokens == count_tokens(known.block) == count_tokens(str(known))
-    assert size_of(parts) == len(known.block.encode())
-    assert size_of(parts) >= FRAME_BYTES or not parts
+    assert known.tokens * 4 >= FRAME_BYTES or not parts
     assert without_recalled(known.block) == ""
     assert without_recalled(f"Where do I live?\n\n{known.block}") == "Where do I live?" or not parts
 
 
 @given(PARTS)
-def test_the_block_contains_all_words_of_all_items(parts: tuple[ContextItem, ...]) -> None:
+def test_the_block_contains_all_words_of_all_items(parts: tuple[Recalled, ...]) -> None:
     block = " ".join(InjectedContext(parts).block.split())
     for one in parts:
-        assert " ".join(one.lines.split()).lower().replace("recalled-memory", "recalled memory") in block.lower()
+        content = " ".join(mark_lines(compact(one.content)).removeprefix(LINE).split())
+        assert content.lower().replace("recalled-memory", "recalled memory") in block.lower()
+
+
+@given(PARTS, st.data())
+def test_the_size_of_a_text_is_exact(parts: tuple[Recalled, ...], data: st.DataObject) -> None:
+    block, lines = Size(is_block=True), Size(is_block=False)
+    chosen: list[Recalled] = []
+    for one in parts:
+        before = block.bytes, lines.bytes
+        added = block.added(one), lines.added(one)
+        block.add(one)
+        lines.add(one)
+        chosen.append(one)
+        assert (block.bytes - before[0], lines.bytes - before[1]) == added
+        if data.draw(st.booleans()):
+            gone = chosen.pop(data.draw(st.integers(0, len(chosen) - 1)))
+            block.remove(gone)
+            lines.remove(gone)
+        assert block.bytes == len(InjectedContext(tuple(chosen)).block.encode())
+        assert lines.bytes == len(str(Recollection(chosen)).encode())
 
 
 @given(PARTS)
-def test_the_size_of_a_block_is_the_sum_of_its_items(parts: tuple[ContextItem, ...]) -> None:
-    size = Size()
-    for count, one in enumerate(parts, start=1):
-        size = size.plus(one)
-        assert size.bytes == size_of(parts[:count])
-    assert size.sources == {one.source for one in parts}
+def test_the_text_is_in_the_order_of_sources_and_time(parts: tuple[Recalled, ...]) -> None:
+    ordered = in_order(parts)
+    assert sorted(map(id, ordered)) == sorted(map(id, parts))
+    assert [one.source for one in ordered] == sorted((one.source for one in ordered), key=list(Source).index)
+    days = [one.date or date.min for one in ordered if one.source is Source.MEMORY]
+    assert days == sorted(days)
+
+
+def test_a_date_is_shown_once_a_day() -> None:
+    def said(text: str, day: int, hour: int) -> Recalled:
+        at = datetime(2024, 1, day, hour, tzinfo=UTC)
+        return replace(part(text), date=at.date(), said_at=at)
+
+    items = [said("Anna: Good night.", 15, 22), said("Ben: Hello.", 16, 8), said("Anna: Good morning.", 15, 8)]
+    lines = ["⁍ [2024-01-15] Anna: Good morning.", "⁍ Anna: Good night.", "⁍ [2024-01-16] Ben: Hello."]
+    assert str(Recollection(items)).splitlines() == lines
+    assert InjectedContext(tuple(items)).block.splitlines()[3:-1] == lines
 
 
 @given(TEXTS, st.integers(0, 600))
 def test_an_item_is_cut_to_its_budget(text: str, size: int) -> None:
     whole = part(text)
     cut = cut_to(whole, size)
-    if len(whole.lines.encode()) <= size:
+    if len(str(whole).encode()) <= size:
         assert cut is whole
     elif cut is not None:
-        assert len(cut.lines.encode()) <= size
-        assert (cut.source, cut.id, cut.said, cut.evidence) == (whole.source, whole.id, whole.said, whole.evidence)
+        assert len(str(cut).encode()) <= size
+        assert (cut.source, cut.id, cut.evidence) == (whole.source, whole.id, whole.evidence)
         assert cut.text.endswith("…")
-        assert whole.lines.startswith(cut.lines[:-1])
+        assert str(whole).startswith(str(cut)[:-1])
         assert len(cut.text) > 12
 
 
@@ -129,20 +164,22 @@ def test_a_cut_keeps_words_if_there_is_room(text: str, size: int) -> None:
 def test_a_cut_uses_most_of_the_room(text: str) -> None:
     cut = cut_to(part(compact(text)), 400)
     assert cut is not None
-    assert 340 <= len(cut.lines.encode()) <= 400
+    assert 340 <= len(str(cut).encode()) <= 400
 
 
-@pytest.mark.parametrize(("size", "text"), [(24, "Anna moved to…"), (21, "Anna moved to…"), (20, None), (0, None)])
+@pytest.mark.parametrize(
+    ("size", "text"), [(24, "Anna moved to…"), (21, "Anna moved to…"), (20, "Anna moved to…"), (19, None), (0, None)]
+)
 def test_a_cut_ends_between_words_and_leaves_some(size: int, text: str | None) -> None:
     cut = cut_to(part("Anna moved to Porto last week"), size)
     assert (cut and cut.text) == text
 
 
-def test_a_date_and_a_name_alone_are_dropped() -> None:
-    dated = ContextItem(Source.MEMORY, "m1", "[2024-01-15] Anna moved to Porto", "Anna moved to Porto")
+def test_a_date_alone_is_dropped() -> None:
+    dated = replace(part("Anna moved to Porto"), date=date(2024, 1, 15))
     left = {size: cut and cut.text for size in range(40) if (cut := cut_to(dated, size)) is not dated}
-    assert {text for size, text in left.items() if size < 34} == {None}
-    assert left[34] == "[2024-01-15] Anna moved to…"
+    assert {text for size, text in left.items() if size < 33} == {None}
+    assert left[33] == "[2024-01-15] Anna moved to…"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +233,7 @@ def test_documents_are_named_by_their_id_or_their_number() -> None:
     parts = document_parts(["one", {"content": "two", "id": "b.pdf"}, {"content": "three", "id": ""}])
     assert [one.id for one in parts] == ["document 1", "b.pdf", "document 3"]
     assert [one.text for one in parts] == ["one", "[b.pdf] two", "three"]
-    assert [one.said for one in parts] == ["one", "two", "three"]
+    assert [one.content for one in parts] == ["one", "two", "three"]
     assert {one.source for one in parts} == {Source.DOCUMENT}
 
 
@@ -212,5 +249,5 @@ def test_recalled_blocks_are_removed_from_documents() -> None:
 @given(st.lists(TEXTS, max_size=4))
 def test_no_document_is_blank_or_holds_a_block(documents: list[str]) -> None:
     for one in document_parts(documents):
-        assert one.said.strip()
-        assert without_recalled(one.said) is one.said
+        assert one.content.strip()
+        assert without_recalled(one.content) is one.content

@@ -11,11 +11,11 @@ import pytest
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.lake import Lake
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.reader.injection import choose
-from memory_pipeline.reader.knowledge import ContextItem, Source, cut_to
+from memory_pipeline.reader.packing.items import cut_to
 from memory_pipeline_tests import building
 from memory_pipeline_tests.building import ACME, conversation, run
 from memory_pipeline_tests.memories.keeping import MONDAY, event, land, minute, remember, write
+from memory_pipeline_tests.reader.injecting import part
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -137,13 +137,8 @@ def test_recall_ranks_memories_as_their_search_does(lake: Lake, models: Models) 
     assert found == [one for one in searched if one in found]
 
 
-def test_the_warning_of_an_injected_message_is_never_cut() -> None:
-    kept = ContextItem(Source.DURABLE, "kept", "40 sacks.", "40 sacks.", frozenset(["m1"]), warning="a snapshot")
-    said = ContextItem(Source.MEMORY, "said", "Anna: We have 40.", "Anna: We have 40.", frozenset(["m1"]))
-    [part] = choose([said, kept], 5, 1_000, {}).parts
-    assert (part.id, part.warning, part.lines) == ("said", "a snapshot", "⁍ Anna: We have 40. (a snapshot)")
-    assert choose([said, kept], 1, 1_000, {}).parts[0].warning
-    long = ContextItem(Source.MEMORY, "long", "word " * 100, "word " * 100, warning="a snapshot")
+def test_a_warning_is_never_cut() -> None:
+    long = part("word " * 100, warning="a snapshot")
     for size in range(20, 200):
         cut = cut_to(long, size)
-        assert cut is None or (len(cut.lines.encode()) <= size and cut.lines.endswith("… (a snapshot)"))
+        assert cut is None or (len(str(cut).encode()) <= size and str(cut).endswith("… (a snapshot)"))

@@ -73,10 +73,10 @@ def warning(memory: DurableMemory, now: datetime) -> str | None:
     """
     age = now - memory.updated_at
     if memory.is_point_in_time:
-        return f"a snapshot of {_ago(age)}: it says how things stood then; query the source again before relying on it"
+        return f"a snapshot of {_ago(age)}: query the source again before relying on it"
     if memory.kind.is_permanent or age < _FRESHNESS_DAY:
         return None
-    return f"last heard {_ago(age)}: it may have changed since; verify it before relying on it"
+    return f"last heard {_ago(age)}: verify it before relying on it"
 
 
 def _ago(age: timedelta) -> str:

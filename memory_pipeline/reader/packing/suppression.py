@@ -23,7 +23,7 @@ from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.memories.queries import until_of
 from memory_pipeline.memories.ranker import resolved_in
 from memory_pipeline.overlay import Derived
-from memory_pipeline.reader.knowledge import DURABLE, GRAPH
+from memory_pipeline.reader.packing.items import DURABLE, GRAPH
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.memories.snapshot import MemorySnapshot
     from memory_pipeline.memories.state import MemoryOverlay
-    from memory_pipeline.reader.knowledge import Recalled
+    from memory_pipeline.reader.packing.items import Recalled
 
 
 class Statement(NamedTuple):

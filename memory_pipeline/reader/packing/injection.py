@@ -1,0 +1,278 @@
+"""Build the context for a prompt from durable memories, facts, the graph, summaries, and the caller's documents.
+
+Sources are queried in parallel. If one fails, the others still answer. Duplicates are merged. Then the packer chooses
+items, up to a count and a token budget (:mod:`memory_pipeline.reader.packing.packer`). Memory and the documents each
+have half of both, and what the other leaves of its half: many documents cannot displace memory. Within memory, the
+items that are worth most are chosen, whatever their source.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
+from itertools import zip_longest
+from math import fsum, log
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.errors import InputError, MemoryPipelineError, shown
+from memory_pipeline.reader.packing.items import (
+    DOCUMENT,
+    Document,
+    InjectedContext,
+    Recalled,
+    Source,
+    compact,
+    in_order,
+)
+from memory_pipeline.reader.packing.packer import Packer, by_worth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from memory_pipeline.configuration.model_settings import Injection
+    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.models.factory import ReadingModels
+
+_OPENING: Final = "\"'“”„«»(!?,;:"
+_CLOSING: Final = f"{_OPENING})."
+#: Characters of a long text that are compared with the query.
+_COMPARED: Final = 4_000
+#: Weight of a document's rank, relative to the words it shares with the query.
+_RANK_WEIGHT: Final = 0.5
+#: The score of a graph fact does not compare with that of a message. The best one ranks after this many messages, and
+#: each of the next ones after as many more.
+_MESSAGES_PER_FACT: Final = 12
+_CANDIDATES_PER_ITEM: Final = 4
+MAX_PARTS: Final = 50
+
+
+class Searches(NamedTuple):
+    """The searches of memory for a text.
+
+    Attributes:
+        memory: returns facts and points, best first, as many as a token budget could hold.
+        graph: returns at most so many graph facts, best first, optionally by the names in the text.
+        durable: returns at most so many durable memories, best first.
+        hot_index: returns the durable memories that fill the rest of the budget.
+    """
+
+    memory: Callable[[str, int], Sequence[Recalled]]
+    graph: Callable[[str, int, list[str] | None], Iterable[Recalled]]
+    durable: Callable[[str, int], Iterable[Recalled]] = lambda *_: ()
+    hot_index: Callable[[], Iterable[Recalled]] = tuple
+
+
+def inject(
+    query: str | None,
+    documents: Sequence[Recalled],
+    most: int,
+    max_tokens: int,
+    settings: Injection,
+    models: ReadingModels,
+    searches: Searches,
+    calendar: Calendar,
+) -> InjectedContext:
+    """Return the context for a prompt: at most `most` items in a budget. `calendar` is that of the summaries.
+
+    Without a query, it has only the hot index.
+    """
+    packer = Packer(calendar, max_tokens, is_block=True, most=most)
+    troubles: dict[str, str] = {}
+    ranked: list[Recalled] = []
+    if query is not None:
+        found, troubles = _search(query, most, max_tokens, models, searches)
+        own = settled([*found["memory"], *found["durable"], *_scored(found["graph"], found["memory"])])
+        if settings.rerank == "deterministic":
+            documents = by_words(query, documents)
+        ranked = distinct(in_turn(by_worth(distinct(own)), documents))
+        if models.reranker is not None and ranked:
+            try:
+                ranked = [ranked[place] for place in models.reranker.order(query, [one.text for one in ranked])]
+            except Exception as error:  # noqa: BLE001  # after any error, the order is unchanged
+                troubles["rerank"] = _message_of(error)
+        _fill(packer, ranked, most)
+    left_out = len(ranked) - len(packer.chosen)
+    packer.fill(searches.hot_index(), may_cut=False)
+    return InjectedContext(tuple(in_order(packer.chosen)), left_out, troubles)
+
+
+def _search(
+    query: str, most: int, max_tokens: int, models: ReadingModels, searches: Searches
+) -> tuple[dict[str, list[Recalled]], dict[str, str]]:
+    """Return what each search of memory finds, and the error message of each that failed."""
+    several = _CANDIDATES_PER_ITEM * min(most, MAX_PARTS)
+    without_names: dict[str, str] = {}
+
+    def graph_facts() -> Iterable[Recalled]:
+        names = None
+        if models.entity_finder is not None:
+            try:
+                names = models.entity_finder.find(query)
+            except Exception as error:  # noqa: BLE001  # after any error, rules find the names instead
+                without_names["entities"] = _message_of(error)
+        return searches.graph(query, several, names)
+
+    found, troubles = gather(
+        {
+            "memory": lambda: _limited(searches.memory(query, max_tokens), max(several, most)),
+            "graph": graph_facts,
+            "durable": lambda: searches.durable(query, min(most, MAX_PARTS)),
+        }
+    )
+    return found, without_names | troubles
+
+
+def in_turn(*lists: Sequence[Recalled]) -> list[Recalled]:
+    """Return the items of all lists in turn: the best of each, then the second of each, and so on."""
+    return [item for each in zip_longest(*lists) for item in each if item is not None]
+
+
+def _fill(packer: Packer, ranked: Sequence[Recalled], most: int) -> None:
+    """Choose items of memory and documents, half of the budget and of the count for each, then the best of the rest."""
+    own, documents = ([item for item in ranked if (item.source is Source.DOCUMENT) is one] for one in (False, True))
+    half = most // 2
+    if not own or not documents:
+        packer.fill(ranked)
+        return
+    # The smaller ones first: the others can use what they leave of their half.
+    if _size(own) <= _size(documents):
+        packer.fill(own, share=0.5, most=most - half)
+        if not packer.chosen:
+            packer.fill(own, most=1)
+        packer.fill(documents, most=half)
+    else:
+        packer.fill(documents, share=0.5, most=half)
+        packer.fill(own, most=most - half)
+    packer.fill(ranked, may_cut=False)
+
+
+def _size(items: Iterable[Recalled]) -> int:
+    return sum(len(item.content) for item in items)
+
+
+def gather(queries: Mapping[str, Callable[[], Iterable[Recalled]]]) -> tuple[dict[str, list[Recalled]], dict[str, str]]:
+    """Run queries in parallel. Return the items found, and the error message of each query that failed."""
+    found: dict[str, list[Recalled]] = {}
+    troubles: dict[str, str] = {}
+    with ThreadPoolExecutor(max(len(queries), 1)) as pool:
+        futures = {name: pool.submit(copy_context().run, ask) for name, ask in queries.items()}
+        for name, future in futures.items():
+            try:
+                found[name] = list(future.result())
+            except Exception as error:  # noqa: BLE001  # after any error, the other sources still answer
+                found[name], troubles[name] = [], _message_of(error)
+    return found, troubles
+
+
+def _message_of(error: Exception) -> str:
+    return str(error) if isinstance(error, MemoryPipelineError) else f"{type(error).__name__}: {error}"
+
+
+def _limited(items: Sequence[Recalled], most: int) -> list[Recalled]:
+    """Return at most `most` facts and as many points."""
+    sources = Source.MEMORY, Source.SUMMARY
+    return [one for source in sources for one in [item for item in items if item.source is source][:most]]
+
+
+def _scored(facts: Iterable[Recalled], said: Iterable[Recalled]) -> list[Recalled]:
+    """Give graph facts scores among those of messages."""
+    scores = sorted((one.score for one in said if one.source is Source.MEMORY), reverse=True) or [0.0]
+    return [
+        replace(fact, score=scores[min(_MESSAGES_PER_FACT * number, len(scores) - 1)])
+        for number, fact in enumerate(facts, start=1)
+    ]
+
+
+def document_parts(documents: Sequence[object]) -> list[Recalled]:
+    """Return the caller's documents as items. Raise InputError if one is invalid."""
+    if isinstance(documents, str | bytes | Mapping) or not isinstance(documents, Sequence):
+        raise InputError(f"documents {shown(documents)} is not accepted; expected a list of texts or mappings")
+    read = [Document.of(value, place) for place, value in enumerate(documents)]
+    return [
+        Recalled(one.id or f"document {place}", DOCUMENT, "", None, compact(one.content), label=one.id or "")
+        for place, one in enumerate(read, start=1)
+        if one.content  # empty if the document held only recalled memory
+    ]
+
+
+def settled(items: Iterable[Recalled]) -> list[Recalled]:
+    """Merge permanent memories with facts and points of the same words: the memory replaces them."""
+    standing: dict[str, Recalled] = {}
+    others = []
+    for item in sorted(items, key=lambda one: not one.is_standing):
+        words = _as_compared(item.content)
+        if item.is_standing:
+            standing.setdefault(words, item)
+        elif words in standing:
+            standing[words] = _merged(standing[words], item)
+        else:
+            others.append(item)
+    return [*others, *standing.values()]
+
+
+def distinct(parts: Iterable[Recalled]) -> list[Recalled]:
+    """Merge items with the same words. The first one remains, with the evidence of all.
+
+    Case and punctuation around words are ignored. A text also equals a message with the same words after the speaker's
+    name; then the message remains. Texts that differ in a number, a "not" or the order of words are not equal.
+    """
+    unique: list[Recalled] = []
+    seen: dict[str, int] = {}
+    seen_with_speaker: dict[str, int] = {}
+    seen_plain: dict[str, int] = {}
+    for part in parts:
+        whole = _as_compared(part.content)
+        speaker, colon, words = part.content.partition(": ")
+        bare = _as_compared(words) if colon and speaker and part.source is Source.MEMORY else None
+        before = seen.get(whole)
+        plain = None if before is not None or bare is None else seen_plain.pop(bare, None)
+        if before is None and bare is None:
+            before = seen_with_speaker.get(whole)
+        if before is not None:
+            unique[before] = _merged(unique[before], part)
+            continue
+        place = len(unique) if plain is None else plain
+        seen[whole] = place
+        if bare is None:
+            seen_plain[whole] = place
+        else:
+            seen_with_speaker.setdefault(bare, place)
+        if plain is None:
+            unique.append(part)
+        else:
+            # The next item must match the text shown now, not the text it replaced.
+            del seen[bare or ""]
+            unique[place] = _merged(part, unique[place])
+    return unique
+
+
+def _merged(part: Recalled, other: Recalled) -> Recalled:
+    return replace(
+        part,
+        source_ids=tuple(dict.fromkeys(part.source_ids + other.source_ids)),
+        score=max(part.score, other.score),
+        # The date of a message tells its age.
+        warning=part.warning or (None if part.source is Source.MEMORY else other.warning),
+    )
+
+
+def _as_compared(text: str) -> str:
+    return " ".join(word.lstrip(_OPENING).rstrip(_CLOSING) or word for word in text.casefold().split())
+
+
+def by_words(query: str, documents: Sequence[Recalled]) -> list[Recalled]:
+    """Sort documents by the rare words they share with a query, and by their rank."""
+    words = [frozenset(terms(one.text[:_COMPARED])) for one in documents]
+    counts = Counter(word for own_words in words for word in own_words)
+    weight = {word: log(1 + len(documents) / counts[word]) for word in set(terms(query)) if word in counts}
+    whole = fsum(weight.values()) or 1.0
+    # fsum is exact: the iteration order of a set differs between processes.
+    scores = [
+        fsum(weight[word] for word in own_words if word in weight) / whole + _RANK_WEIGHT / rank
+        for rank, own_words in enumerate(words, start=1)
+    ]
+    return [documents[place] for place in sorted(range(len(documents)), key=lambda place: (-scores[place], place))]
