@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.lineage import Node
     from memory_pipeline.reader.packing.items import Recollection
-    from memory_pipeline.reader.packing.recall import Candidates
+    from memory_pipeline.reader.packing.recall import RecallCandidates
     from memory_pipeline.reader.packing.suppression import SuppressionRules
 
 _log = logging.getLogger(__name__)
@@ -297,10 +297,11 @@ class MemoryReader:
     ) -> Recollection:
         """Return what memory holds about a question, best first, within one token budget.
 
-        Nothing is repeated: a summary is never returned with one of its facts. Facts come first; summaries add what no
-        fact covers. Up to five matching durable memories, each with graph facts around the entities it names, take at
-        most three tenths of the budget, or 120 tokens. A sentence that repeats a revoked memory word for word is left
-        out. The same memory gives the same answer.
+        Facts, points of summaries, and up to five matching durable memories, each with graph facts around the entities
+        it names, are chosen by their score, less the price of their tokens. Nothing is repeated: a summary is never
+        returned with one of its facts, nor a durable memory with the whole messages it comes from. Its text lists
+        facts in the order of time. A sentence that repeats a revoked memory word for word is left out. The same memory
+        gives the same answer.
 
         Args:
             query: at most 10,000 characters.
@@ -523,7 +524,7 @@ class MemoryReader:
         exclude: Collection[str],
         at: datetime,
         now: datetime | None,
-    ) -> Candidates:
+    ) -> RecallCandidates:
         self._lake.index.check(self._embedder)
         return candidates(
             self._searcher,

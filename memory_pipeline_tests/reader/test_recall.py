@@ -17,8 +17,8 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Calendar, Grain, Peri
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS
-from memory_pipeline.models.factory import Models
 from memory_pipeline.memories.search import MemorySearch
+from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader, Recalled
 from memory_pipeline.reader.packing.recall import choose, considered
 from memory_pipeline.search.row_block import points_of
@@ -233,8 +233,8 @@ def test_every_recall_fits_the_budget_without_repetition(records: list[Any], bes
     assert found.tokens <= budget
     assert len({one.id for one in found}) == len(found)
     periods = {Period(one.grain, one.period) for one in found if isinstance(one.grain, Grain)}
-    for one in periods:
-        assert not periods & {CALENDAR.ancestor(one, grain) for grain in Grain if grain.rank > one.grain.rank}
+    for period in periods:
+        assert not periods & {CALENDAR.ancestor(period, grain) for grain in Grain if grain.rank > period.grain.rank}
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
     said = [one.content.casefold() for one in found if one.grain is Grain.WORKING]
     for one in found:

@@ -45,7 +45,7 @@ _COMPARED: Final = 4_000
 _RANK_WEIGHT: Final = 0.5
 #: The score of a graph fact does not compare with that of a message. The best one ranks after this many messages, and
 #: each of the next ones after as many more.
-_MESSAGES_PER_FACT: Final = 12
+_MESSAGES_PER_FACT: Final = 30
 _CANDIDATES_PER_ITEM: Final = 4
 MAX_PARTS: Final = 50
 

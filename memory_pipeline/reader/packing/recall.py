@@ -44,7 +44,7 @@ _LEAST_TOKENS: Final = 10
 _AROUND: Final = 0.5
 
 
-class Candidates(NamedTuple):
+class RecallCandidates(NamedTuple):
     """Facts and points that were found for a question, best first.
 
     `hides` returns whether to leave out a graph fact.
@@ -148,7 +148,7 @@ def candidates(
     *,
     now: datetime,
     rules_for: RulesFor,
-) -> Candidates:
+) -> RecallCandidates:
     """Return the facts and points for a question, as many as a token budget could hold. `where` filters both.
 
     `now` is UTC. `rules_for` returns the suppression rules, given the excluded facts and points.
@@ -167,7 +167,7 @@ def candidates(
         is_of_another = name_key(fact.source) in others and name_key(fact.target) not in own
         return is_of_another or fact.id in exclude or rules.hides_fact(fact)
 
-    return Candidates([excerpted(item, passages[item.id]) for item in facts], points, rules, hides)
+    return RecallCandidates([excerpted(item, passages[item.id]) for item in facts], points, rules, hides)
 
 
 def forms_shown(searcher: Searcher, text: str, where: Filter, exclude: Collection[str]) -> list[Statement]:
