@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.files.storage import FileInfo
     from memory_pipeline.lake.journal import JournalFile
 
 #: What was found within :func:`one_read`, by whom; None outside of it.
@@ -58,6 +59,11 @@ def found_once(key: object, look: Callable[[], _Found]) -> _Found:
         found[key] = look()
     value: _Found = found[key]
     return value
+
+
+def journal_entries(lake: Lake, scope: Scope) -> list[FileInfo]:
+    """Return the files in a scope's folder of the journal, listed once within the same :func:`one_read`."""
+    return found_once((lake, scope.key), lambda: lake.journal.entries(scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class PendingJournal:
         return found_once(self, self._newest)
 
     def _newest(self) -> Mapping[str, PendingFile]:
-        files = self._lake.journal.pending(self._scope)
+        files = self._lake.journal.pending(self._scope, journal_entries(self._lake, self._scope))
         return self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
 
     def _extracted(self, files: Sequence[JournalFile]) -> list[PendingFile]:

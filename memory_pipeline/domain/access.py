@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _One = TypeVar("_One", bound=StrEnum)
 
 
-class Level(StrEnum):
+class AccessLevel(StrEnum):
     """What a grant allows. Each level includes those before it."""
 
     READ = "read"
@@ -39,10 +39,10 @@ class Level(StrEnum):
     @property
     def rank(self) -> int:
         """1 for read to 3 for admin."""
-        return list(Level).index(self) + 1
+        return list(AccessLevel).index(self) + 1
 
     @classmethod
-    def parse(cls, value: object) -> Level:
+    def parse(cls, value: object) -> AccessLevel:
         """Return the level with a name.
 
         Raises:
@@ -81,7 +81,7 @@ class AccessEvent:
     verb: AccessVerb
     to_agent: str | None
     to_team: str | None
-    level: Level | None
+    level: AccessLevel | None
     event_at: datetime
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class AccessEvent:
             _one_of(AccessVerb, "access", record.get("access")),
             record.get("to_agent"),
             record.get("to_team"),
-            None if level is None else Level.parse(level),
+            None if level is None else AccessLevel.parse(level),
             timestamp_of("timestamp", record.get("timestamp")),
         )
 
@@ -149,14 +149,14 @@ class AccessEvent:
         return self.event_at, -allows if not self.verb.is_of_team else -(self.verb is AccessVerb.JOIN)
 
 
-class Access(NamedTuple):
+class AccessState(NamedTuple):
     """The grants in force, and the agents of each team, by the own scope of the agent that keeps it and its name."""
 
     grants: frozenset[AccessEvent]
     teams: Mapping[tuple[Scope, str], frozenset[str]]
 
 
-def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) -> Access:
+def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) -> AccessState:
     """Fold events, in any order, into the grants and teams that are in force: now, or at `until`, UTC."""
     last: dict[Hashable, AccessEvent] = {}
     for event in sorted(events, key=lambda event: event.order):
@@ -167,10 +167,10 @@ def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) ->
         if event.verb is AccessVerb.JOIN and event.to_team is not None and event.to_agent is not None:
             key = event.scope, event.to_team
             teams[key] = teams.get(key, frozenset()) | {event.to_agent}
-    return Access(frozenset(event for event in last.values() if event.verb is AccessVerb.GRANT), teams)
+    return AccessState(frozenset(event for event in last.values() if event.verb is AccessVerb.GRANT), teams)
 
 
-def decide(agent: Scope, level: Level, target: Scope, access: Access) -> bool:
+def decide(agent: Scope, level: AccessLevel, target: Scope, access: AccessState) -> bool:
     """Return whether an agent may read, write or administer a scope.
 
     An agent may do everything with its own memory, and that of its users and groups. Otherwise it needs a grant for

@@ -28,6 +28,7 @@ from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer
 from memory_pipeline.settings import Settings
 from memory_pipeline.writer.known_messages import KnownMessages, without_users
+from memory_pipeline.writer.sharing import AccessWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -85,7 +86,7 @@ class Receipt:
         return (*self.accepted, *self.repeated)
 
 
-class MemoryWriter(MemoryEventWriter):
+class MemoryWriter(MemoryEventWriter, AccessWriter):
     """Writes one agent's conversations, durable memories and, as :attr:`graph`, its graph.
 
     A conversation is written to the memory of those who take part: of its `user_id`, of the group of its `users`, or of

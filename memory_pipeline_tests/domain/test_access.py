@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_pipeline.domain.access import AccessEvent, AccessVerb, Level, decide, fold_access
+from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, decide, fold_access
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline_tests.effort import examples
@@ -22,12 +22,12 @@ START = datetime(2024, 1, 15, tzinfo=UTC)
 
 
 def event(verb: str, to: str | None = "B", scope: Scope = A, *, team: str | None = None, **fields: Any) -> AccessEvent:
-    level = Level(fields.get("level", "read")) if verb == "grant" else None
+    level = AccessLevel(fields.get("level", "read")) if verb == "grant" else None
     return AccessEvent(scope, AccessVerb(verb), to, team, level, START + timedelta(minutes=fields.get("minute", 0)))
 
 
 def allowed(*events: AccessEvent, agent: Scope = B, level: str = "read", target: Scope = A) -> bool:
-    return decide(agent, Level(level), target, fold_access(events))
+    return decide(agent, AccessLevel(level), target, fold_access(events))
 
 
 _EVENTS = st.one_of(
@@ -37,13 +37,13 @@ _EVENTS = st.one_of(
         st.sampled_from("BC"),
         st.sampled_from([A, ANNA, BEN]),
         st.integers(0, 3),
-        st.sampled_from(list(Level)),
+        st.sampled_from(list(AccessLevel)),
     ),
     st.builds(
         lambda verb, minute, level: event(verb, None, team="sales", minute=minute, level=level),
         st.sampled_from(["grant", "revoke"]),
         st.integers(0, 3),
-        st.sampled_from(list(Level)),
+        st.sampled_from(list(AccessLevel)),
     ),
     st.builds(
         lambda verb, to, minute: event(verb, to, team="sales", minute=minute),
@@ -54,7 +54,7 @@ _EVENTS = st.one_of(
 )
 
 
-def oracle(events: list[AccessEvent], agent: str, level: Level, target: Scope) -> bool:
+def oracle(events: list[AccessEvent], agent: str, level: AccessLevel, target: Scope) -> bool:
     """Decide by looking at all events of each way to the scope: a second implementation, by definition."""
 
     def newest(*, is_team: bool, scope: Scope, to: str | None, team: str | None) -> list[AccessEvent]:
@@ -81,7 +81,7 @@ def test_the_order_of_arrival_and_repetitions_do_not_matter(both: tuple[list[Acc
     access = fold_access(first)
     assert access == fold_access([*second, *second])
     for agent in (B, C):
-        for level in Level:
+        for level in AccessLevel:
             for target in (A, ANNA, BEN):
                 assert decide(agent, level, target, access) is oracle(first, agent.agent_id, level, target)
 
@@ -101,8 +101,8 @@ def test_of_a_grant_and_a_revoke_at_the_same_time_the_revoke_wins() -> None:
 
 
 def test_a_level_includes_the_levels_before_it() -> None:
-    for granted in Level:
-        held = {level.value for level in Level if allowed(event("grant", level=granted), level=level)}
+    for granted in AccessLevel:
+        held = {level.value for level in AccessLevel if allowed(event("grant", level=granted), level=level)}
         assert held == {"read": {"read"}, "write": {"read", "write"}, "admin": {"read", "write", "admin"}}[granted]
 
 
@@ -157,7 +157,9 @@ def test_invalid_events_are_refused(verb: str, to: str | None, scope: Scope, tea
 @settings(max_examples=examples(50), deadline=None)
 def test_a_record_is_read_as_it_was_written(one: AccessEvent) -> None:
     keys = {scope.identity: scope.key for scope in (ANNA, BEN)}
-    read = AccessEvent.from_record(one.to_record(), lambda *ids: Scope(*ids, keys.get(ids[2], "")))
+    read = AccessEvent.from_record(
+        one.to_record(), lambda workspace, agent, identity: Scope(workspace, agent, identity, keys.get(identity, ""))
+    )
     assert (read, read.id) == (one, one.id)
 
 
