@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of
 from memory_pipeline.domain.scopes import Scope, optional_label
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.scopes import ScopeOf
+    from memory_pipeline.domain.subjects import Subject
 
 _One = TypeVar("_One", bound=StrEnum)
 
@@ -137,8 +139,13 @@ class AccessEvent:
         """A hash of the event, 32 hexadecimal digits: the same event has the same id."""
         return digest("access", self.to_record())
 
+    def concerns(self, subject: Subject) -> bool:
+        """Return whether the erasure of a subject removes the event: it shares its memory, or shares with the agent."""
+        is_receiver = subject.kind is SubjectKind.AGENT and self.to_agent == subject.agent_id
+        return subject.owns(self.scope) or (is_receiver and self.scope.workspace_id == subject.workspace_id)
+
     @property
-    def subject(self) -> Hashable:
+    def decides(self) -> Hashable:
         """What the event decides: of two events with the same, the later one counts."""
         return self.scope, self.verb.is_of_team, self.to_agent, self.to_team
 
@@ -161,7 +168,7 @@ def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) ->
     last: dict[Hashable, AccessEvent] = {}
     for event in sorted(events, key=lambda event: event.order):
         if until is None or event.event_at <= until:
-            last[event.subject] = event
+            last[event.decides] = event
     teams: dict[tuple[Scope, str], frozenset[str]] = {}
     for event in last.values():
         if event.verb is AccessVerb.JOIN and event.to_team is not None and event.to_agent is not None:

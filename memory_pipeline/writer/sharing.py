@@ -126,7 +126,7 @@ class AccessWriter:
         """Write an event unless it changes nothing. Return whether access, or the membership, was in force before."""
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         event = AccessEvent(scope, verb, agent, team, level, at)
-        before = [one for one in self._lake.access.of(scope) if one.subject == event.subject]
+        before = [one for one in self._lake.access.of(scope) if one.decides == event.decides]
         last = max(before, key=lambda one: one.order, default=None)
         was_in_force = last is not None and last.verb in {AccessVerb.GRANT, AccessVerb.JOIN}
         if now is None:
