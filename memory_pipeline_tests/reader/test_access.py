@@ -18,6 +18,7 @@ from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import memory_tools
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import conversation, run, write
+from memory_pipeline_tests.users import lake_of
 
 if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
@@ -112,6 +113,13 @@ def test_every_way_is_closed_before_a_grant_open_during_it_and_closed_after_a_re
         assert reached(reader) == closed
 
 
+def test_every_public_member_of_a_reader_is_tried() -> None:
+    public = {name for name in dir(MemoryReader) if not name.startswith("_")}
+    others = {"open", "calendar", "scope", "of_agent", "hot_index", "search_archive"}  # tried below, or not memory
+    source = Path(__file__).read_text("utf-8")
+    assert {name for name in public - others if f"reader.{name}" not in source} == set()
+
+
 def test_hot_index_and_archive_are_closed_too(uri: str) -> None:
     reader = reader_of(uri, "A", "B")
     for way in (reader.hot_index, lambda: reader.search_archive("vault")):
@@ -172,6 +180,15 @@ def test_the_memory_of_a_user_needs_a_grant_that_names_the_user(uri: str) -> Non
         group.share_with_agent("B")
     with pytest.raises(InputError, match="'anna'"):
         writer_of(uri, user_id="anna").share_with_agent("B", user_id="ben")
+
+
+def test_a_memory_that_all_users_share_is_not_shared_by_the_name_of_one(root: str) -> None:
+    lake_of(root, per_user=False)
+    writer = writer_of(root)
+    with pytest.raises(InputError, match="leave out user_id"):
+        writer.share_with_agent("B", user_id="anna")
+    writer.share_with_agent("B")
+    assert [one.to_agent for one in writer.grants()] == ["B"]
 
 
 def test_teams_change_who_reads(uri: str) -> None:
