@@ -398,6 +398,7 @@ class MemoryReader:
             now: ignore everything after this time, and count ages from it; by default the current time.
         """
         try:
+            self._require_grant()
             limit, excluded = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
             return proactive_recall(self._memories, self._reading_models.imaginer, messages, excluded, limit, as_of)
@@ -443,6 +444,7 @@ class MemoryReader:
         Raises:
             InputError: an argument is invalid.
         """
+        self._require_grant()
         if conversation is not None and self._capture_of(conversation) is Capture.NONE:
             return InjectedContext(
                 left_out=len(documents), troubles={"injection": "capture of the conversation is none"}
@@ -504,6 +506,11 @@ class MemoryReader:
             rules_for=lambda shown: self._states.rules(exclude, shown, now, at),
             search_memories=search_memories,
         )
+
+    def _require_grant(self) -> None:
+        """Raise AccessDeniedError before the configuration or a model of another agent is used without a grant."""
+        if self._asking != self._scope.own:
+            self._states.scopes()
 
     def _capture_of(self, conversation: Mapping[str, object]) -> Capture:
         if not isinstance(conversation, Mapping):

@@ -59,6 +59,7 @@ def ways(uri: str) -> dict[str, Callable[[MemoryReader], object]]:
         "search": lambda reader: reader.search_memory("working", 0, 36_525, 10, ASKED),
         "newest by search": lambda reader: reader.search_memory("daily", 0, 36_525),
         "newest": lambda reader: reader.newest("working", 5),
+        "inject": lambda reader: reader.inject_knowledge(ASKED).parts,
         "recall": lambda reader: reader.recall(ASKED),
         "get a fact": lambda reader: reader.get(hit.id),
         "get a memory": lambda reader: reader.get(memory.id),
@@ -77,9 +78,8 @@ def ways(uri: str) -> dict[str, Callable[[MemoryReader], object]]:
     }
 
 
-#: Ways that answer with nothing rather than with an error: no error of one source may fail a prompt.
+#: A way that answers with nothing rather than with an error: nobody asked for these memories.
 SILENT: dict[str, Callable[[MemoryReader], object]] = {
-    "inject": lambda reader: reader.inject_knowledge(ASKED).parts,
     "imagine": lambda reader: reader.imagine([ASKED]),
 }
 
