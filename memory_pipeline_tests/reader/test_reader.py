@@ -209,9 +209,10 @@ def test_a_file_acknowledged_between_listing_and_reading_is_skipped(
     root: str, models: Models, reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Lake(root), conversation("I moved to Porto."))
-    stale = reader._lake.journal.pending(ACME)
+    stale = reader._lake.journal.entries(ACME)
+    assert stale
     make_hours(root, models)
-    monkeypatch.setattr(reader._lake.journal, "pending", lambda _: stale)
+    monkeypatch.setattr(reader._lake.journal, "entries", lambda _: stale)
     assert contents(reader, "Porto") == ["Anna: I moved to Porto."]
 
 
