@@ -9,8 +9,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from memory_pipeline.models.deterministic import DeterministicExtractor
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -107,7 +105,6 @@ class PendingJournal:
     def __init__(self, lake: Lake, scope: Scope) -> None:
         self._lake = lake
         self._scope = scope
-        self._extractor = DeterministicExtractor(lake.calendar.timezone)
         self._files = _ByFile(self._extracted)
 
     def files(self) -> Mapping[str, PendingFile]:
@@ -122,11 +119,15 @@ class PendingJournal:
         return self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
 
     def _extracted(self, files: Sequence[JournalFile]) -> list[PendingFile]:
+        # Imported late: the rules compile many patterns.
+        from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+
+        extractor = DeterministicExtractor(self._lake.calendar.timezone)
         forgotten = self._lake.tombstones.forgotten()
         found = []
         for file in files:
             contents = self._lake.journal.read(file, file.pending_hours)
-            facts = self._extractor.facts_of(forgotten.filter(contents.messages))
+            facts = extractor.facts_of(forgotten.filter(contents.messages))
             edits, events = forgotten.filter(contents.edits), forgotten.filter(contents.events)
             found.append(PendingFile(tuple(facts), tuple(edits), tuple(events)))
         return found

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AsyncView:
-    """A session or a pool, or a part of one, with methods to await."""
+    """A part of the memory, such as a session, a pool or the graph, with methods to await."""
 
     def __init__(self, opened: Callable[[], Any]) -> None:
         self._opened = cache(opened)
@@ -203,6 +203,21 @@ class AsyncMemory:
     ) -> Hits:
         """Search the memory that another agent shares; see :meth:`Memory.retrieve_shared` for the filters."""
         return await asyncio.to_thread(self.memory.retrieve_shared, query, agent, user_id, limit, **filters)
+
+    @property
+    def conversations(self) -> AsyncView:
+        """Return the conversations, with methods to await; see :attr:`Memory.conversations`."""
+        return AsyncView(lambda: self.memory.conversations)
+
+    @property
+    def facts(self) -> AsyncView:
+        """Return the facts, with methods to await; see :attr:`Memory.facts`."""
+        return AsyncView(lambda: self.memory.facts)
+
+    @property
+    def graph(self) -> AsyncView:
+        """Return the graph, with methods to await; see :attr:`Memory.graph`."""
+        return AsyncView(lambda: self.memory.graph)
 
     def session(self, session_id: str = DEFAULT_NAME) -> AsyncView:
         """Return a session whose methods are awaited; see :meth:`Memory.session`."""

@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.search.candidates import DEFAULT_ROWS
