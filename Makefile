@@ -53,7 +53,7 @@ test-thorough: lint types  ## The large versions of the tests, before a release 
 test-lowest: .venv/.installed  ## The core's tests with the lowest versions that pyproject.toml accepts
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
 	VIRTUAL_ENV=.venv-lowest $(BIN)/uv pip install --quiet --resolution lowest-direct \
-		--requirement pyproject.toml --extra run --extra s3 --extra langgraph
+		--requirement pyproject.toml --extra run --extra s3 --extra langgraph --extra models --extra sessions
 	VIRTUAL_ENV=.venv-lowest $(BIN)/uv pip install --quiet --no-deps -e .
 	VIRTUAL_ENV=.venv-lowest $(BIN)/uv pip install --quiet filelock flask flask-cors hypothesis 'moto[s3]' pytest pytest-xdist
 	.venv-lowest/bin/pytest -n auto --dist worksteal -rs $(CORE) memory_pipeline_tests/tools/test_langgraph.py

@@ -30,6 +30,7 @@ NAMES = (
     "graph",
     "peers",
     "size",
+    "install",
     "models",
     "survival",
     "retention",

@@ -59,7 +59,8 @@ from memory_pipeline.lake.codec.facts import facts_to_rows, messages_to_rows
 from memory_pipeline.lake.index import vector_index
 from memory_pipeline.lake.index.index_rows import facts_to_index, vectors_of
 from memory_pipeline.lake.schemas import MESSAGES
-from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.search import scoring, vector_sketch
 from memory_pipeline.search.candidates import DEFAULT_ROWS

@@ -4,6 +4,7 @@
 
     MemoryPipelineError
     ├── InputError            an argument or a record is invalid (also a ValueError)
+    │   └── AccessDeniedError    an agent has no grant for the memory of another one
     ├── ConfigurationError    a setting is invalid, or two settings contradict each other
     │   └── MissingExtraError    a library is not installed (also an ImportError); the message names the extra
     ├── LakeError             an operation on the lake failed
@@ -33,6 +34,10 @@ class MemoryPipelineError(Exception):
 
 class InputError(MemoryPipelineError, ValueError):
     """An argument, a filter or an input record is invalid."""
+
+
+class AccessDeniedError(InputError):
+    """An agent has no grant for the memory of another agent, or there is no such agent."""
 
 
 class ConfigurationError(MemoryPipelineError):

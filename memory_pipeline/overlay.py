@@ -9,8 +9,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from memory_pipeline.models.deterministic import DeterministicExtractor
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.files.storage import FileInfo
     from memory_pipeline.lake.journal import JournalFile
 
 #: What was found within :func:`one_read`, by whom; None outside of it.
@@ -58,6 +57,11 @@ def found_once(key: object, look: Callable[[], _Found]) -> _Found:
         found[key] = look()
     value: _Found = found[key]
     return value
+
+
+def journal_entries(lake: Lake, scope: Scope) -> list[FileInfo]:
+    """Return the files in a scope's folder of the journal, listed once within the same :func:`one_read`."""
+    return found_once((lake, scope.key), lambda: lake.journal.entries(scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,6 @@ class PendingJournal:
     def __init__(self, lake: Lake, scope: Scope) -> None:
         self._lake = lake
         self._scope = scope
-        self._extractor = DeterministicExtractor(lake.calendar.timezone)
         self._files = _ByFile(self._extracted)
 
     def files(self) -> Mapping[str, PendingFile]:
@@ -112,15 +115,19 @@ class PendingJournal:
         return found_once(self, self._newest)
 
     def _newest(self) -> Mapping[str, PendingFile]:
-        files = self._lake.journal.pending(self._scope)
+        files = self._lake.journal.pending(self._scope, journal_entries(self._lake, self._scope))
         return self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
 
     def _extracted(self, files: Sequence[JournalFile]) -> list[PendingFile]:
+        # Imported late: the rules compile many patterns.
+        from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+
+        extractor = DeterministicExtractor(self._lake.calendar.timezone)
         forgotten = self._lake.tombstones.forgotten()
         found = []
         for file in files:
             contents = self._lake.journal.read(file, file.pending_hours)
-            facts = self._extractor.facts_of(forgotten.filter(contents.messages))
+            facts = extractor.facts_of(forgotten.filter(contents.messages))
             edits, events = forgotten.filter(contents.edits), forgotten.filter(contents.events)
             found.append(PendingFile(tuple(facts), tuple(edits), tuple(events)))
         return found

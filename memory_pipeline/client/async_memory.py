@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from memory_pipeline.client.memory import Results
     from memory_pipeline.client.tiers import TierStatistics, TierValue
     from memory_pipeline.client.wrapping import Client
+    from memory_pipeline.domain.access import AccessEvent
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Grain, When
     from memory_pipeline.erasure import ErasureReport
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AsyncView:
-    """A session or a pool, or a part of one, with methods to await."""
+    """A part of the memory, such as a session, a pool or the graph, with methods to await."""
 
     def __init__(self, opened: Callable[[], Any]) -> None:
         self._opened = cache(opened)
@@ -169,6 +170,54 @@ class AsyncMemory:
     async def stats(self, *, now: When | None = None) -> dict[str, TierStatistics]:
         """Return figures of each tier; see :meth:`Memory.stats`."""
         return await asyncio.to_thread(self.memory.stats, now=now)
+
+    async def share_with_agent(
+        self,
+        agent: str | None = None,
+        user_id: str | None = None,
+        level: str = "read",
+        *,
+        team: str | None = None,
+        now: When | None = None,
+    ) -> None:
+        """Let another agent use this memory; see :meth:`Memory.share_with_agent`."""
+        await asyncio.to_thread(self.memory.share_with_agent, agent, user_id, level, team=team, now=now)
+
+    async def revoke(
+        self,
+        agent: str | None = None,
+        user_id: str | None = None,
+        *,
+        team: str | None = None,
+        now: When | None = None,
+    ) -> bool:
+        """Take access back; see :meth:`Memory.revoke`."""
+        return await asyncio.to_thread(self.memory.revoke, agent, user_id, team=team, now=now)
+
+    async def grants(self, *, now: When | None = None) -> Sequence[AccessEvent]:
+        """Return the grants in force; see :meth:`Memory.grants`."""
+        return await asyncio.to_thread(self.memory.grants, now=now)
+
+    async def retrieve_shared(
+        self, query: str, agent: str, user_id: str | None = None, limit: int = 10, **filters: Any
+    ) -> Hits:
+        """Search the memory that another agent shares; see :meth:`Memory.retrieve_shared` for the filters."""
+        return await asyncio.to_thread(self.memory.retrieve_shared, query, agent, user_id, limit, **filters)
+
+    @property
+    def conversations(self) -> AsyncView:
+        """Return the conversations, with methods to await; see :attr:`Memory.conversations`."""
+        return AsyncView(lambda: self.memory.conversations)
+
+    @property
+    def facts(self) -> AsyncView:
+        """Return the facts, with methods to await; see :attr:`Memory.facts`."""
+        return AsyncView(lambda: self.memory.facts)
+
+    @property
+    def graph(self) -> AsyncView:
+        """Return the graph, with methods to await; see :attr:`Memory.graph`."""
+        return AsyncView(lambda: self.memory.graph)
 
     def session(self, session_id: str = DEFAULT_NAME) -> AsyncView:
         """Return a session whose methods are awaited; see :meth:`Memory.session`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
+from memory_pipeline.client.sharing import SharedMemory
 from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, clock, tiers_of
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import audience_in
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     Results = list[RunResult | ConsolidationReport]
 
 
-class Memory(TieredMemory):
+class Memory(TieredMemory, SharedMemory):
     """The memory of a user, or of an agent without users: add, search, and get the context for a prompt.
 
     ::

@@ -50,7 +50,7 @@ ERASED = "erased"
 
 
 def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
-    """Remove matching records from pending journal files and the quarantine.
+    """Remove matching records from pending journal files and the quarantine, and grants from the journal.
 
     Other records of a file are written to a new file before the old one is deleted.
     """
@@ -59,6 +59,9 @@ def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
         lake.journal.append([*remaining.messages, *remaining.edits, *remaining.events])
         lake.journal.acknowledge([file])
     log.take("journal", "messages, edits, events and broken lines in pending files", found.pending)
+    lake.access.remove(found.access)
+    log.note((event.id for event in found.access), ())
+    log.take("journal", "grants, revokes and changes of teams", len(found.access))
     lake.storage.delete(found.set_aside)
     log.take("quarantine", "records", len(found.set_aside))
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memory_pipeline.domain.access import AccessEvent
     from memory_pipeline.domain.erasure import Forgotten
     from memory_pipeline.domain.graph.operations import Edit
     from memory_pipeline.domain.memories.events import MemoryEvent
@@ -54,6 +55,7 @@ class ScanResult:
             the user and remain.
         since: the first time after the cutoff, by group and user, at which an erased user is a member again.
         memberships: groups and users in the index of members.
+        access: grants, revokes and changes of teams that the erasure removes.
         durable: scopes with matching memory events or consolidation events.
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
@@ -66,6 +68,7 @@ class ScanResult:
     members: dict[str, dict[str, list[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     since: dict[tuple[Scope, str], datetime] = field(default_factory=dict)
     memberships: set[tuple[Scope, str]] = field(default_factory=set)
+    access: list[AccessEvent] = field(default_factory=list)
     scopes: set[Scope] = field(default_factory=set)
     durable: set[Scope] = field(default_factory=set)
     hours: set[str] = field(default_factory=set)
@@ -76,7 +79,8 @@ class ScanResult:
 
     def __bool__(self) -> bool:
         """Return whether anything was found."""
-        return bool(self.rows or self.notes or self.members or self.memberships or self.files or self.set_aside)
+        found = (self.rows, self.notes, self.members, self.memberships, self.access, self.files, self.set_aside)
+        return any(found)
 
     def note_member(self, group: Scope, user_id: str, at: datetime) -> None:
         """Note that a user is a member of a group at a time after the cutoff."""
@@ -139,6 +143,8 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
         is_user = subject.kind is SubjectKind.AGENT or user_id in subject.user_ids
         if is_user and since <= scanner.at and scanner.matcher.is_within_reach((group.workspace_id, group.agent_id)):
             found.memberships.add((group, user_id))
+    found.access += [event for event in lake.access.all() if event.event_at <= scanner.at and event.concerns(subject)]
+    found.scopes |= {event.scope for event in found.access if subject.owns(event.scope)}
     return found
 
 
@@ -388,5 +394,5 @@ def counted(found: ScanResult) -> Counter[str]:
     """Return the number of matches by place."""
     counts = Counter({name: sum(map(len, keys.values())) for name, keys in found.rows.items()})
     counts += Counter({"notes of events": sum(map(len, found.notes.values()))})
-    counts += Counter({"members of groups": len(found.memberships)})
+    counts += Counter({"members of groups": len(found.memberships), "grants": len(found.access)})
     return counts + Counter({"journal": found.pending, "quarantine": len(found.set_aside)})

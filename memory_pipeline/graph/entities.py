@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.words import STOP_WORDS
-from memory_pipeline.models.deterministic.language.grammar import sentences_of
-from memory_pipeline.models.deterministic.language.names import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -109,6 +107,10 @@ def _at(graph: GraphSnapshot, text: str, start: int, end: int, length: int) -> i
 
 
 def _names(text: str) -> list[str]:
+    # Imported late: the rules compile many patterns.
+    from memory_pipeline.models.deterministic.language.grammar import sentences_of
+    from memory_pipeline.models.deterministic.language.names import names_in
+
     quoted = [match[1].strip() for match in _QUOTED.finditer(text)]
     sentences = sentences_of(text)
     named = [name for each in names_in(sentences) for name in each]

@@ -4,6 +4,7 @@
 
     journal/pending/{scope}/{hours}__{ulid}.jsonl           one write, one record per line
     journal/pending/{scope}/{digest}.{first}.{last}.done    a mark: acknowledged hours of a file
+    journal/pending/{scope}/{id}.access.json                a grant or a revoke; see :mod:`memory_pipeline.lake.access`
     journal/quarantine/{digest}.json                        a rejected record and the reason
 
 ``{scope}`` is the beginning of the workspace's and the agent's id, to be read by people, and the key of the scope. It
@@ -134,20 +135,34 @@ class Journal:
                 raise InputError(f"received_at of {group[0].id} is missing; expected when the journal takes it")
             ulid = ULID.from_datetime(max(received_at, _EPOCH))  # ULIDs start in 1970
             hours = sorted({record.hour for record in group}, key=lambda hour: hour.key)
-            path = f"{folder_of(scope)}/{_name_of(hours)}__{ulid}.jsonl"
+            path = self.path_in(scope, f"{_name_of(hours)}__{ulid}.jsonl")
             lines = [json.dumps(record.to_record(), ensure_ascii=False) for record in group]
-            self._require_own(path)
             self._storage.write(path, ("\n".join(lines) + "\n").encode())
             paths.append(path)
         return paths
 
-    def pending(self, scope: Scope | None = None) -> list[JournalFile]:
+    def entries(self, scope: Scope | None = None) -> list[FileInfo]:
+        """Return all files in the folder of a scope, or in those of all scopes, sorted by path."""
+        return self._list(_PENDING if scope is None else folder_of(scope))
+
+    def path_in(self, scope: Scope, name: str) -> str:
+        """Return the path of a file in the folder of a scope.
+
+        Raises:
+            LakeError: the folder is a symbolic link.
+        """
+        path = f"{folder_of(scope)}/{name}"
+        self._require_own(path)
+        return path
+
+    def pending(self, scope: Scope | None = None, entries: list[FileInfo] | None = None) -> list[JournalFile]:
         """Return the files not yet acknowledged, of one scope or of all, sorted by path.
 
-        Files with a place or name that the journal does not use are ignored.
+        Files with a place or name that the journal does not use are ignored. `entries` are those of :meth:`entries`, if
+        they were listed already.
         """
         files = []
-        entries = self._list(_PENDING if scope is None else folder_of(scope))
+        entries = self.entries(scope) if entries is None else entries
         spans = _acknowledged(entries)
         for entry in entries:
             parts = entry.path.split("/")

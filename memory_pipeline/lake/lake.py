@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.capture import Talk
+    from memory_pipeline.lake.access import AccessEvents
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.index.lance_tables import Databases
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
@@ -294,6 +295,13 @@ class Lake:
         from memory_pipeline.lake.members import Members
 
         return Members(self.storage, self.scope)
+
+    @cached_property
+    def access(self) -> AccessEvents:
+        """Which agents share memory with which others."""
+        from memory_pipeline.lake.access import AccessEvents
+
+        return AccessEvents(self.storage, self.journal, self.scope)
 
     @cached_property
     def ledger(self) -> Ledger:

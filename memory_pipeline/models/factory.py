@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _rule_curator() -> Curator:
-    from memory_pipeline.models.deterministic import RuleCurator
+    from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 
     return RuleCurator()
 
@@ -52,7 +52,9 @@ def default_models(timezone: str = "UTC") -> Models:
 
     `timezone`, an IANA name, resolves words such as "yesterday".
     """
-    from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer, HashingEmbedder
+    from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+    from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+    from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 
     return Models(DeterministicExtractor(timezone), HashingEmbedder(), ExtractiveSummarizer())
 
@@ -85,7 +87,7 @@ def dry_run_models(
 def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]) -> Embedder:
     """Return the embedder for search queries. Its calls are neither stored nor budgeted."""
     if configuration.embedding.is_deterministic:
-        from memory_pipeline.models.deterministic import HashingEmbedder
+        from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 
         return HashingEmbedder()
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
@@ -136,7 +138,7 @@ def _hosted(executor: LlmExecutor, timezone: str) -> Models:
 def _embedder(executor: LlmExecutor) -> Embedder:
     endpoint = executor.configuration.embedding
     if endpoint.is_deterministic:
-        from memory_pipeline.models.deterministic import HashingEmbedder
+        from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 
         return HashingEmbedder()
     if endpoint.is_local:

@@ -16,8 +16,6 @@ from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError
 from memory_pipeline.memories.ranker import RankedMemories, Wanted
-from memory_pipeline.models.deterministic.language.grammar import sentences_of
-from memory_pipeline.models.deterministic.language.names import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +103,10 @@ def _contents(messages: Sequence[object]) -> Iterator[tuple[object, object]]:
 
 def queries_of(lines: Sequence[str], most: int = QUERIES) -> list[str]:
     """Make queries by rules: the last message, the names in it and before it, and the topic."""
+    # Imported late: the rules compile many patterns.
+    from memory_pipeline.models.deterministic.language.grammar import sentences_of
+    from memory_pipeline.models.deterministic.language.names import names_in
+
     named: list[str] = []
     for line in reversed(lines):
         named += [name for names in names_in(sentences_of(line)) for name in names]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, overload
 
 from memory_pipeline.domain.capture import Capture, capture_in
@@ -21,6 +21,7 @@ from memory_pipeline.memories.search import CHOSEN, MemorySearch
 from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.overlay import one_read
 from memory_pipeline.reader.all_users import AllUsersReader
+from memory_pipeline.reader.granted_scopes import GrantedScopes
 from memory_pipeline.reader.packing.injection import MAX_PARTS, Searches, document_parts, inject
 from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Recalled
 from memory_pipeline.reader.packing.recall import candidates, choose, durable_items, forms_shown, graph_item
@@ -93,6 +94,8 @@ class MemoryReader:
         self.local_calendar = lake.calendar if timezone is None else Calendar(timezone)
         self._lake = lake
         self._scope = scope
+        #: The agent that reads. It needs a grant for the memory of another one.
+        self._asking = scope.own
         self._embedder = embedder
         self._resident_rows = resident_rows
         self.user_id = optional_label("user_id", user_id)
@@ -123,6 +126,7 @@ class MemoryReader:
         agent_id: str,
         user_id: str | None = None,
         users: None = None,
+        on_behalf_of: str | None = None,
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
         timezone: str | None = None,
@@ -137,6 +141,7 @@ class MemoryReader:
         agent_id: str,
         user_id: str | None = None,
         users: Literal["all"] | None = None,
+        on_behalf_of: str | None = None,
         embedder: Embedder | None = None,
         resident_rows: int = DEFAULT_ROWS,
         timezone: str | None = None,
@@ -152,6 +157,7 @@ class MemoryReader:
             user_id: the user for whom to read.
             users: ``"all"`` in place of `user_id`, for operators: a reader that only lists, of all users; see
                 :class:`~memory_pipeline.reader.all_users.AllUsersReader`.
+            on_behalf_of: another agent of the workspace, for which it reads; see :meth:`of_agent`.
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
             resident_rows: rows of the index to hold in memory; larger tables are searched on disk.
             timezone: IANA name of the time zone in which days are shown, and "yesterday" in a question is meant; by
@@ -164,11 +170,17 @@ class MemoryReader:
         lake = Lake(uri)
         scope = Scope(workspace_id, agent_id)
         if users is not None:
-            if users != "all" or user_id is not None:
-                raise InputError(f"users {shown(users)} is not accepted; expected 'all' without user_id, or a user_id")
+            if users != "all" or user_id is not None or on_behalf_of is not None:
+                raise InputError(
+                    f"users {shown(users)} is not accepted; expected 'all' without user_id and on_behalf_of, or a "
+                    "user_id"
+                )
             return AllUsersReader(lake, scope)
         embedder = embedder or reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
-        zone = timezone or lake.timezone_of(scope)
+        asking = scope if on_behalf_of is None else Scope(workspace_id, on_behalf_of)
+        zone = timezone or lake.timezone_of(asking)
+        if asking != scope:
+            return cls(lake, asking, embedder, resident_rows=resident_rows, timezone=zone).of_agent(agent_id, user_id)
         return cls(lake, scope, embedder, resident_rows=resident_rows, user_id=user_id, timezone=zone)
 
     def for_user(self, user_id: str) -> MemoryReader:
@@ -179,9 +191,39 @@ class MemoryReader:
         """
         if self.user_id not in {None, user_id}:
             raise InputError(f"this reader is for user {shown(self.user_id)}, not {shown(user_id)}; open another one")
+        if self._asking != self._scope.own:
+            return self.of_agent(self._scope.agent_id, user_id)
         rows = self._resident_rows
         zone = self.local_calendar.timezone
         return MemoryReader(self._lake, self._scope, self._embedder, resident_rows=rows, user_id=user_id, timezone=zone)
+
+    def of_agent(self, agent_id: str, user_id: str | None = None) -> MemoryReader:
+        """Return a reader of the memory that another agent of the workspace shares with this one.
+
+        It reads what is granted at each read: the other agent's own memory and, with `user_id`, that of the user. It
+        never reads the memory of a group. If nothing is granted, or there is no such agent, its methods raise
+        :class:`~memory_pipeline.errors.AccessDeniedError`.
+
+        Raises:
+            InputError: an id is invalid.
+        """
+        return self._of_agent(Scope(self._scope.workspace_id, agent_id), optional_label("user_id", user_id))
+
+    @cached_property
+    def _of_agent(self) -> Callable[[Scope, str | None], MemoryReader]:
+        """Returns readers of other agents, and keeps those that were used last."""
+
+        @lru_cache(maxsize=16)
+        def opened(owner: Scope, user_id: str | None) -> MemoryReader:
+            granted = GrantedScopes(self._lake, self._asking, owner, user_id)
+            rows, zone = self._resident_rows, self.local_calendar.timezone
+            reader = MemoryReader(
+                self._lake, owner, self._embedder, resident_rows=rows, scopes=granted, user_id=user_id, timezone=zone
+            )
+            reader._asking = self._asking
+            return reader
+
+        return opened
 
     @one_read()
     def search_memory(
@@ -362,6 +404,7 @@ class MemoryReader:
             now: ignore everything after this time, and count ages from it; by default the current time.
         """
         try:
+            self._require_grant()
             limit, excluded = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
             return proactive_recall(self._memories, self._reading_models.imaginer, messages, excluded, limit, as_of)
@@ -454,6 +497,7 @@ class MemoryReader:
         is_filled: bool = False,
     ) -> InjectedContext:
         """Return the context for a prompt; if `is_filled`, with lines of the hot index."""
+        self._require_grant()
         if conversation is not None and self._capture_of(conversation) is Capture.NONE:
             return InjectedContext(
                 left_out=len(documents), troubles={"injection": "capture of the conversation is none"}
@@ -535,6 +579,11 @@ class MemoryReader:
             now=at,
             rules_for=lambda shown: self._states.rules(exclude, shown, now, at),
         )
+
+    def _require_grant(self) -> None:
+        """Raise AccessDeniedError before the configuration or a model of another agent is used without a grant."""
+        if self._asking != self._scope.own:
+            self._states.scopes()
 
     def _capture_of(self, conversation: Mapping[str, object]) -> Capture:
         if not isinstance(conversation, Mapping):

@@ -16,7 +16,6 @@ from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.text.ranking import Named, Query, Window, weights_for
 from memory_pipeline.domain.text.recalled_text import mark_lines
-from memory_pipeline.models.deterministic.language.windows import date_ranges
 from memory_pipeline.search import selection
 from memory_pipeline.search.candidates import Candidates
 from memory_pipeline.search.row_block import TIME
@@ -180,6 +179,9 @@ class Searcher:
 
 
 def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now: datetime) -> Query:
+    # Imported late: the rules compile many patterns.
+    from memory_pipeline.models.deterministic.language.windows import date_ranges
+
     speakers = dict.fromkeys(name for segment in segments for name in segment.speakers)
     times = [
         Named(

@@ -21,7 +21,7 @@ from memory_pipeline.lake.layout import SHARDS
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.lake.tables.tables import Change, Tables, changed_keys, sorted_rows
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.steps.batches import batches_of, weights_of
 from memory_pipeline.steps.extract import extract_facts
 from memory_pipeline.steps.fold_memories import embed_memories

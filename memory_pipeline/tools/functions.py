@@ -143,7 +143,8 @@ def memory_tools(
     """Return functions that read an agent's memory and, with a writer, change it.
 
     Open both with a `user_id` for a conversation with that user. The functions then read the memory of the user, of the
-    user's groups and of the agent, and change that of the user. No argument of a model changes whose memory it is.
+    user's groups and of the agent, and change that of the user. A model may name another agent to read from, if that
+    one shares its memory with this one; no argument of a model changes who reads.
 
     Args:
         reader: reads the memory.

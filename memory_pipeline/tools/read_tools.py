@@ -16,7 +16,7 @@ from memory_pipeline.errors import InputError
 from memory_pipeline.graph.graph import Facts
 from memory_pipeline.tools.memory_tools import ARCHIVE, durable_text, is_durable, note_use
 from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
-from memory_pipeline.tools.tool import LEAST_TOKENS, Access, Parameter, Tool
+from memory_pipeline.tools.tool import LEAST_TOKENS, OTHER_AGENT, Access, Parameter, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -259,6 +259,7 @@ SEARCH = Tool(
         Parameter("maximum_days_ago", "number", "Age in days of the oldest memory wanted.", 365, most=_MOST_DAYS),
         Parameter("person", "string", "Only what this person said, or what names them.", most=MAX_ID),
         Parameter("max_results", "integer", "How many memories at most.", 10, least=1, most=_MOST_RESULTS),
+        OTHER_AGENT,
     ),
     _search,
 )
@@ -299,6 +300,7 @@ GET = Tool(
             least=1,
             most=200,
         ),
+        OTHER_AGENT,
     ),
     _get,
 )
@@ -338,6 +340,7 @@ def recall_tool(max_tokens: int) -> Tool:
                 least=LEAST_TOKENS,
                 most=max_tokens,
             ),
+            OTHER_AGENT,
         ),
         _recall,
     )

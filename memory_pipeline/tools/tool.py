@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from memory_pipeline.domain.json_text import read_json
+from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.reader.all_users import AllUsersReader
 
@@ -169,12 +170,26 @@ def _number(value: object) -> float | None:
 #: Default and minimum token budget of one answer, at 4 bytes a token.
 DEFAULT_TOKENS, LEAST_TOKENS = 2_000, 200
 
+#: Tokens of the name of another agent in an answer.
+_NAME_TOKENS = 40
+
+#: The argument with which a model reads the memory of another agent. Which agent asks is never an argument.
+OTHER_AGENT = Parameter(
+    "agent",
+    "string",
+    "Another agent, to look into the memory that it shares with you; leave out for your own memory.",
+    least=1,
+    most=MAX_ID,
+)
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The memory that tools access: of an agent, or of the user of its reader. No argument of a call changes that.
+    """The memory that tools access: of an agent, or of the user of its reader.
+
+    An argument of a call may name another agent to read from, if that one shares its memory. None changes who asks.
 
     Attributes:
         writer: writer of the same agent and user; None for read-only access.
@@ -194,6 +209,17 @@ class Access:
         refuse_all_users(self.reader)
         if self.writer is not None:
             _check_same(self.reader, self.writer)
+
+    def of_agent(self, agent_id: str) -> Access:
+        """Return access to what another agent shares with this one: its own memory, and that of the reader's user.
+
+        It is read-only. Its answers leave room for the agent's name.
+
+        Raises:
+            InputError: the id is invalid.
+        """
+        reader = self.reader.of_agent(agent_id, self.reader.user_id)
+        return Access(reader, None, self.now, max(LEAST_TOKENS, self.max_tokens - _NAME_TOKENS))
 
     def clock(self) -> datetime:
         """Return the time of a call."""
@@ -266,7 +292,12 @@ def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: 
         tool = tools.get(name) if isinstance(name, str) else None
         if tool is None:
             return _error(f"tool {shown(name)} is unknown; accepted: {_names(tools)}")
-        text = tool.run(access, **arguments_of(tool.parameters, arguments))
+        given = arguments_of(tool.parameters, arguments)
+        agent = given.pop(OTHER_AGENT.name, None)
+        if agent is None:
+            text = tool.run(access, **given)
+        else:
+            text = f"From the memory of agent {shown(agent)}:\n{tool.run(access.of_agent(agent), **given)}"
         return ToolResult(text.encode(errors="replace").decode())
     except InputError as error:
         return _error(str(error))

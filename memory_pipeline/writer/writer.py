@@ -25,9 +25,9 @@ from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.memories.writer import MemoryEventWriter
-from memory_pipeline.models.deterministic import DeterministicExtractor, ExtractiveSummarizer
 from memory_pipeline.settings import Settings
 from memory_pipeline.writer.known_messages import KnownMessages, without_users
+from memory_pipeline.writer.sharing import AccessWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,6 +43,10 @@ def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summ
 
     Its role is system, so that it never becomes memory itself. If the model must wait for a budget, rules summarize.
     """
+    # Imported late: the rules compile many patterns.
+    from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+    from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
+
     last = messages[-1]
     facts = DeterministicExtractor(calendar.timezone).facts_of(messages)
     facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
@@ -85,7 +89,7 @@ class Receipt:
         return (*self.accepted, *self.repeated)
 
 
-class MemoryWriter(MemoryEventWriter):
+class MemoryWriter(MemoryEventWriter, AccessWriter):
     """Writes one agent's conversations, durable memories and, as :attr:`graph`, its graph.
 
     A conversation is written to the memory of those who take part: of its `user_id`, of the group of its `users`, or of
@@ -302,6 +306,7 @@ class MemoryWriter(MemoryEventWriter):
         Raises:
             InputError: as for :meth:`write`.
         """
+        from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
         from memory_pipeline.models.factory import configured_models
 
         record = self._own(conversation)

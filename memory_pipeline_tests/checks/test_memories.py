@@ -16,7 +16,7 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.memories import events_to_rows, row_to_memory
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, MEMORIES, MEMORY_EVENTS, MESSAGES
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.steps.fold_memories import refold_memories
 from memory_pipeline_tests.building import NOW, memory_rows, put_events
 from memory_pipeline_tests.checks.planting import context, plant

@@ -30,7 +30,7 @@ READING = [
     ["graph", "query", "SELECT * FROM history"],
 ]
 #: Commands that read or write no memory of one user.
-WITHOUT = {"config", "consolidate", "convert locomo", "users", "members remove", "forget"}
+WITHOUT = {"config", "consolidate", "convert locomo", "users", "members remove", "forget", "team add", "team remove"}
 
 
 @pytest.fixture(autouse=True)

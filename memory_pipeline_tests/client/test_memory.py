@@ -287,14 +287,18 @@ def test_async_memory_has_the_same_methods(root: str) -> None:
         one = await memory.remember("Prefers tea.", "preference")
         assert len(await memory.history(one)) == 1
         assert len(await memory.list("fact")) == 3
+        assert len(await memory.conversations.list()) == 3
+        fact = await memory.facts.store("Anna likes figs.", subject="Anna")
+        assert [each.id for each in await memory.facts.facts_about("Anna")] == [fact]
         await memory.run()
+        assert "figs" in {fact.target for fact in await memory.graph.facts()}
         await memory.forget(one)
         await memory.forget(everything=True)
         assert await memory.list() == []
 
     asyncio.run(talk())
     names = {name for name in vars(Memory) if not name.startswith("_")}
-    assert names - set(vars(AsyncMemory)) == {"conversations", "facts", "graph", "new_conversation_id", "writer"}
+    assert names - set(vars(AsyncMemory)) == {"new_conversation_id", "writer"}
 
 
 def test_importing_the_package_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.domain.text.words import is_unicode
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 
 AT = datetime(2024, 1, 15, 8, 3, tzinfo=UTC)
 EXTRACTOR = DeterministicExtractor()

@@ -29,7 +29,7 @@ from memory_pipeline.lake.schemas import (
     MEMORY_EVENTS,
     SCOPES,
 )
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.materialize import materialize

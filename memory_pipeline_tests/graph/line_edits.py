@@ -19,7 +19,7 @@ from memory_pipeline.graph.writer import GraphWriter
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, IS_FACT
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.overlay import PendingFile, PendingJournal
 from memory_pipeline.steps.fold_graph import refold_graph, sync_operations
 from memory_pipeline_tests.building import ACME, NOW, START

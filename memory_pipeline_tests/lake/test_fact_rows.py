@@ -13,7 +13,7 @@ from memory_pipeline.lake.files.storage import Storage
 from memory_pipeline.lake.schema_types import TableSpec
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.lake.tables.tables import Tables
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import said
 
 TEXT = "Hello! I live in Porto. Always quote prices with tax. We have 40 sacks of flour in stock."

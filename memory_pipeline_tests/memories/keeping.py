@@ -14,7 +14,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake.codec.memories import consolidation_to_rows, events_to_rows, rows_to_events
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORY_EVENTS
 from memory_pipeline.memories import DurableMemories, MemoryOverlay
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.steps.fold_memories import project_events, refold_memories
 from memory_pipeline_tests.building import ACME

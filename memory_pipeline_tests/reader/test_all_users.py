@@ -107,6 +107,7 @@ REFUSED: dict[str, Callable[[Any], object]] = {
     "graph": lambda reader: reader.graph,
     "memories": lambda reader: reader.memories,
     "newest": lambda reader: reader.newest("working", 1),
+    "of_agent": lambda reader: reader.of_agent("sales"),
 }
 
 

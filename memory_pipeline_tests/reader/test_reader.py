@@ -15,7 +15,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.lake import Lake
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.factory import Models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.search.candidates import DEFAULT_ROWS
@@ -209,9 +209,10 @@ def test_a_file_acknowledged_between_listing_and_reading_is_skipped(
     root: str, models: Models, reader: MemoryReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(Lake(root), conversation("I moved to Porto."))
-    stale = reader._lake.journal.pending(ACME)
+    stale = reader._lake.journal.entries(ACME)
+    assert stale
     make_hours(root, models)
-    monkeypatch.setattr(reader._lake.journal, "pending", lambda _: stale)
+    monkeypatch.setattr(reader._lake.journal, "entries", lambda _: stale)
     assert contents(reader, "Porto") == ["Anna: I moved to Porto."]
 
 

@@ -11,7 +11,7 @@ from memory_pipeline.domain.model_calls import Use
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.schemas import FACTS
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours
 

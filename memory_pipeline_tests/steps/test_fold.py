@@ -23,7 +23,8 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, Ledger
-from memory_pipeline.models.deterministic import DeterministicExtractor, HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps import materialize as steps
 from memory_pipeline.steps.fold_memories import fold_memories, refold_memories

@@ -17,7 +17,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.scoped_rows import ScopedRows
 from memory_pipeline.lake.layout import SHARDS, shard_of
 from memory_pipeline.lake.schemas import MEMORY_EVENTS
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.steps.fold_memories import refold_memories, stale_scopes
 from memory_pipeline.steps.repair import find_damage, repair

@@ -507,3 +507,20 @@ def run_python(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
+
+
+def test_the_memory_of_another_agent_is_read_while_it_is_shared(root: str) -> None:
+    write(Lake(root), conversation("The code of the vault is 4711."))
+    owner = MemoryWriter(Lake(root), ACME)
+    with connected(root, scope=SALES) as connection:
+        wanted = {"query": "code of the vault", **EVER, "agent": ACME.agent_id}
+        denied, is_error = connection.call("search_memory", wanted)
+        assert is_error
+        assert "4711" not in denied
+        owner.share_with_agent(SALES.agent_id)
+        text, is_error = connection.call("search_memory", wanted)
+        assert not is_error
+        assert text.startswith(f"From the memory of agent '{ACME.agent_id}':")
+        assert "4711" in text
+        owner.revoke(SALES.agent_id)
+        assert connection.call("search_memory", wanted) == (denied, True)

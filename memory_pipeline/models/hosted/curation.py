@@ -13,7 +13,7 @@ from memory_pipeline.domain.memories.deduplication import figures
 from memory_pipeline.domain.memories.record import shortened
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_merge, read_stale, schema_of
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of

@@ -21,8 +21,7 @@ from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.model_calls import Purpose, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.errors import InputError, ModelError
-from memory_pipeline.models.deterministic import DeterministicExtractor
-from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES
+from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES, DeterministicExtractor
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts

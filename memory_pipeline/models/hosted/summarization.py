@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.deterministic import ExtractiveSummarizer
-from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS
+from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, ExtractiveSummarizer
 from memory_pipeline.models.hosted import prompts
 from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_points, schema_of
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for

@@ -10,7 +10,7 @@ from memory_pipeline.domain.memories.consolidation import ConsolidationSettings,
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.text.words import plain, spaced
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline_tests.domain.memories.histories import ACME, NOON
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.hot_index import hot_lines, is_eligible
 from memory_pipeline.domain.memories.record import MemoryKind, Temperature
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline_tests.domain.memories.consolidating import (
     DAY,
     SETTINGS,

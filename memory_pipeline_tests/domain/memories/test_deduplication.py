@@ -15,7 +15,7 @@ from memory_pipeline.domain.memories.deduplication import FeatureCache, figures,
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MemoryKind, Status, Temperature, sentences
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline_tests.domain.memories.consolidating import (
     as_near_as,
     consolidated,

@@ -11,7 +11,7 @@ import pytest
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline_tests.domain.memories.consolidating import DAY, SETTINGS, consolidated, day_after, did, end_of
 from memory_pipeline_tests.domain.memories.histories import do, only, remember
 

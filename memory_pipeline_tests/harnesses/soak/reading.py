@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline_tests.harnesses.soak.answers import QUESTIONS, AnswerChecker
 from memory_pipeline_tests.harnesses.soak.generated import WORD

@@ -16,7 +16,8 @@ from ulid import ULID
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import folder_of
-from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.harnesses.soak import generated

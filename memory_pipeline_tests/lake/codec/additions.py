@@ -21,7 +21,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.codec.facts import facts_to_rows, rows_to_facts
 from memory_pipeline.lake.codec.memories import rows_to_memories
 from memory_pipeline.lake.schemas import FACTS, IS_FACT
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate

@@ -23,7 +23,7 @@ from memory_pipeline.lake.index.index_rows import OWNERS, index_schema
 from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.index.vector_index import VectorIndex
 from memory_pipeline.lake.layout import PROJECTIONS
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline_tests.building import ACME, PROCESSES, hours
 from memory_pipeline_tests.index_rows import put_rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from memory_pipeline.domain.memories.deduplication import union
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.models.factory import default_models
 from memory_pipeline_tests.domain.memories.consolidating import DAY
 from memory_pipeline_tests.domain.memories.histories import ACME, NOON, only, remember

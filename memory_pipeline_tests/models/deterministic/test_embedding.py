@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.errors import ConfigurationError
-from memory_pipeline.models.deterministic import HashingEmbedder
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 
 EMBEDDER = HashingEmbedder()
 ANY_TEXT = st.text(max_size=60)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.facts import VERBATIM, Fact, FactKind
 from memory_pipeline.domain.messages import Role
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import MONDAY, said
 
 EXTRACTOR = DeterministicExtractor()

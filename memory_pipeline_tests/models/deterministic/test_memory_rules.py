@@ -12,7 +12,7 @@ from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.messages import Role
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline_tests.models.deterministic.said import said
 
 EXTRACTOR = DeterministicExtractor()

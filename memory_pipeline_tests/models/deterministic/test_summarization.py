@@ -15,8 +15,8 @@ from benchmarks import survival
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.summaries import KeyPoint, Material
 from memory_pipeline.errors import ConfigurationError, InputError
-from memory_pipeline.models.deterministic import ExtractiveSummarizer, HashingEmbedder
-from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, POINT_OVERHEAD, ExtractiveSummarizer
 from memory_pipeline.sample import HISTORY
 from memory_pipeline_tests.effort import IS_THOROUGH, examples
 

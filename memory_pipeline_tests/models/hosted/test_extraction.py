@@ -23,7 +23,7 @@ from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import ModelError
-from memory_pipeline.models.deterministic import DeterministicExtractor
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.hosted.extraction import HostedExtractor
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import Answered, InvalidAnswerError

@@ -25,7 +25,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
-from memory_pipeline.models.deterministic import RuleCurator
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import night_status, nights_between, parse_day, pending_nights
 from memory_pipeline.steps.fold_memories import refold_memories

@@ -16,7 +16,8 @@ from memory_pipeline.domain.memories.consolidation import ConsolidationSettings,
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.models.deterministic import HashingEmbedder, RuleCurator
+from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint, day_of, parse_day
 from memory_pipeline.steps.consolidation.simulation import AgentSimulation, SimulationInputs, simulate

@@ -1,0 +1,116 @@
+"""The commands `share`, `unshare`, `shares` and `team`: memory that agents of a workspace share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from memory_pipeline.cli.common import cli, common, echo_table, id_option, required_agent_options
+from memory_pipeline.domain.access import AccessLevel
+from memory_pipeline.rendering import plain, table_lines, to_json
+
+if TYPE_CHECKING:
+    from memory_pipeline.cli.common import AgentMemory
+    from memory_pipeline.domain.access import AccessEvent
+    from memory_pipeline.writer import MemoryWriter
+
+_team = click.option("--team", metavar="NAME", help="A team of agents, in place of TO.")
+_to = click.argument("to", metavar="[TO]", required=False)
+_user = id_option("--user", "user_id", "The user whose memory is shared. [default: the agent's own memory]")
+
+
+@cli.command()
+@_to
+@_team
+@required_agent_options
+@_user
+@common
+@click.option(
+    "--level",
+    type=click.Choice([level.value for level in AccessLevel]),
+    default=AccessLevel.READ.value,
+    show_default=True,
+    help="What TO may do. Each level includes those before it.",
+)
+def share(to: str | None, team: str | None, level: str, agent: AgentMemory, as_json: bool) -> None:
+    """Let the agent TO of the same workspace use an agent's memory.
+
+    Without --user that is the agent's own memory, and that of no user. It takes effect at the next read, also in
+    processes that are running.
+    """
+    writer = _own(agent)
+    writer.share_with_agent(to, agent.user_id, level, team=team)
+    _say(as_json, {"to": to, "team": team, "level": level}, f"{to or f'team {team}'} may {level} the memory of {agent}")
+
+
+@cli.command()
+@_to
+@_team
+@required_agent_options
+@_user
+@common
+def unshare(to: str | None, team: str | None, agent: AgentMemory, as_json: bool) -> None:
+    """Take back what `share` gave to the agent TO. It takes effect at the next read."""
+    had = _own(agent).revoke(to, agent.user_id, team=team)
+    who = to or f"team {team}"
+    _say(as_json, {"to": to, "team": team, "had_access": had}, "revoked" if had else f"{who} had no grant")
+
+
+@cli.command()
+@required_agent_options
+@_user
+@common
+@click.option("--history", is_flag=True, help="All grants, revokes and changes of teams, oldest first.")
+def shares(history: bool, agent: AgentMemory, as_json: bool) -> None:
+    """List with whom an agent shares its own memory, or with --user that of the user."""
+    writer = agent.writer(agent.lake())
+    rows = [_row(one) for one in (writer.access_history() if history else writer.grants())]
+    if as_json or not rows:
+        click.echo(to_json(rows) if as_json else plain(f"the memory of {agent} is shared with nobody"), err=not as_json)
+        return
+    echo_table(table_lines(list(rows[0]), [list(row.values()) for row in rows]))
+
+
+@cli.group()
+def team() -> None:
+    """Change the teams of an agent: other agents that get the access it gives to the team."""
+
+
+@team.command()
+@click.argument("team")
+@click.argument("member")
+@required_agent_options
+@common
+def add(team: str, member: str, agent: AgentMemory, as_json: bool) -> None:
+    """Add the agent MEMBER to a TEAM of the agent."""
+    _own(agent).add_to_team(team, member)
+    _say(as_json, {"team": team, "member": member}, "added")
+
+
+@team.command("remove")
+@click.argument("team")
+@click.argument("member")
+@required_agent_options
+@common
+def remove_from(team: str, member: str, agent: AgentMemory, as_json: bool) -> None:
+    """Remove the agent MEMBER from a TEAM of the agent."""
+    was = _own(agent).remove_from_team(team, member)
+    _say(as_json, {"team": team, "member": member, "was_member": was}, "removed" if was else "it was not a member")
+
+
+def _own(agent: AgentMemory) -> MemoryWriter:
+    """Return the writer of the agent's own memory."""
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.writer import MemoryWriter
+
+    return MemoryWriter(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
+
+
+def _row(event: AccessEvent) -> dict[str, object]:
+    record = event.to_record()
+    return {name: record[name] or "" for name in ("access", "to_agent", "to_team", "level", "timestamp")}
+
+
+def _say(as_json: bool, record: dict[str, object], text: str) -> None:
+    click.echo(to_json(record) if as_json else plain(text))

@@ -1,0 +1,207 @@
+"""Access of an agent to the memory of another agent of its workspace: grants, revokes, and teams of agents.
+
+In the journal an event is a file of its own::
+
+    {"access": "grant", "workspace_id": "acme", "agent_id": "support", "to_agent": "sales", "to_team": null,
+     "level": "read", "timestamp": "2024-01-15T07:03:00+00:00"}
+
+``agent_id`` gives access to its own memory, or, with an ``identity``, to that of one of its users. A team is a list of
+agents that ``agent_id`` keeps: nobody else decides who is in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of
+from memory_pipeline.domain.scopes import Scope, optional_label
+from memory_pipeline.domain.subjects import SubjectKind
+from memory_pipeline.errors import InputError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+    from datetime import datetime
+
+    from memory_pipeline.domain.scopes import ScopeOf
+    from memory_pipeline.domain.subjects import Subject
+
+_One = TypeVar("_One", bound=StrEnum)
+
+
+class AccessLevel(StrEnum):
+    """What a grant allows. Each level includes those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        """1 for read to 3 for admin."""
+        return list(AccessLevel).index(self) + 1
+
+    @classmethod
+    def parse(cls, value: object) -> AccessLevel:
+        """Return the level with a name.
+
+        Raises:
+            InputError: there is none.
+        """
+        return _one_of(cls, "level", value)
+
+
+class AccessVerb(StrEnum):
+    """The action of an event. JOIN and LEAVE change a team."""
+
+    GRANT = "grant"
+    REVOKE = "revoke"
+    JOIN = "join"
+    LEAVE = "leave"
+
+    @property
+    def is_of_team(self) -> bool:
+        """Whether it changes a team."""
+        return self in {AccessVerb.JOIN, AccessVerb.LEAVE}
+
+
+@dataclass(frozen=True, slots=True)
+class AccessEvent:
+    """One validated event.
+
+    Attributes:
+        scope: the memory that is shared; of a change of a team, the own memory of the agent that keeps it.
+        to_agent, to_team: who gets or loses access: an agent or a team. Of a change of a team, both: the agent joins or
+            leaves the team.
+        level: of a grant.
+        event_at: time, UTC.
+    """
+
+    scope: Scope
+    verb: AccessVerb
+    to_agent: str | None
+    to_team: str | None
+    level: AccessLevel | None
+    event_at: datetime
+
+    def __post_init__(self) -> None:
+        optional_label("agent", self.to_agent)
+        optional_label("team", self.to_team)
+        if self.scope.is_group:
+            raise InputError(f"the memory of {self.scope.identity} belongs to its members; it cannot be shared")
+        if self.verb.is_of_team:
+            if self.to_agent is None or self.to_team is None:
+                raise InputError("agent and team are both needed to change a team")
+            if self.scope.identity:
+                raise InputError("a team is kept by an agent, not by one of its users; leave out user_id")
+        elif (self.to_agent is None) == (self.to_team is None):
+            problem = "neither is given" if self.to_agent is None else "both are given"
+            raise InputError(f"access is given to an agent or to a team; {problem}")
+        elif self.to_agent == self.scope.agent_id:
+            raise InputError(f"agent {shown(self.to_agent)} has access to its own memory; name another agent")
+        if (self.level is None) is (self.verb is AccessVerb.GRANT):
+            raise InputError("level belongs to a grant, and to nothing else")
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], scope_of: ScopeOf = Scope) -> AccessEvent:
+        """Parse and validate the form of :meth:`to_record`. `scope_of` is needed for scopes of users.
+
+        Raises:
+            InputError: a field is missing or invalid; the message names it.
+        """
+        level = record.get("level")
+        return cls(
+            recorded_scope(record, scope_of),
+            _one_of(AccessVerb, "access", record.get("access")),
+            record.get("to_agent"),
+            record.get("to_team"),
+            None if level is None else AccessLevel.parse(level),
+            timestamp_of("timestamp", record.get("timestamp")),
+        )
+
+    def to_record(self) -> dict[str, object]:
+        """Return the event as a flat JSON object, as stored in the journal."""
+        return {
+            "access": self.verb.value,
+            "workspace_id": self.scope.workspace_id,
+            "agent_id": self.scope.agent_id,
+            **members_fields(self.scope, ()),
+            "to_agent": self.to_agent,
+            "to_team": self.to_team,
+            "level": None if self.level is None else self.level.value,
+            "timestamp": self.event_at.isoformat(),
+        }
+
+    @property
+    def id(self) -> str:
+        """A hash of the event, 32 hexadecimal digits: the same event has the same id."""
+        return digest("access", self.to_record())
+
+    def concerns(self, subject: Subject) -> bool:
+        """Return whether the erasure of a subject removes the event: it shares its memory, or shares with the agent."""
+        is_receiver = subject.kind is SubjectKind.AGENT and self.to_agent == subject.agent_id
+        return subject.owns(self.scope) or (is_receiver and self.scope.workspace_id == subject.workspace_id)
+
+    @property
+    def decides(self) -> Hashable:
+        """What the event decides: of two events with the same, the later one counts."""
+        return self.scope, self.verb.is_of_team, self.to_agent, self.to_team
+
+    @property
+    def order(self) -> tuple[datetime, int]:
+        """The sort key: of two events at the same time, the one that allows less comes last."""
+        allows = 0 if self.level is None else self.level.rank
+        return self.event_at, -allows if not self.verb.is_of_team else -(self.verb is AccessVerb.JOIN)
+
+
+class AccessState(NamedTuple):
+    """The grants in force, and the agents of each team, by the own scope of the agent that keeps it and its name."""
+
+    grants: frozenset[AccessEvent]
+    teams: Mapping[tuple[Scope, str], frozenset[str]]
+
+
+def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) -> AccessState:
+    """Fold events, in any order, into the grants and teams that are in force: now, or at `until`, UTC."""
+    last: dict[Hashable, AccessEvent] = {}
+    for event in sorted(events, key=lambda event: event.order):
+        if until is None or event.event_at <= until:
+            last[event.decides] = event
+    teams: dict[tuple[Scope, str], frozenset[str]] = {}
+    for event in last.values():
+        if event.verb is AccessVerb.JOIN and event.to_team is not None and event.to_agent is not None:
+            key = event.scope, event.to_team
+            teams[key] = teams.get(key, frozenset()) | {event.to_agent}
+    return AccessState(frozenset(event for event in last.values() if event.verb is AccessVerb.GRANT), teams)
+
+
+def decide(agent: Scope, level: AccessLevel, target: Scope, access: AccessState) -> bool:
+    """Return whether an agent may read, write or administer a scope.
+
+    An agent may do everything with its own memory, and that of its users and groups. Otherwise it needs a grant for
+    this very scope, to itself or to one of the teams of the scope's agent. Nothing crosses workspaces, and no grant
+    opens the memory of a group.
+    """
+    if agent.own == target.own:
+        return True
+    if agent.workspace_id != target.workspace_id or target.is_group:
+        return False
+    return any(
+        grant.scope == target
+        and grant.level is not None
+        and grant.level.rank >= level.rank
+        and (
+            grant.to_agent == agent.agent_id
+            or (grant.to_team is not None and agent.agent_id in access.teams.get((target.own, grant.to_team), ()))
+        )
+        for grant in access.grants
+    )
+
+
+def _one_of(kind: type[_One], name: str, value: object) -> _One:
+    found = next((one for one in kind if one.value == value), None)
+    if found is None:
+        raise InputError(f"{name} {shown(value)} is unknown; accepted: {', '.join(kind)}")
+    return found
