@@ -60,6 +60,7 @@ def ways(uri: str) -> dict[str, Callable[[MemoryReader], object]]:
         "newest by search": lambda reader: reader.search_memory("daily", 0, 36_525),
         "newest": lambda reader: reader.newest("working", 5),
         "inject": lambda reader: reader.inject_knowledge(ASKED).parts,
+        "context": lambda reader: reader.context(ASKED).parts,
         "recall": lambda reader: reader.recall(ASKED),
         "get a fact": lambda reader: reader.get(hit.id),
         "get a memory": lambda reader: reader.get(memory.id),
