@@ -66,7 +66,7 @@ def test_vectors_do_not_depend_on_internal_chunks() -> None:
 
 def test_vectors_are_equal_in_another_process() -> None:
     code = (
-        "from memory_pipeline.models.deterministic import HashingEmbedder as E;"
+        "from memory_pipeline.models.deterministic.embedding import HashingEmbedder as E;"
         "print(E().embed(['Anna moved to Porto, 7 May 😀']).tobytes().hex())"
     )
     shown = [
