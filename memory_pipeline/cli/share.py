@@ -31,7 +31,7 @@ _user = id_option("--user", "user_id", "The user whose memory is shared. [defaul
     type=click.Choice([level.value for level in AccessLevel]),
     default=AccessLevel.READ.value,
     show_default=True,
-    help="What TO may do. Each level includes those before it.",
+    help="The level of access. So far each level lets TO read; nothing writes for another agent yet.",
 )
 def share(to: str | None, team: str | None, level: str, agent: AgentMemory, as_json: bool) -> None:
     """Let the agent TO of the same workspace use an agent's memory.
@@ -39,9 +39,9 @@ def share(to: str | None, team: str | None, level: str, agent: AgentMemory, as_j
     Without --user that is the agent's own memory, and that of no user. It takes effect at the next read, also in
     processes that are running.
     """
-    writer = _own(agent)
-    writer.share_with_agent(to, agent.user_id, level, team=team)
-    _say(as_json, {"to": to, "team": team, "level": level}, f"{to or f'team {team}'} may {level} the memory of {agent}")
+    _own(agent).share_with_agent(to, agent.user_id, level, team=team)
+    who = to or f"team {team}"
+    _say(as_json, {"to": to, "team": team, "level": level}, f"{who} may read the memory of {agent} (level {level})")
 
 
 @cli.command()

@@ -46,7 +46,8 @@ class AccessWriter:
         Args:
             agent: the agent that gets access; or name a `team`.
             user_id: the user whose memory is shared, in place of the agent's own. A writer for a user accepts no other.
-            level: ``read``, ``write`` or ``admin``; each includes those before it.
+            level: ``read``, ``write`` or ``admin``; each includes those before it. So far an agent can only read from
+                another one, with each level.
             team: a team that this agent keeps; see :meth:`add_to_team`. Its later members get access too.
             now: the time of the grant.
 
