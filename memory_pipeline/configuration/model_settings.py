@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from memory_pipeline.configuration import validators
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 
 #: The model name for rules, hashes and arithmetic instead of a model.
 DETERMINISTIC = validators.DETERMINISTIC
@@ -176,6 +177,7 @@ class Injection(TextModelSettings):
         enabled: whether memory is injected at all.
         max_results: maximum number of items.
         max_tokens: token budget of all items together. The limit of the model's answer is `max_output_tokens`.
+        minimum_score: items of memory with a lower score, 0 to 1, are left out.
         rerank: how results are reordered: not at all, by rules, or by the model of this section.
         entities: how the people, places and things in a prompt are found: by rules, or by the model of this section.
     """
@@ -186,6 +188,7 @@ class Injection(TextModelSettings):
     enabled: bool = True
     max_results: Annotated[int, Field(ge=1, le=50)] = 5
     max_tokens: Annotated[int, Field(ge=50, le=1_000_000)] = 1_000
+    minimum_score: Annotated[float, Field(ge=0, le=1)] = DEFAULT_FLOOR
     rerank: Literal["none", "deterministic", "model"] = "deterministic"
     entities: Literal["deterministic", "model"] = "deterministic"
 

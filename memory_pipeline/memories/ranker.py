@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.text.ranking import Query, weights_for
 from memory_pipeline.memories.queries import HEADERS, until_of
 from memory_pipeline.memories.snapshot import joined
-from memory_pipeline.search.scoring import SIGNALS, score
+from memory_pipeline.search.evidence import calibration_of
+from memory_pipeline.search.scoring import SIGNALS, score, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.text.calibration import Calibration
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.memories.layouts import Layouts, MemoryLayouts, Pool
     from memory_pipeline.memories.snapshot import AnySnapshot
@@ -50,6 +52,7 @@ class Wanted:
         where: further conditions; a memory's time is when it was last stated, updated or confirmed.
         exclude: ids of memories to leave out.
         only_fitting: leave out memories that share no word with the question and are not nearer to it than usual.
+        minimum_score: leave out memories with a lower score, 0 to 1.
         hides: returns whether to leave out a found memory because of its content.
     """
 
@@ -60,15 +63,17 @@ class Wanted:
     where: Filter | None = None
     exclude: frozenset[str] = frozenset()
     only_fitting: bool = False
+    minimum_score: float = 0.0
     hides: Callable[[DurableMemory], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The id and score of a memory."""
+    """The id of a memory, its score, and its strength; see :class:`~memory_pipeline.memories.search.RecalledMemory`."""
 
     id: str
-    score: float
+    score: float = 0.0
+    strength: float = 0.0
 
 
 class RankedMemories(NamedTuple):
@@ -124,11 +129,15 @@ class MemoryRanker:
         masks = [self._mask(segment, wanted, {*excluded, *hidden}) for segment, hidden in segments]
         layouts = [segment for segment, _ in segments]
         least = wanted.most + len(wanted.exclude)
-        scored = score(wanted.question, layouts, wanted.vector, masks, least, self._weights)
+        words = words_of(wanted.question, layouts)
+        scored = score(wanted.question, layouts, wanted.vector, masks, least, self._weights, words)
+        calibration = calibration_of(
+            wanted.question, words, layouts, scored, self._weights, is_semantic=self._has_semantic_vectors
+        )
         found: list[Ranked] = []
         for segment, part in zip(layouts, scored, strict=True):
-            found += self._best_of(segment, part, wanted, at)
-        found.sort(key=lambda one: (-one.score, one.id))
+            found += self._best_of(segment, part, wanted, at, calibration)
+        found.sort(key=lambda one: (-one.strength, one.id))
         return found[: wanted.most]
 
     def _newest(self, top: AnySnapshot, segments: Layouts, wanted: Wanted) -> list[Ranked]:
@@ -139,9 +148,11 @@ class MemoryRanker:
             rows = np.flatnonzero(self._mask(segment, wanted, {*excluded, *hidden}))
             rows = rows[np.argsort(-segment.ends_at[rows], kind="stable")][: wanted.most]
             found += zip((-segment.ends_at[rows]).tolist(), segment.ids.take(pa.array(rows)).to_pylist(), strict=True)
-        return [Ranked(memory_id, 0.0) for _, memory_id in sorted(found)[: wanted.most]]
+        return [Ranked(memory_id) for _, memory_id in sorted(found)[: wanted.most]]
 
-    def _best_of(self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime) -> list[Ranked]:
+    def _best_of(
+        self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime, calibration: Calibration
+    ) -> list[Ranked]:
         rows, totals = part.rows, part.totals + self._relevance_gain(segment, part, now)
         if wanted.only_fitting:
             fits = part.signals[SIGNALS.index("words")] > 0
@@ -152,7 +163,11 @@ class MemoryRanker:
         if len(best) > wanted.most:  # keep ties, so that ids decide among them
             best = best[: int(np.count_nonzero(totals >= totals[best[wanted.most - 1]]))]
         ids = segment.ids.take(pa.array(rows[best])).to_pylist()
-        return [Ranked(memory_id, round(total, 6)) for memory_id, total in zip(ids, totals[best].tolist(), strict=True)]
+        found = (
+            Ranked(memory_id, calibration(total), round(total, 6))
+            for memory_id, total in zip(ids, totals[best].tolist(), strict=True)
+        )
+        return [one for one in found if one.score >= wanted.minimum_score]
 
     def _relevance_gain(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
         """Return the score of the relevance minus the score of the stored importance."""

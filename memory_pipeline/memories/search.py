@@ -29,7 +29,7 @@ from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories import DurableMemories
 from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
-from memory_pipeline.search.arguments import MAX_RESULTS, count_of, validate_ids, validate_query
+from memory_pipeline.search.arguments import MAX_RESULTS, count_of, share_of, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
 if TYPE_CHECKING:
@@ -57,9 +57,10 @@ _FACTS: Final = 5
 class RecalledMemory:
     """A durable memory that a search found.
 
-    `score` is the relevance to the query, comparable within one search. `warning` notes that it may have changed since.
-    `facts` are graph facts around the entities it names, best first. `identity` is the user or group whose memory it
-    is; empty for the agent's own memory.
+    `score` is how well it fits the query, 0 to 1, comparable between searches; 0 if a model selected it. `strength` is
+    the sum of the signals by which the memories of one search are ranked. `warning` notes that it may have changed
+    since. `facts` are graph facts around the entities it names, best first. `identity` is the user or group whose
+    memory it is; empty for the agent's own memory.
     """
 
     memory: DurableMemory
@@ -67,6 +68,7 @@ class RecalledMemory:
     warning: str | None
     facts: tuple[GraphFact, ...] = ()
     identity: str = ""
+    strength: float = 0.0
 
     def __str__(self) -> str:
         """Return the content with its warning, and a line for each fact, all marked as recalled."""
@@ -106,6 +108,7 @@ class MemorySearch(DurableMemories):
         tag: str | None = None,
         exclude: Collection[str] = (),
         hops: int = 1,
+        minimum_score: float = 0.0,
         now: When | None = None,
     ) -> list[RecalledMemory]:
         """Return the best memories for a query, best first. Cold memories are left out; see :meth:`search_archive`.
@@ -117,13 +120,14 @@ class MemorySearch(DurableMemories):
             tag: a label that the memories have.
             exclude: ids of memories that were shown before.
             hops: how far to walk the graph from the entities of a memory, 0 (not at all) to 3.
+            minimum_score: leave out memories with a lower score, 0 to 1. A model that selects ignores it.
             now: ignore everything after this time, and count ages from it; the current time by default.
 
         Raises:
             InputError: an argument is invalid.
         """
         count_of("hops", hops, 0, MAX_HOPS)
-        wanted = self._wanted(query, max_results, kind, tag, exclude)
+        wanted = self._wanted(query, max_results, kind, tag, exclude, minimum_score)
         return self.chosen(wanted, query, hops, self._as_of(now))
 
     def search_archive(
@@ -168,15 +172,20 @@ class MemorySearch(DurableMemories):
         *,
         hops: int = 0,
         where: Filter | None = None,
+        minimum_score: float = 0.0,
         hides: Callable[[DurableMemory], bool] | None = None,
     ) -> list[RecalledMemory]:
         """Return at most `most` memories that are related to a query, in the order of :meth:`search`.
 
-        `where` filters the memories and their facts. `hides` returns whether to leave out a memory because of its
+        `where` filters the memories and their facts. Memories with a score below `minimum_score` are left out, unless
+        a model selects. `hides` returns whether to leave out a memory because of its
         content.
         """
         question, vector = Query.of(query, ()), self.embedded([query])[0]
-        wanted = Wanted(question, vector, most, where=where, exclude=exclude, only_fitting=True, hides=hides)
+        wanted = Wanted(
+            question, vector, most, where=where, exclude=exclude, only_fitting=True, minimum_score=minimum_score,
+            hides=hides,
+        )  # fmt: skip
         return self.chosen(wanted, query, hops, now)
 
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> RankedMemories:
@@ -201,7 +210,8 @@ class MemorySearch(DurableMemories):
                 facts = self._around(memory, hops, at, is_past=now is not None) if hops else ()
                 facts = tuple(fact for fact in facts if where is None or _passes(fact, where))
                 identity = ranked.top.identity_of(memory.id)
-                found.append(RecalledMemory(memory, round(one.score, 4), warning(memory, at), facts, identity))
+                note, score = warning(memory, at), round(one.score, 4)
+                found.append(RecalledMemory(memory, score, note, facts, identity, one.strength))
         return found
 
     def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:
@@ -209,7 +219,13 @@ class MemorySearch(DurableMemories):
         return [None if np.isnan(vector[0]) else vector for vector in self._embedder.embed(texts)]
 
     def _wanted(
-        self, query: str, most: int, kind: MemoryKind | str | None, tag: str | None, exclude: Collection[str]
+        self,
+        query: str,
+        most: int,
+        kind: MemoryKind | str | None,
+        tag: str | None,
+        exclude: Collection[str],
+        minimum_score: float = 0.0,
     ) -> Wanted:
         text = validate_query(query)
         if text is None:
@@ -224,6 +240,7 @@ class MemorySearch(DurableMemories):
             kinds,
             where=None if label is None else Filter(tag=" ".join(label.split())),
             exclude=validate_ids("exclude", exclude),
+            minimum_score=share_of("minimum_score", minimum_score, 0.0),
         )
 
     def _selected(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, overload
 
 from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, optional_label
-from memory_pipeline.domain.text.recalled_text import LINE
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake import Lake
@@ -22,9 +22,10 @@ from memory_pipeline.models.factory import reading_embedder, reading_models
 from memory_pipeline.overlay import one_read
 from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.granted_scopes import GrantedScopes
-from memory_pipeline.reader.packing.injection import MAX_PARTS, Searches, document_parts, inject
-from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Recalled
-from memory_pipeline.reader.packing.recall import candidates, choose, durable_items, forms_shown, graph_item
+from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject
+from memory_pipeline.reader.packing.items import InjectedContext
+from memory_pipeline.reader.packing.recall import choose
+from memory_pipeline.reader.packing.sources import MemorySources, Request
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
@@ -35,6 +36,7 @@ from memory_pipeline.search.arguments import (
     count_of,
     filter_of,
     query_in,
+    share_of,
     validate_ids,
     validate_query,
 )
@@ -53,14 +55,12 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.search import RecalledMemory
     from memory_pipeline.models.factory import ReadingModels
     from memory_pipeline.reader.lineage import Node
-    from memory_pipeline.reader.packing.items import Recollection
-    from memory_pipeline.reader.packing.recall import RecallCandidates
-    from memory_pipeline.reader.packing.suppression import SuppressionRules
+    from memory_pipeline.reader.packing.items import Recalled, Recollection
 
 _log = logging.getLogger(__name__)
 
-#: Most items of a context, and the least token budget for which facts are searched.
-_MOST_ITEMS, _LEAST_SEARCHED = 1_000, 1_000
+#: Most items of a context.
+_MOST_ITEMS = 1_000
 
 
 class MemoryReader:
@@ -109,6 +109,7 @@ class MemoryReader:
         self._searcher = self._states.searcher()
         self._graph = self._states.graph(user_id)
         self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector)
+        self._sources = MemorySources(self._searcher, self._states, self._graph, self._memories)
 
     @overload
     @classmethod
@@ -241,6 +242,7 @@ class MemoryReader:
         conversation_id: str | None = None,
         tag: str | None = None,
         minimum_importance: float | None = None,
+        minimum_score: float | None = None,
         offset: int = 0,
         explain: bool = False,
         now: When | None = None,
@@ -270,6 +272,8 @@ class MemoryReader:
             conversation_id: the conversation that a fact comes from.
             tag: a tag of that conversation.
             minimum_importance: 0 to 1.
+            minimum_score: leave out hits with a lower score, 0 to 1; by default 0.12, which nothing reaches if the
+                query is about something else than this memory. 0 returns the best hits however badly they fit.
             offset: hits to skip, at most 10,000; 10 is the second page of 10.
             explain: add to each hit the parts of its score.
             now: the time from which ages count, by default the current time. Summaries of periods that end later are
@@ -294,16 +298,21 @@ class MemoryReader:
             labels={"person": person, "conversation_id": conversation_id, "tag": tag},
             minimum_importance=minimum_importance,
         )
+        floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         text = validate_query(query, query_text)
         if text is None:
-            chosen, total = self._searcher.newest(grain, where, limit)
+            found = self._searcher.newest(grain, where, limit)
         else:
-            self._lake.index.check(self._embedder)
-            chosen, total = self._searcher.best(grain, where, limit, text, now=at, explain=explain)
-        calendar = self._calendar_of(grain)
-        return Hits([Hit.of(grain, choice, calendar) for choice in chosen[offset:]], total, offset)
+            found = self._searcher.best(grain, where, limit, text, now=at, explain=explain)
+        calendar, score = self._calendar_of(grain), found.calibration
+        hits = [
+            Hit.of(grain, choice, calendar, score(choice.score) if score else 0.0) for choice in found.choices[offset:]
+        ]
+        if score:
+            hits = [hit for hit in hits if hit.score >= floor]
+        return Hits(hits, found.total, offset, found.older)
 
     def newest(
         self, grain: Grain | str, count: int, *, since: When | None = None, until: When | None = None
@@ -318,9 +327,8 @@ class MemoryReader:
             calendar, _clock(None), 0, MAX_DAYS_AGO, since, until, grain=grain, kind=None, labels={},
             minimum_importance=None,
         )  # fmt: skip
-        return [
-            Hit.of(grain, choice, self._calendar_of(grain)) for choice in self._searcher.newest(grain, where, count)[0]
-        ]
+        found = self._searcher.newest(grain, where, count)
+        return [Hit.of(grain, choice, self._calendar_of(grain)) for choice in found.choices]
 
     @one_read()
     def recall(
@@ -333,6 +341,7 @@ class MemoryReader:
         person: str | None = None,
         tag: str | None = None,
         minimum_importance: float | None = None,
+        minimum_score: float | None = None,
         exclude: Collection[str] = (),
         hops: int = 1,
         now: When | None = None,
@@ -354,6 +363,8 @@ class MemoryReader:
             person: the speaker, or a name in the text.
             tag: a tag of a conversation or of a durable memory; summaries have none.
             minimum_importance: 0 to 1.
+            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.12, as
+                in :meth:`search_memory`.
             exclude: ids of items that were shown before. They are left out in their other forms too.
             hops: steps in the graph from the entities of a durable memory, 0 (no graph facts) to 3.
             now: ignore everything after this time; by default the current time.
@@ -367,20 +378,17 @@ class MemoryReader:
             raise InputError("query is blank; expected a question. To list the newest memories, search without a query")
         count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
         at = self._lake.calendar.moment("now", _clock(now))
-        as_of = None if now is None else at
         where = filter_of(
             self.local_calendar, at, 0, MAX_DAYS_AGO, since, until, kind=None, labels={"person": person, "tag": tag},
             minimum_importance=minimum_importance,
         )  # fmt: skip
-        excluded = validate_ids("exclude", exclude)
         count_of("hops", hops, 0, MAX_HOPS)
-
-        found = self._candidates(text, max_tokens, where, excluded, at, as_of)
-        memories = self._memories.fitting(
-            text, CHOSEN, excluded, as_of, hops=hops, where=where, hides=found.rules.hides_memory
-        )
-        durable = durable_items(memories, self.local_calendar, found.hides)
-        return choose(found.facts, found.points, self.calendar, max_tokens, durable)
+        floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
+        request = Request(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
+        found = self._sources.candidates(text, max_tokens, request)
+        durable = self._sources.durable(text, CHOSEN, request, found, hops)
+        facts, points = ([item for item in items if item.score >= floor] for items in (found.facts, found.points))
+        return choose(facts, points, self.calendar, max_tokens, durable)
 
     @one_read()
     def imagine(
@@ -422,6 +430,7 @@ class MemoryReader:
         max_tokens: int | None = None,
         speaker: str | None = None,
         hops: int = 1,
+        minimum_score: float | None = None,
         exclude: Collection[str] = (),
         conversation: Mapping[str, object] | None = None,
         now: When | None = None,
@@ -442,6 +451,8 @@ class MemoryReader:
                 configuration (1,000).
             speaker: the person who asks; "I" in the query is this name.
             hops: steps in the graph from the entities in the query, 0 (no graph facts) to 3.
+            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default from the
+                configuration (0.12). If nothing fits, graph facts are left out too.
             exclude: ids of items that were shown before. They are left out in their other forms too.
             conversation: the conversation of the query, with ``conversation_id``, ``tags``, ``source`` or ``capture``
                 as for a write. If its capture is none, nothing is returned.
@@ -453,8 +464,9 @@ class MemoryReader:
         if max_results is not None:
             count_of("max_results", max_results, 1, MAX_PARTS)
         return self._injected(
-            query, document_parts(documents), max_results, max_tokens, exclude, conversation, now, speaker, hops
-        )
+            query, document_parts(documents), max_results, max_tokens, exclude, conversation, now, speaker, hops,
+            minimum_score,
+        )  # fmt: skip
 
     @one_read()
     def context(
@@ -493,6 +505,7 @@ class MemoryReader:
         now: When | None,
         speaker: str | None = None,
         hops: int = 1,
+        minimum_score: float | None = None,
         *,
         is_filled: bool = False,
     ) -> InjectedContext:
@@ -503,7 +516,6 @@ class MemoryReader:
                 left_out=len(documents), troubles={"injection": "capture of the conversation is none"}
             )
         instant = self._lake.calendar.moment("now", _clock(now))
-        as_of = None if now is None else instant
         excluded = validate_ids("exclude", exclude)
         optional_label("speaker", speaker)
         count_of("hops", hops, 0, MAX_HOPS)
@@ -519,36 +531,8 @@ class MemoryReader:
         everything = filter_of(
             self._lake.calendar, instant, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
         )
-
-        @cache
-        def rules() -> SuppressionRules:
-            shown = forms_shown(self._searcher, text or "", everything, excluded)
-            return self._states.rules(excluded, shown, as_of, instant)
-
-        def said(text: str, tokens: int) -> list[Recalled]:
-            found = self._candidates(text, max(tokens, _LEAST_SEARCHED), everything, excluded, instant, as_of)
-            return [*found.facts, *found.points]
-
-        def facts(text: str, limit: int, names: list[str] | None) -> list[Recalled]:
-            limit += len(excluded)
-            found = self.graph.search(text, limit, speaker=speaker, names=names, hops=hops, at=as_of, now=instant)
-            return [
-                graph_item(fact, fact.score)
-                for fact in found
-                if fact.id not in excluded and not rules().hides_fact(fact)
-            ]
-
-        def memories(text: str, limit: int) -> list[Recalled]:
-            found = self._memories.fitting(text, limit, excluded, as_of, hides=rules().hides_memory)
-            return durable_items(found, self.local_calendar)
-
-        def hot_index() -> list[Recalled]:
-            return [
-                Recalled(entry.id, DURABLE, "", None, str(entry).removeprefix(LINE))
-                for entry in (self.hot_index(now=now) if is_filled else ())
-                if entry.id not in excluded
-            ]
-
+        floor = share_of("minimum_score", minimum_score, settings.minimum_score)
+        request = Request(everything, instant, None if now is None else instant, excluded, floor)
         return inject(
             text,
             documents,
@@ -556,28 +540,9 @@ class MemoryReader:
             max_tokens or settings.max_tokens,
             settings,
             self._reading_models,
-            Searches(said, facts, memories, hot_index),
+            self._sources.searches(text or "", request, speaker, hops, is_filled=is_filled),
             self.calendar,
-        )
-
-    def _candidates(
-        self,
-        text: str,
-        max_tokens: int,
-        where: Filter,
-        exclude: Collection[str],
-        at: datetime,
-        now: datetime | None,
-    ) -> RecallCandidates:
-        self._lake.index.check(self._embedder)
-        return candidates(
-            self._searcher,
-            text,
-            max_tokens,
-            where,
-            exclude,
-            now=at,
-            rules_for=lambda shown: self._states.rules(exclude, shown, now, at),
+            floor,
         )
 
     def _require_grant(self) -> None:

@@ -71,7 +71,9 @@ def filter_of(
         ends_since=now - timedelta(days=maximum_days_ago) if first is None else None,
         ends_until=newest,
         kind=_kind(kind),
-        minimum_importance=_importance(minimum_importance),
+        minimum_importance=(
+            None if minimum_importance is None else share_of("minimum_importance", minimum_importance, 0.0)
+        ),
         **labels,
     )
 
@@ -138,9 +140,10 @@ def _kind(value: FactKind | str | None) -> FactKind | None:
         raise InputError(f"kind {shown(value)} is unknown; accepted: {', '.join(FactKind)}") from None
 
 
-def _importance(value: object) -> float | None:
+def share_of(name: str, value: object, default: float) -> float:
+    """Return a number from 0 to 1, or the default for None. Raise InputError otherwise; `name` is for its message."""
     if value is None:
-        return None
+        return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InputError(f"minimum_importance {shown(value)} is not accepted; expected 0 to 1")
+        raise InputError(f"{name} {shown(value)} is not accepted; expected 0 to 1")
     return float(value)

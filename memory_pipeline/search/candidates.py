@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.domain.text.ranking import Window
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.lake.index.vector_index import Loaded
@@ -345,6 +346,31 @@ class Candidates:
             start = end
         return FilteredRows(segments, masks, total)
 
+    def older(self, grain: Grain, where: Filter, words: Sequence[str | Window] | None) -> int:
+        """Return the number of messages that only the start of a filter leaves out, without those on disk.
+
+        With `words`, count those that contain one of them.
+        """
+        if where.since is None and where.ends_since is None:
+            return 0
+        count = 0
+        for of in self._scopes():
+            pending, table = of.rows(grain)
+            parts = [] if pending is None else [CachedRows(pending, None)]
+            for segment, live in parts + ([] if table is None else table.parts):
+                within = segment.mask(where)
+                if within is None:
+                    continue
+                is_older = _both(segment.mask(replace(where, since=None, ends_since=None)), live)
+                is_older = ~within if is_older is None else is_older & ~within
+                if words is not None and is_older.any():
+                    has_word = np.zeros(len(segment), np.bool_)
+                    for word in words:
+                        has_word[segment.holding(word)] = True
+                    is_older &= has_word
+                count += len(np.unique(segment.message[is_older]))
+        return count
+
     def points(self, grain: Grain) -> list[RowBlock]:
         """Return the points of a grain's summaries, by scope; those that are too many to cache are left out."""
         return [points for of in self._scopes() if (points := of.points(grain)) is not None]
@@ -374,6 +400,10 @@ class Candidates:
             return FilteredRows(segments, masks, 0), False
         pending = None if tail is None else tail.rows if masks[0] is None else tail.rows.filter(masks[0])
         return FilteredRows(segments, masks, self._total_on_disk(of.scope, grain, where, pending)), True
+
+    def check(self) -> None:
+        """Raise ConfigurationError if the index was built with another embedder."""
+        self._index.check(self._embedder)
 
     def embedded(self, text: str) -> NDArray[np.float32] | None:
         """Return the vector of a text; None if the embedder failed."""

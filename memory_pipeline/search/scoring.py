@@ -46,12 +46,14 @@ class Scored:
     Attributes:
         rows: their indices in the segment, ascending.
         signals: unweighted, shape (signals, rows), in the order of :data:`SIGNALS`.
-        totals: scores, without the penalty for repeats.
+        totals: sums of the weighted signals, without the penalty for repeats.
+        best_talk: BM25 of the best conversation of all segments.
     """
 
     rows: NDArray[np.intp]
     signals: NDArray[np.float32]
     totals: NDArray[np.float32]
+    best_talk: float = 0.0
 
     def parts(self, place: int, weights: Weights = WEIGHTS) -> Mapping[str, float]:
         """Return the contribution of each signal to the score of the candidate at `place`."""
@@ -151,6 +153,19 @@ def matcher_of(words: Sequence[Word]) -> Callable[[str], Mapping[int, float]]:
 def _rarity(rows_holding: int, total: int) -> float:
     """Return the inverse document frequency of BM25, which is never negative."""
     return math.log(1 + (total - rows_holding + 0.5) / (rows_holding + 0.5))
+
+
+def _talks_holding(form: str | Window, segments: Sequence[RowBlock]) -> int:
+    return sum(segment.talks_holding(form) for segment in segments)
+
+
+def rarity_among_talks(word: Word, segments: Sequence[RowBlock]) -> float:
+    """Return the rarity of a word of the question, or of its best form in memory, among conversations."""
+    talks = sum(segment.talks for segment in segments)
+    return max(
+        (weight * _rarity(_talks_holding(form, segments), talks) for form, weight, _ in word.forms),
+        default=_rarity(0, talks),
+    )
 
 
 def _usual_nearness(segments: Sequence[RowBlock], vector: NDArray[np.float32] | None) -> tuple[float, float]:
@@ -259,7 +274,7 @@ class _SegmentScorer:
         forms = [form for form in word.forms if len(segment.holding(form[0]))]
         if not forms:
             return
-        rare = [weight * _rarity(sum(s.talks_holding(form) for s in segments), talks) for form, weight, _ in forms]
+        rare = [weight * _rarity(_talks_holding(form, segments), talks) for form, weight, _ in forms]
         per_length = np.float32(1 / self._length)
         if len(forms) == 1:
             ((form, weight, rarity),) = forms
@@ -321,7 +336,7 @@ class _SegmentScorer:
                 rows, signals = rows[best], signals[:, best]
             signals[SIGNALS.index("nearby")] = self._nearby(segment.slot[rows], vector, usual)
             totals = factors @ signals
-        return Scored(rows, signals, totals)
+        return Scored(rows, signals, totals, best_talk)
 
     def _signals(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32] | None, usual: tuple[float, float], best_talk: float

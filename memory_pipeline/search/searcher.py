@@ -18,6 +18,7 @@ from memory_pipeline.domain.text.ranking import Named, Query, Window, weights_fo
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.search import selection
 from memory_pipeline.search.candidates import Candidates
+from memory_pipeline.search.evidence import calibration_of
 from memory_pipeline.search.row_block import TIME
 from memory_pipeline.search.scoring import matcher_of, score, words_of
 from memory_pipeline.search.selection import Choice
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.text.calibration import Calibration
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.search.candidates import IndexOverlay
@@ -46,10 +48,28 @@ _TICK: Final = timedelta(microseconds=1)
 POINTS: Final = 40
 
 
+class Found(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        choices: the rows, best first; without a query, newest first.
+        total: number of messages or summaries that pass the filter.
+        older: number of messages or summaries that would pass if the filter had no start; with a query, of those that
+            share a word with it.
+        calibration: turns the scores of choices into scores that compare between searches; None without a query.
+    """
+
+    choices: list[Choice]
+    total: int
+    older: int = 0
+    calibration: Calibration | None = None
+
+
 class RankedMemory(NamedTuple):
     """Facts and points of summaries, ranked together.
 
     Attributes:
+        calibration: turns the scores of choices into scores that compare between searches.
         words: see :func:`~memory_pipeline.search.scoring.matcher_of`.
         facts, summaries: blocks of rows from which facts and points were selected; points by grain.
         said: the best facts. Facts unrelated to the question are included only if no fact is related.
@@ -57,6 +77,7 @@ class RankedMemory(NamedTuple):
     """
 
     question: Query
+    calibration: Calibration
     words: Callable[[str], Mapping[int, float]]
     facts: list[RowBlock]
     summaries: dict[Grain, list[RowBlock]]
@@ -78,28 +99,30 @@ class Searcher:
         self._is_semantic = self._weights.vector == weights_for("").vector
         self.candidates = Candidates(lake, scopes, embedder)
 
-    def newest(self, grain: Grain, where: Filter, limit: int) -> tuple[list[Choice], int]:
-        """Return the newest rows of a grain, and the number of rows that pass the filter."""
+    def newest(self, grain: Grain, where: Filter, limit: int) -> Found:
+        """Return the newest rows of a grain."""
         # Otherwise the sentences of a message would appear beside the message.
         by_message = grain is Grain.WORKING and where.kind is None
         segments, masks, total = self.candidates.passing(grain, where, limit, None, by_message=by_message)
-        return selection.newest(segments, masks, limit), total
+        older = self.candidates.older(grain, where, None)
+        return Found(selection.newest(segments, masks, limit), total, older)
 
-    def best(
-        self, grain: Grain, where: Filter, limit: int, query: str, *, now: datetime, explain: bool
-    ) -> tuple[list[Choice], int]:
-        """Return the best rows, and the total. A longer list begins with the shorter one, so that pages fit together.
+    def best(self, grain: Grain, where: Filter, limit: int, query: str, *, now: datetime, explain: bool) -> Found:
+        """Return the best rows. A longer list begins with the shorter one, so that pages fit together.
 
         The number of rows compared grows with `limit`. To keep earlier pages unchanged, results of a wider comparison
         are appended.
         """
         chosen: dict[tuple[str, ...], Choice] = {}
         at_once = _RANKED_AT_ONCE
+        calibration: Calibration | None = None
+        self.candidates.check()
         while True:
             segments, masks, total = self.candidates.passing(grain, where, at_once, query)
             question = _question(segments, query, self.local_calendar, now)
             words = words_of(question, segments)
             scored = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, at_once)
+            calibration = calibration or self._calibration(question, words, segments, scored)
             count = at_once if chosen else min(at_once, max(limit, selection.COMPARED))
             for choice in selection.best(segments, scored, count, self._weights, explain=explain):
                 if len(chosen) < at_once:
@@ -109,7 +132,8 @@ class Searcher:
                 if grain is Grain.WORKING:
                     matches = matcher_of(words)
                     found = selection.with_later([choice.excerpted(matches) for choice in found], matches)
-                return found[:limit], total
+                older = self.candidates.older(grain, where, [form for word in words for form, _, _ in word.forms])
+                return Found(found[:limit], total, older, calibration)
             at_once *= 2
 
     def find(self, id: str, grain: Grain, where: Filter) -> Choice | None:  # noqa: A002  # as in readers
@@ -124,6 +148,7 @@ class Searcher:
 
     def everything(self, text: str, limit: int, where: Filter, *, now: datetime) -> RankedMemory:
         """Rank facts, at most `limit`, and the points of all summaries together. `where` filters both; `now` is UTC."""
+        self.candidates.check()
         facts, masks, _ = self.candidates.passing(Grain.WORKING, where, limit, text)
         summaries = self.summaries()
         segments = list(facts)
@@ -141,7 +166,8 @@ class Searcher:
             for grain, blocks in summaries.items()
         }
         related = [choice for choice in found if self._is_related(choice)]
-        return RankedMemory(question, matcher_of(words), facts, summaries, related or found, points)
+        calibration = self._calibration(question, words, segments, ranking)
+        return RankedMemory(question, calibration, matcher_of(words), facts, summaries, related or found, points)
 
     def summaries(self) -> dict[Grain, list[RowBlock]]:
         """Return the points of summaries, by grain and scope."""
@@ -165,6 +191,11 @@ class Searcher:
         parts = choice.parts or {}
         is_near = self._is_semantic and parts["vector"] >= self._weights.vector
         return is_near or parts["words"] > 0 or parts["coverage"] > 0 or parts["answers"] > 0
+
+    def _calibration(
+        self, question: Query, words: Sequence[Word], segments: Sequence[RowBlock], scored: Sequence[Scored]
+    ) -> Calibration:
+        return calibration_of(question, words, segments, scored, self._weights, is_semantic=self._is_semantic)
 
     def _ranked(
         self,
@@ -225,9 +256,10 @@ class Hit:
         date: the day of `starts_at` in the lake's time zone; of a durable memory, the day of `ends_at`.
         source_ids: a fact's messages, or a summary's facts or finer summaries.
         conversation_id: the conversation of a fact.
-        score: relevance to the query, comparable within one search; 0 without a query.
-        parts: with ``explain``, the contribution of each signal to the score
-            (:class:`memory_pipeline.domain.text.ranking.Weights`); they add up to it.
+        score: how well it fits the query, 0 to 1, comparable between searches
+            (:mod:`memory_pipeline.domain.text.calibration`); 0 without a query.
+        parts: with ``explain``, the contribution of each signal
+            (:class:`memory_pipeline.domain.text.ranking.Weights`); hits are ranked by the sum.
         is_excerpt: whether `content` is a passage of a longer text.
         later: a later hit among the ten best in which a user gives other numbers for the same thing, or None.
         identity: the user or group whose memory it is from: ``user:`` or ``group:`` and an id; empty for the agent's
@@ -251,7 +283,7 @@ class Hit:
     identity: str = ""
 
     @classmethod
-    def of(cls, grain: Grain, choice: Choice, calendar: Calendar) -> Hit:
+    def of(cls, grain: Grain, choice: Choice, calendar: Calendar, score: float = 0.0) -> Hit:
         """Return a row of a grain as a hit."""
         row, later = choice.row, choice.later
         return cls(
@@ -259,7 +291,7 @@ class Hit:
             grain=grain,
             date=calendar.day_of(row["starts_at"]),
             source_ids=tuple(row["source_ids"]),
-            score=round(choice.score, 4),
+            score=round(score, 4),
             parts=choice.parts,
             is_excerpt=choice.is_excerpt,
             later=None if later is None else Later(later["id"], calendar.day_of(later["starts_at"])),
@@ -310,9 +342,12 @@ class Hits(list[Hit]):
     Attributes:
         total: number of memories that pass the filters, on all pages. A message counts once, together with its facts.
         offset: number of hits before this page.
+        older: number of memories that only the start of the time range leaves out; with a query, of those that share a
+            word with it. A table that is searched on disk counts none.
     """
 
-    def __init__(self, hits: Iterable[Hit] = (), total: int = 0, offset: int = 0) -> None:
+    def __init__(self, hits: Iterable[Hit] = (), total: int = 0, offset: int = 0, older: int = 0) -> None:
         super().__init__(hits)
         self.total = total
         self.offset = offset
+        self.older = older

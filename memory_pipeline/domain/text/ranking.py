@@ -246,6 +246,7 @@ class Query:
         bare: the query without speakers, for the embedder. Names would attract everything that the speakers said.
         asks_the_assistant: it asks what the assistant said, or for a summary of the conversation.
         seeks_advice: it asks for a recommendation, which depends on the user's preferences.
+        names_unknown: it is English and has a capitalized word that memory does not contain, such as a stranger's name.
     """
 
     terms: tuple[str, ...]
@@ -255,6 +256,7 @@ class Query:
     asks_how_many: bool
     asks_the_assistant: bool
     seeks_advice: bool
+    names_unknown: bool = False
 
     @classmethod
     def of(
@@ -307,6 +309,7 @@ class Query:
             asks_how_many=bool(_HOW_MANY.search(query)),
             asks_the_assistant=bool(_ASSISTANT_SAID.search(query) or _SUMMARY.search(query)),
             seeks_advice=bool(_SEEKS_ADVICE.search(query)),
+            names_unknown=_names_unknown(timeless, {*aliases, *named}, is_known),
         )
 
     def alternatives(self, term: str, vocabulary: Sequence[str]) -> list[str]:
@@ -329,6 +332,10 @@ _ALIKE, _LONG_NAME, _ALIKE_IF_SHORT = 0.7, 5, 0.8
 _LEAST_NAME = 3
 #: Maximum number of capitalized words of a query that are compared with names.
 _MOST_NAMES = 30
+_ENGLISH = re.compile(
+    r"\b(?:the|of|is|are|did|does|do|what|when|where|which|who|why|how|has|have|with)\b", re.IGNORECASE
+)
+_NAME = re.compile(r"(?<![.?!:] )(?<!^)\b[A-Z][\w'’]+")
 
 
 def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool]) -> dict[str, str]:
@@ -354,6 +361,18 @@ def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool
             if alike and max(alike)[0] >= (_ALIKE if len(name) >= _LONG_NAME else _ALIKE_IF_SHORT):
                 found[words[0]] = parts[max(alike)[1]]
     return found
+
+
+def _names_unknown(query: str, speaking: set[str], is_known: Callable[[str], bool]) -> bool:
+    """Return whether an English query has a capitalized word, not at the start of a sentence, that is not known.
+
+    `speaking` are the words that name speakers. Other languages capitalize more than names.
+    """
+    if not _ENGLISH.search(query):
+        return False
+    named = (match.group() for match in _NAME.finditer(query))
+    words = dict.fromkeys(word for token in islice(named, _MOST_NAMES) for word in terms(token))
+    return any(word not in speaking and not is_known(word) for word in words)
 
 
 def _likeness(one: str, other: str) -> float:

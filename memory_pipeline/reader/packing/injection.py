@@ -43,8 +43,8 @@ _CLOSING: Final = f"{_OPENING})."
 _COMPARED: Final = 4_000
 #: Weight of a document's rank, relative to the words it shares with the query.
 _RANK_WEIGHT: Final = 0.5
-#: The score of a graph fact does not compare with that of a message. The best one ranks after this many messages, and
-#: each of the next ones after as many more.
+#: The strength of a graph fact does not compare with that of a message. The best one ranks after this many messages,
+#: and each of the next ones after as many more.
 _MESSAGES_PER_FACT: Final = 30
 _CANDIDATES_PER_ITEM: Final = 4
 MAX_PARTS: Final = 50
@@ -75,17 +75,21 @@ def inject(
     models: ReadingModels,
     searches: Searches,
     calendar: Calendar,
+    minimum_score: float = 0.0,
 ) -> InjectedContext:
     """Return the context for a prompt: at most `most` items in a budget. `calendar` is that of the summaries.
 
-    Without a query, it has only the hot index.
+    Facts and points with a lower score are left out; if nothing else fits, graph facts are too. Without a query, the
+    context has only the hot index.
     """
     packer = Packer(calendar, max_tokens, is_block=True, most=most)
     troubles: dict[str, str] = {}
     ranked: list[Recalled] = []
     if query is not None:
         found, troubles = _search(query, most, max_tokens, models, searches)
-        own = settled([*found["memory"], *found["durable"], *_scored(found["graph"], found["memory"])])
+        fitting = [one for one in found["memory"] if one.score >= minimum_score]
+        facts = _scored(found["graph"], found["memory"]) if fitting or found["durable"] or not found["memory"] else []
+        own = settled([*fitting, *found["durable"], *facts])
         if settings.rerank == "deterministic":
             documents = by_words(query, documents)
         ranked = distinct(in_turn(by_worth(distinct(own)), documents))
@@ -179,11 +183,13 @@ def _limited(items: Sequence[Recalled], most: int) -> list[Recalled]:
 
 
 def _scored(facts: Iterable[Recalled], said: Iterable[Recalled]) -> list[Recalled]:
-    """Give graph facts scores among those of messages."""
-    scores = sorted((one.score for one in said if one.source is Source.MEMORY), reverse=True) or [0.0]
+    """Rank graph facts among messages."""
+    messages = [one for one in said if one.source is Source.MEMORY]
+    ranks = sorted(((one.strength, one.score) for one in messages), reverse=True) or [(0.0, 0.0)]
     return [
-        replace(fact, score=scores[min(_MESSAGES_PER_FACT * number, len(scores) - 1)])
+        replace(fact, strength=strength, score=score)
         for number, fact in enumerate(facts, start=1)
+        for strength, score in [ranks[min(_MESSAGES_PER_FACT * number, len(ranks) - 1)]]
     ]
 
 
@@ -255,6 +261,7 @@ def _merged(part: Recalled, other: Recalled) -> Recalled:
         part,
         source_ids=tuple(dict.fromkeys(part.source_ids + other.source_ids)),
         score=max(part.score, other.score),
+        strength=max(part.strength, other.strength),
         # The date of a message tells its age.
         warning=part.warning or (None if part.source is Source.MEMORY else other.warning),
     )

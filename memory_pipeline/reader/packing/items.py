@@ -69,7 +69,9 @@ class Recalled:
             for documents and lines of the hot index.
         content: the text, without its date and notes; may have several lines.
         source_ids: messages of a fact; messages and changes of a durable memory; of a point, its own id.
-        score: relevance to the question.
+        score: how well it fits the question, 0 to 1, comparable between questions; of a graph fact, that of the memory
+            or message beside which it ranks; 0 for documents and lines of the hot index.
+        strength: the sum of the signals by which the items of one question are ranked.
         kind: kind of a fact or a durable memory.
         is_excerpt: whether `content` is a passage of a longer text.
         warning: a note that a durable memory may have changed since; also on items that say the same.
@@ -94,6 +96,7 @@ class Recalled:
     said_at: datetime | None = None
     when: str = ""
     label: str = ""
+    strength: float = 0.0
 
     @property
     def source(self) -> Source:

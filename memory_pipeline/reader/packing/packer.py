@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 #: Source and id; of a document also the text, because its pieces have one id.
 _Key = tuple[Source, str, str]
 
-#: Score that each token costs: fifty tokens must be worth one point.
+#: Strength that each token costs: fifty tokens must be worth one point.
 _PRICE: Final = 0.02
 _REPLACEABLE: Final = frozenset([Source.DURABLE, Source.GRAPH])
 
 
 def by_worth(items: Iterable[Recalled]) -> list[Recalled]:
-    """Sort items by their score, less the price of their tokens; equal ones keep their order."""
+    """Sort items by their strength, less the price of their tokens; equal ones keep their order."""
     price = _PRICE / BYTES_PER_TOKEN
-    return sorted(items, key=lambda item: price * len(item.text.encode()) - item.score)
+    return sorted(items, key=lambda item: price * len(item.text.encode()) - item.strength)
 
 
 class Packer:

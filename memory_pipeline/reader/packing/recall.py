@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.text.calibration import Calibration
     from memory_pipeline.domain.text.ranking import Query
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.lake.index.filters import Filter
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LEAST_TOKENS: Final = 10
-#: Score of a graph fact around a durable memory, relative to that of the memory.
+#: Strength of a graph fact around a durable memory, relative to that of the memory.
 _AROUND: Final = 0.5
 
 
@@ -72,10 +73,10 @@ def choose(
     packer = Packer(calendar, budget)
     packer.fill(by_worth([*facts, *points, *memories]))
     places = {item.id: place for place, item in enumerate([*memories, *facts, *points])}
-    return Recollection(sorted(packer.chosen, key=lambda item: (-item.score, places[item.id])))
+    return Recollection(sorted(packer.chosen, key=lambda item: (-item.strength, places[item.id])))
 
 
-def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> list[Recalled]:
+def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar, calibration: Calibration) -> list[Recalled]:
     """Return rows of a grain as recalled items."""
     return [
         Recalled(
@@ -85,7 +86,8 @@ def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar) -> lis
             date=calendar.day_of(choice.row["starts_at"]),
             content=compact(choice.row["content"]),
             source_ids=tuple(choice.row["source_ids"]),
-            score=round(choice.score, 4),
+            score=round(calibration(choice.score), 4),
+            strength=choice.score,
             kind=choice.row["kind"],
             identity=choice.row["identity"],
             said_at=choice.row["starts_at"],
@@ -114,17 +116,18 @@ def durable_items(
             content=compact(memory.content),
             source_ids=memory.source_ids,
             score=found.score,
+            strength=found.strength,
             kind=memory.kind.value,
             warning=found.warning,
             identity=found.identity,
         )
         for fact in found.facts:
             if fact.id not in items and not hides(fact):
-                items[fact.id] = graph_item(fact, found.score * _AROUND)
+                items[fact.id] = graph_item(fact, found.strength * _AROUND, found.score)
     return list(items.values())
 
 
-def graph_item(fact: GraphFact, score: float) -> Recalled:
+def graph_item(fact: GraphFact, strength: float = 0.0, score: float = 0.0) -> Recalled:
     """Return a graph fact as a recalled item."""
     return Recalled(
         id=fact.id,
@@ -134,6 +137,7 @@ def graph_item(fact: GraphFact, score: float) -> Recalled:
         content=f"{fact.source} {fact.label} {fact.target}",
         source_ids=fact.evidence,
         score=score,
+        strength=strength,
         identity=fact.identity,
         when=fact.when,
     )
@@ -157,8 +161,12 @@ def candidates(
     ranked = searcher.everything(text, limit, where, now=now)
     # Whether a message may be shown depends on its whole text.
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
-    facts = recalled(Grain.WORKING, ranked.said, searcher.local_calendar)
-    points = [item for grain, found in ranked.points.items() for item in recalled(grain, found, searcher.calendar)]
+    facts = recalled(Grain.WORKING, ranked.said, searcher.local_calendar, ranked.calibration)
+    points = [
+        item
+        for grain, found in ranked.points.items()
+        for item in recalled(grain, found, searcher.calendar, ranked.calibration)
+    ]
     rules = rules_for(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
     facts, points = (rules.visible(item for item in items if item.id not in exclude) for items in (facts, points))
     own, others = _persons(ranked.question, [*ranked.facts, *chain.from_iterable(ranked.summaries.values())])
