@@ -14,7 +14,7 @@ whole messages, with their speakers, by
 
 A second table has the share of questions with any evidence in budgets of 100 to 4,000 tokens, by the call that fills
 the budget: ``search_memory`` (its hits in order, until one does not fit), ``recall``, ``inject_knowledge`` with 50
-items, and ``context``.
+items, and ``context``. A third one has the share of questions that get nothing (:mod:`benchmarks.unrelated`).
 
 Shares of questions have a standard error. ``--config`` names a workspaces.yaml, for another embedder. ``--fit`` fits
 the weights of the ranking to all sets but one, for each set in turn: a softmax regression over the signals of the first
@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from benchmarks.measure import Cell, Table, progress
+from benchmarks.unrelated import unrelated_table
 from memory_pipeline.client.memory import Memory
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
@@ -170,6 +171,7 @@ def run(folder: Path, *, quick: bool, sets: Sequence[str], configuration: Path |
     asked: dict[str, dict[str, list[Asked]]] = {}
     signals: dict[str, list[_Signals]] = {}
     filled: list[dict[str, Cell]] = []
+    lakes: dict[str, tuple[LabelledSet, Settings]] = {}
     for each in sets:
         name, labels = _labels(each)
         if quick:
@@ -188,10 +190,11 @@ def run(folder: Path, *, quick: bool, sets: Sequence[str], configuration: Path |
         ]
         asked[name] = {_OURS: ours, **_baselines(labels)}
         filled += budget_rows(name, labels, settings)
+        lakes[name] = labels, settings
         if fit:
             signals[name] = list(_signals(labels, settings))
     note = "questions with any evidence in a budget of tokens, by the call that fills it; ± one standard error"
-    tables = [_table(asked), Table("budgets", note, filled)]
+    tables = [_table(asked), Table("budgets", note, filled), unrelated_table(lakes)]
     if fit:
         tables.append(_fitted(signals))
     return tables

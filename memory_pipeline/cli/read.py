@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from memory_pipeline.reader.all_users import AllUsersReader
 
 
+MINIMUM_SCORE = click.option(
+    "--min-score",
+    "minimum_score",
+    type=float,
+    help="Minimum score, 0 to 1: how well a result fits QUERY. Default: 0.14, which nothing reaches if QUERY is about "
+    "something else; 0 shows the best, however badly they fit.",
+)
+
+
 def filter_options(command: Command) -> Command:
     """Add the filters of a search, except ages and kinds."""
     for option in reversed(
@@ -27,6 +36,7 @@ def filter_options(command: Command) -> Command:
             click.option("--person", help="Speaker or person mentioned; one word of the name is enough."),
             click.option("--tag", help="Tag of the conversation."),
             click.option("--min-importance", "minimum_importance", type=float, help="Minimum importance, 0 to 1."),
+            MINIMUM_SCORE,
         ]
     ):
         command = option(command)
@@ -78,11 +88,12 @@ def search(
     grain = options["grain"]
     ages: dict[str, Any] = {"minimum_days_ago": min_days_ago, "maximum_days_ago": max_days_ago}
     if all_users:
+        del options["minimum_score"]  # nothing is ranked
         hits = _reader_of_all(agent, explain=options.pop("explain")).search_memory(query=query, **ages, **options)
     else:
         hits = agent.reader().search_memory(query=query, **ages, **options)
     if as_json:
-        click.echo(to_json({"total": hits.total, "offset": hits.offset, "hits": hits}))
+        click.echo(to_json({"total": hits.total, "offset": hits.offset, "older": hits.older, "hits": hits}))
     elif hits:
         shown_for = None if full or all_users else query
         for line in hit_lines(hits, shown_for, lines=None if full else 5, first=hits.offset + 1):
@@ -91,6 +102,12 @@ def search(
             click.echo(
                 f"… of {counted(hits.total, 'memory')}; see the next with --offset {hits.offset + len(hits)}", err=True
             )
+    elif query and hits.total:
+        click.echo(
+            f"no results: of {counted(hits.total, 'memory')} of {agent} in range, none fits the query; show the best "
+            "with --min-score 0",
+            err=True,
+        )
     else:
         click.echo(
             f"no results in {grain} memory of {agent}; memories that pass the filters: "
@@ -98,6 +115,8 @@ def search(
             "with `memory-pipeline status`",
             err=True,
         )
+    if not as_json and hits.older:
+        click.echo(f"{hits.older:,} more, older than that; raise --max-days-ago or set --since", err=True)
 
 
 def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
@@ -152,6 +171,7 @@ def recall(query: str, agent: AgentMemory, as_json: bool, **options: Any) -> Non
     "--max-tokens", type=int, help="Token budget, at 4 bytes a token. [default: the configuration's, else 1000]"
 )
 @click.option("--speaker", help='Name of the speaker, to resolve "I".')
+@MINIMUM_SCORE
 @now_option
 @common
 def inject(

@@ -85,6 +85,7 @@ class AsyncMemory:
         tag: str | None = None,
         grain: Grain | str = "working",
         tiers: str | Sequence[str] = LONG_TERM,
+        minimum_score: float | None = None,
         now: When | None = None,
     ) -> Hits:
         """Return what was said, best matches first; see :meth:`Memory.search`."""
@@ -98,6 +99,7 @@ class AsyncMemory:
             tag=tag,
             grain=grain,
             tiers=tiers,
+            minimum_score=minimum_score,
             now=now,
         )
 

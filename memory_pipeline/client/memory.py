@@ -184,6 +184,7 @@ class Memory(TieredMemory, SharedMemory):
         tag: str | None = None,
         grain: Grain | str = Grain.WORKING,
         tiers: str | Sequence[str] = LONG_TERM,
+        minimum_score: float | None = None,
         now: When | None = None,
     ) -> Hits:
         """Return what was said, of any age, best matches first.
@@ -198,6 +199,8 @@ class Memory(TieredMemory, SharedMemory):
             grain: ``working`` for what was said; ``daily`` to ``yearly`` for summaries.
             tiers: ``all``, or some of ``session``, ``short_term``, ``long_term`` and ``shared``. Entries of sessions
                 and pools that share words with the query come first; the conditions above do not apply to them.
+            minimum_score: leave out hits of long-term memory with a lower score, 0 to 1; by default 0.14, which nothing
+                reaches if the query is about something else than this memory.
             now: ignore everything after this time; by default the current time.
 
         Raises:
@@ -209,8 +212,9 @@ class Memory(TieredMemory, SharedMemory):
         if LONG_TERM not in wanted:
             return Hits(fresh, len(fresh))
         found = self.reader.search_memory(
-            grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag, now=now
-        )
+            grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag,
+            minimum_score=minimum_score, now=now,
+        )  # fmt: skip
         return Hits([*fresh, *found][:limit], found.total + len(fresh)) if fresh else found
 
     @one_read()

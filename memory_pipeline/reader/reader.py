@@ -272,7 +272,7 @@ class MemoryReader:
             conversation_id: the conversation that a fact comes from.
             tag: a tag of that conversation.
             minimum_importance: 0 to 1.
-            minimum_score: leave out hits with a lower score, 0 to 1; by default 0.12, which nothing reaches if the
+            minimum_score: leave out hits with a lower score, 0 to 1; by default 0.14, which nothing reaches if the
                 query is about something else than this memory. 0 returns the best hits however badly they fit.
             offset: hits to skip, at most 10,000; 10 is the second page of 10.
             explain: add to each hit the parts of its score.
@@ -363,7 +363,7 @@ class MemoryReader:
             person: the speaker, or a name in the text.
             tag: a tag of a conversation or of a durable memory; summaries have none.
             minimum_importance: 0 to 1.
-            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.12, as
+            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.14, as
                 in :meth:`search_memory`.
             exclude: ids of items that were shown before. They are left out in their other forms too.
             hops: steps in the graph from the entities of a durable memory, 0 (no graph facts) to 3.
@@ -452,7 +452,7 @@ class MemoryReader:
             speaker: the person who asks; "I" in the query is this name.
             hops: steps in the graph from the entities in the query, 0 (no graph facts) to 3.
             minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default from the
-                configuration (0.12). If nothing fits, graph facts are left out too.
+                configuration (0.14). If nothing fits, graph facts are left out too.
             exclude: ids of items that were shown before. They are left out in their other forms too.
             conversation: the conversation of the query, with ``conversation_id``, ``tags``, ``source`` or ``capture``
                 as for a write. If its capture is none, nothing is returned.

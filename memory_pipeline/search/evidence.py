@@ -32,6 +32,8 @@ def calibration_of(
     is_semantic: bool,
 ) -> Calibration:
     """Return the calibration of a search from its scored rows."""
+    if not words:  # such as "What was it?": nothing tells whether it fits
+        return Calibration(0.0, max((float(part.totals.max(initial=-np.inf)) for part in scored), default=0.0))
     evidence, best = evidence_of(question, words, segments, scored, weights, is_semantic=is_semantic)
     return Calibration(evidence.logit, best)
 

@@ -74,12 +74,14 @@ def _search(
     first, last = (calendar.day_of(now - timedelta(days=days)) for days in (maximum_days_ago, minimum_days_ago))
     order = "best first" if query and query.strip() else "newest first"
     head = f"{len(hits)} of {hits.total:,} memories (grain {which}, since {first}, until {last}), {order}:"
-    if hits.total > len(hits):
+    if hits.total > len(hits) == max_results:
         hint = f"More: raise max_results (at most {_MOST_RESULTS}), or narrow days, person or query."
     else:
-        hint = f"That is all since {first}, the cut-off{_wider(which, maximum_days_ago)}"
+        more = f"; {hits.older:,} more, older than {first}" if hits.older else ""
+        hint = f"That is all since {first}, the cut-off{more}{_wider(which, maximum_days_ago)}"
     if not hits:
-        return f"Nothing is remembered (grain {which}, since {first}, until {last}). {hint}"
+        found = f"None of {hits.total:,} memories fits" if hits.total else "Nothing is remembered"
+        return f"{found} (grain {which}, since {first}, until {last}). {hint}"
     return answer_text(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
 
 

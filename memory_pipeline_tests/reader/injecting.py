@@ -62,8 +62,10 @@ _GRAINS: dict[Source, Any] = {
 
 
 def recalled(text: str, number: int = 0, grain: Grain = Grain.WORKING, messages: Sequence[str] = ()) -> Recalled:
-    identifier, score = f"{grain}:{number}", 1.0 - number / 1_000
-    return Recalled(identifier, grain, _PERIODS[grain], date(2024, 1, 15), text, tuple(messages), score, "turn")
+    identifier, strength = f"{grain}:{number}", 1.0 - number / 1_000
+    return Recalled(
+        identifier, grain, _PERIODS[grain], date(2024, 1, 15), text, tuple(messages), 1.0, "turn", strength=strength
+    )
 
 
 def part(text: str, source: Source = Source.MEMORY, *evidence: str, warning: str | None = None) -> Recalled:

@@ -127,10 +127,10 @@ def test_summaries_are_used_where_facts_are_missing() -> None:
     assert old.text not in injected([recalled("Anna planned a trip to Porto.", 0), old]).block
 
 
-def test_a_summary_is_chosen_by_its_score() -> None:
+def test_a_summary_is_chosen_by_its_strength() -> None:
     said = [recalled(f"Anna sent parcel number {number} to Porto.", number) for number in range(30)]
-    for score, is_chosen in ((2.0, True), (0.5, False)):
-        old = replace(recalled("Anna planned a trip to Lisbon in spring.", 30, Grain.MONTHLY), score=score)
+    for strength, is_chosen in ((2.0, True), (0.5, False)):
+        old = replace(recalled("Anna planned a trip to Lisbon in spring.", 30, Grain.MONTHLY), strength=strength)
         assert (old in injected([*said, old]).parts) is is_chosen
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +76,13 @@ def test_a_blank_query_shows_the_newest(ways: dict[str, MemoryReader], newest: d
 def test_any_query_ranks_all_memories(ways: dict[str, MemoryReader], query: str) -> None:
     for way in ("held", "tail", "disk"):
         started = time.perf_counter()
-        hits = search(ways[way], query)
+        hits = search(ways[way], query, minimum_score=0)
         assert time.perf_counter() - started < 20
         assert len({hit.id for hit in hits}) == len(hits) == hits.total == EVERYTHING
-        assert all(math.isfinite(hit.score) for hit in hits)
+        assert all(0 <= hit.score <= 1 for hit in hits)
         scores = [hit.score for hit in hits]
         assert scores == sorted(scores, reverse=True)
-    assert ways["held"].recall(query, now=JANUARY)
+    assert ways["held"].recall(query, minimum_score=0, now=JANUARY)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +137,6 @@ def test_broken_unicode_is_refused(ways: dict[str, MemoryReader], text: str) -> 
 def test_every_query_is_answered_or_rejected(ways: dict[str, MemoryReader], query: str) -> None:
     for way in ("held", "tail", "disk"):
         try:
-            assert len(search(ways[way], query)) == EVERYTHING
+            assert len(search(ways[way], query, minimum_score=0)) == EVERYTHING
         except InputError:
             assert any("\ud800" <= character <= "\udfff" for character in query)

@@ -54,15 +54,15 @@ def reader(filled: Path, models: Models) -> MemoryReader:
     return MemoryReader(Lake(str(filled)), ACME, models.embedder)
 
 
-def item(period: Period, score: float = 1.0, text: str = "something", number: int = 0) -> Recalled:
+def item(period: Period, strength: float = 1.0, text: str = "something", number: int = 0) -> Recalled:
     name = f"{period.grain}:{period.key}:{number}"
-    return Recalled(name, period.grain, period.key, date(2024, 1, 1), text, (name,), score)
+    return Recalled(name, period.grain, period.key, date(2024, 1, 1), text, (name,), strength=strength)
 
 
 def durable(
-    text: str, score: float, name: str, *sources: str, grain: Literal["durable", "graph"] = "durable"
+    text: str, strength: float, name: str, *sources: str, grain: Literal["durable", "graph"] = "durable"
 ) -> Recalled:
-    return Recalled(name, grain, "2024-01-15T08", date(2024, 1, 1), text, sources, score, "fact")
+    return Recalled(name, grain, "2024-01-15T08", date(2024, 1, 1), text, sources, kind="fact", strength=strength)
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_a_point_and_a_fact_of_its_day_are_both_returned_if_they_are_of_two_scop
 @given(items, lasting, st.integers(1, 400))
 def test_every_recall_fits_the_budget_without_repetition(records: list[Any], beside: list[Any], budget: int) -> None:
     listed = [item(CALENDAR.ancestor(hour, grain), score, text, n) for hour, grain, score, text, n in records]
-    listed.sort(key=lambda one: (-one.score, one.id))
+    listed.sort(key=lambda one: (-one.strength, one.id))
     facts = [one for one in listed if one.grain is Grain.WORKING]
     points = [one for one in listed if one.grain is not Grain.WORKING]
     kept = [durable(text, score, f"{grain}:{n}:{text}", grain=grain) for grain, score, text, n in beside]
@@ -235,7 +235,7 @@ def test_every_recall_fits_the_budget_without_repetition(records: list[Any], bes
     periods = {Period(one.grain, one.period) for one in found if isinstance(one.grain, Grain)}
     for period in periods:
         assert not periods & {CALENDAR.ancestor(period, grain) for grain in Grain if grain.rank > period.grain.rank}
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+    assert [one.strength for one in found] == sorted((one.strength for one in found), reverse=True)
     said = [one.content.casefold() for one in found if one.grain is Grain.WORKING]
     for one in found:
         if one.grain in {"durable", "graph"}:
@@ -255,7 +255,7 @@ def test_a_long_item_must_be_worth_its_tokens() -> None:
     hours = [CALENDAR.hour(datetime(2024, 1, 1 + day, tzinfo=UTC)) for day in range(3)]
     long, short, other = item(hours[0], 2.0, "x" * 600), item(hours[1], 1.5, "y"), item(hours[2], 1.4, "z")
     assert choose([long, short, other], [], CALENDAR, 155) == [short, other]
-    much_better = replace(long, score=5.0)
+    much_better = replace(long, strength=5.0)
     assert choose([much_better, short, other], [], CALENDAR, 155) == [much_better]
 
 

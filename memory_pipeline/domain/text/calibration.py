@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 #: Hits with a lower score are left out by default: nothing fits.
-DEFAULT_FLOOR: Final = 0.12
+DEFAULT_FLOOR: Final = 0.14
 #: How much each point of the ranking's sum, by which a hit is behind the best one, lowers its logit.
-_BEHIND: Final = 0.1
+_BEHIND: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,14 @@ class Evidence:
     def logit(self) -> float:
         """The logarithm of the odds that the question is about this memory."""
         return (
-            0.69
+            0.7
             + 0.36 * self.best
-            + 2.79 * self.words
-            + 1.42 * self.talk
-            - 1.85 * self.unknown
-            - 1.69 * self.unknown_name
-            + 1.14 * self.speaker
+            + 2.5 * self.words
+            + 1.4 * self.talk
+            - 1.8 * self.unknown
+            - 2.1 * self.unknown_name
+            + 1.2 * self.speaker
+            + 0.8 * self.near
             - 0.75 * math.log(max(self.rows, 1))
         )
 

@@ -309,7 +309,7 @@ class Query:
             asks_how_many=bool(_HOW_MANY.search(query)),
             asks_the_assistant=bool(_ASSISTANT_SAID.search(query) or _SUMMARY.search(query)),
             seeks_advice=bool(_SEEKS_ADVICE.search(query)),
-            names_unknown=_names_unknown(timeless, {*aliases, *named}, is_known),
+            names_unknown=_names_unknown(timeless, speakers, {*aliases, *named}, is_known),
         )
 
     def alternatives(self, term: str, vocabulary: Sequence[str]) -> list[str]:
@@ -363,16 +363,21 @@ def _aliases(query: str, speakers: Iterable[str], is_known: Callable[[str], bool
     return found
 
 
-def _names_unknown(query: str, speaking: set[str], is_known: Callable[[str], bool]) -> bool:
+def _names_unknown(query: str, speakers: Iterable[str], speaking: set[str], is_known: Callable[[str], bool]) -> bool:
     """Return whether an English query has a capitalized word, not at the start of a sentence, that is not known.
 
-    `speaking` are the words that name speakers. Other languages capitalize more than names.
+    `speaking` are the words that name speakers. A word spelt like a speaker's name is known. Other languages capitalize
+    more than names.
     """
     if not _ENGLISH.search(query):
         return False
-    named = (match.group() for match in _NAME.finditer(query))
-    words = dict.fromkeys(word for token in islice(named, _MOST_NAMES) for word in terms(token))
-    return any(word not in speaking and not is_known(word) for word in words)
+    parts = [plain(part) for speaker in speakers for part in _TOKEN.findall(speaker)]
+    for match in islice(_NAME.finditer(query), _MOST_NAMES):
+        name = plain(match.group())
+        is_like_a_speaker = any(part[0] == name[0] and _likeness(name, part) >= _ALIKE for part in parts)
+        if not is_like_a_speaker and any(word not in speaking and not is_known(word) for word in terms(name)):
+            return True
+    return False
 
 
 def _likeness(one: str, other: str) -> float:
