@@ -198,6 +198,22 @@ class AsyncMemory:
         """Return the grants in force; see :meth:`Memory.grants`."""
         return await asyncio.to_thread(self.memory.grants, now=now)
 
+    async def access_history(self) -> Sequence[AccessEvent]:
+        """Return all grants, revokes and changes of teams; see :meth:`Memory.access_history`."""
+        return await asyncio.to_thread(self.memory.access_history)
+
+    async def add_to_team(self, team: str, agent: str, *, now: When | None = None) -> None:
+        """Add an agent to a team; see :meth:`Memory.add_to_team`."""
+        await asyncio.to_thread(self.memory.add_to_team, team, agent, now=now)
+
+    async def remove_from_team(self, team: str, agent: str, *, now: When | None = None) -> bool:
+        """Remove an agent from a team; see :meth:`Memory.remove_from_team`."""
+        return await asyncio.to_thread(self.memory.remove_from_team, team, agent, now=now)
+
+    def of_agent(self, agent: str, user_id: str | None = None) -> AsyncView:
+        """Return a reader and a writer whose methods are awaited; see :meth:`Memory.of_agent`."""
+        return AsyncView(lambda: self.memory.of_agent(agent, user_id))
+
     async def retrieve_shared(
         self, query: str, agent: str, user_id: str | None = None, limit: int = 10, **filters: Any
     ) -> Hits:

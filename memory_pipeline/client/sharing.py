@@ -3,66 +3,66 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.search.arguments import MAX_DAYS_AGO
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline.writer.sharing import AccessWriter
 
 if TYPE_CHECKING:
-    from memory_pipeline.domain.access import AccessEvent
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.lake import Lake
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.search.searcher import Hits
-    from memory_pipeline.writer import MemoryWriter
+    from memory_pipeline.writer import GrantedWriter
+    from memory_pipeline.writer.sharing import Shareable
 
 
-class SharedMemory:
-    """The part of :class:`memory_pipeline.Memory` for memory that agents share."""
+class AgentAccess(NamedTuple):
+    """What another agent shares: a reader, and a writer of its durable memories."""
 
     reader: MemoryReader
+    writer: GrantedWriter
+
+
+class SharedMemory(AccessWriter):
+    """The part of :class:`memory_pipeline.Memory` for memory that agents share."""
+
+    lake: Lake
+    reader: MemoryReader
+    _scope: Scope
 
     @property
     @abstractmethod
     def writer(self) -> MemoryWriter:
         """Writes in more detail."""
 
-    def share_with_agent(
-        self,
-        agent: str | None = None,
-        user_id: str | None = None,
-        level: str = AccessLevel.READ,
-        *,
-        team: str | None = None,
-        now: When | None = None,
-    ) -> None:
-        """Let another agent of the workspace use this agent's own memory, or with `user_id` that of the user.
+    @property
+    def _shareable(self) -> Shareable:
+        return self.writer._shareable
 
-        See :meth:`memory_pipeline.writer.MemoryWriter.share_with_agent`, also for teams.
+    def of_agent(self, agent: str, user_id: str | None = None) -> AgentAccess:
+        """Return a reader and a writer of the memory that another agent of the workspace shares with this one.
 
-        Raises:
-            InputError: an argument is invalid.
-        """
-        self.writer.share_with_agent(agent, user_id, level, team=team, now=now)
+        ::
 
-    def revoke(
-        self,
-        agent: str | None = None,
-        user_id: str | None = None,
-        *,
-        team: str | None = None,
-        now: When | None = None,
-    ) -> bool:
-        """Take back what was given with the same arguments, from the next read on. Return whether it was in force.
+            memory.of_agent("planner").writer.remember("The launch is on Friday.")
+
+        Each call needs a grant: of the level ``read`` to read, ``write`` to change durable memories, and ``admin`` to
+        share the memory with others.
+
+        Args:
+            agent: the other agent.
+            user_id: a user of that agent. The reader reads the user's memory too, and the writer changes it.
 
         Raises:
-            InputError: an argument is invalid.
+            InputError: an id is invalid.
+            AccessDeniedError: `user_id` is given and the lake does not exist.
         """
-        return self.writer.revoke(agent, user_id, team=team, now=now)
-
-    def grants(self, *, now: When | None = None) -> list[AccessEvent]:
-        """Return the grants in force on this memory: the user's if it is of a user, else the agent's own."""
-        return self.writer.grants(now=now)
+        own = MemoryWriter(self.lake, self._scope)
+        return AgentAccess(self.reader.of_agent(agent, user_id), own.of_agent(agent, user_id))
 
     def retrieve_shared(
         self,
@@ -80,7 +80,7 @@ class SharedMemory:
     ) -> Hits:
         """Search the memory that another agent of the workspace shares with this one, best matches first.
 
-        For recall, durable memories and the graph, use ``memory.reader.of_agent(agent)``.
+        For recall, durable memories and the graph, use :meth:`of_agent`.
 
         Args:
             query: at most 10,000 characters.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.access import AccessLevel, decide, fold_access
+from memory_pipeline.domain.access import AccessLevel, decide, denial, fold_access
 from memory_pipeline.domain.scopes import user_identity
-from memory_pipeline.errors import AccessDeniedError, shown
 from memory_pipeline.lake.access import paths_among
 from memory_pipeline.overlay import found_once, journal_entries
 
@@ -45,12 +44,7 @@ class GrantedScopes:
         """
         granted: list[Scope] = found_once(self, self._granted)
         if not granted:
-            user = "" if self._user_id is None else f" of user {shown(self._user_id)}"
-            raise AccessDeniedError(
-                f"agent {shown(self._asking.agent_id)} may not read the memory{user} of agent "
-                f"{shown(self._owner.agent_id)}; that agent grants access with share_with_agent, or `memory-pipeline "
-                "share`"
-            )
+            raise denial(self._asking, AccessLevel.READ, self._owner, self._user_id)
         return granted
 
     def _granted(self) -> list[Scope]:
