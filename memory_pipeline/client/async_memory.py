@@ -108,11 +108,18 @@ class AsyncMemory:
         *,
         conversation: Mapping[str, object] | None = None,
         exclude: Collection[str] = (),
+        only_new: bool = False,
         now: When | None = None,
     ) -> InjectedContext:
         """Return the context for a prompt; see :meth:`Memory.context`."""
         return await asyncio.to_thread(
-            self.memory.context, query, max_tokens, conversation=conversation, exclude=exclude, now=now
+            self.memory.context,
+            query,
+            max_tokens,
+            conversation=conversation,
+            exclude=exclude,
+            only_new=only_new,
+            now=now,
         )
 
     async def list(
