@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.access import AccessEvent, decide, fold_access
+from memory_pipeline.domain.access import AccessEvent, fold_access, grant_for
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.files.strict_json import parse_json
 
@@ -60,14 +60,14 @@ class AccessEvents:
         found = (self._read(path) for path in paths_among(entries))
         return [event for event in found if event is not None]
 
-    def allows(self, agent: Scope, level: AccessLevel, target: Scope) -> bool:
-        """Return whether an agent may read, write or administer a scope now; see :func:`decide`.
+    def grant_for(self, agent: Scope, level: AccessLevel, target: Scope) -> AccessEvent | None:
+        """Return the grant that lets an agent use the memory of another one now, or None; see :func:`grant_for`.
 
         Raises:
             LakeError: as for :meth:`among`.
         """
         events = [event for scope in {target.own, target} for event in self.of(scope)]  # teams are of the agent
-        return decide(agent, level, target, fold_access(events))
+        return grant_for(agent, level, target, fold_access(events))
 
     def all(self) -> Iterator[AccessEvent]:
         """Yield all events of the lake.

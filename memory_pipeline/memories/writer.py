@@ -276,7 +276,7 @@ class MemoryEventWriter:
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         return self._write(changes, now)
 
-    def _require_grant(self) -> None:
+    def _require_grant(self) -> object:
         """Raise AccessDeniedError before anything is read, if this memory is another agent's and a grant is missing."""
 
     @cached_property

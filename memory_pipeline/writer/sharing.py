@@ -61,7 +61,7 @@ class AccessWriter:
         A second grant replaces the first one.
 
         Args:
-            agent: the agent that gets access; or name a `team`.
+            agent: the agent that gets access; ``*`` lets all agents of the workspace read. Or name a `team`.
             user_id: the user whose memory is shared, in place of the agent's own. A writer for a user accepts no other.
             level: ``read``; ``write``, to change durable memories too; or ``admin``, to share it with others too.
             team: a team that this agent keeps; see :meth:`add_to_team`. Its later members get access too.
@@ -116,7 +116,7 @@ class AccessWriter:
     def access_history(self) -> list[AccessEvent]:
         """Return all grants, revokes and changes of teams on this memory, oldest first."""
         lake, scope, user_id, by = self._shareable
-        _require(lake, by, AccessLevel.ADMIN, scope, user_id)
+        require_grant(lake, by, AccessLevel.ADMIN, scope, user_id)
         return sorted(lake.access.of(scope), key=lambda event: event.order)
 
     def _shared(self, user_id: str | None) -> Scope:
@@ -149,7 +149,7 @@ class AccessWriter:
         lake, _, _, by = self._shareable
         if by is not None and verb.is_of_team:
             raise InputError(f"the teams of agent {shown(scope.agent_id)} are kept by this agent alone")
-        _require(lake, by, AccessLevel.ADMIN, scope, scope.user_id)
+        require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id)
         clock = datetime.now(UTC)
         at = lake.calendar.moment("now", clock if now is None else now)
         if at > clock:
@@ -197,12 +197,19 @@ class GrantedWriter(MemoryEventWriter, AccessWriter):
     def _shareable(self) -> Shareable:
         return Shareable(self._lake, self._scope, self._user_id, self._asking)
 
-    def _require_grant(self) -> None:
-        _require(self._lake, self._asking, AccessLevel.WRITE, self._scope, self._user_id)
+    def _require_grant(self) -> AccessEvent | None:
+        return require_grant(self._lake, self._asking, AccessLevel.WRITE, self._scope, self._user_id)
 
     def _write(self, changes: Sequence[object], now: When | None) -> list[str]:
-        self._require_grant()
-        return super()._write([self._signed(change) for change in changes], now)
+        grant = self._require_grant()
+        ids = super()._write([self._signed(change) for change in changes], now)
+        if grant is not None and ids:
+            verbs = {str(change["memory"]).lower() for change in changes if isinstance(change, Mapping)}
+            operation = "+".join(sorted(verbs))
+            self._lake.access_log.note(
+                self._asking, self._scope, operation, ids, grant_ids=[grant.id], level=grant.level
+            )
+        return ids
 
     def _signed(self, change: object) -> object:
         """Return a change with the agent as its editor."""
@@ -213,10 +220,22 @@ class GrantedWriter(MemoryEventWriter, AccessWriter):
         return {**change, "editor": f"{AGENT}:{self._asking.agent_id}"}
 
 
-def _require(lake: Lake, agent: Scope | None, level: AccessLevel, target: Scope, user_id: str | None) -> None:
-    """Raise AccessDeniedError if an agent, of its own scope, has no grant. None is the owner itself."""
-    if agent is not None and not lake.access.allows(agent, level, target):
+def require_grant(
+    lake: Lake, agent: Scope | None, level: AccessLevel, target: Scope, user_id: str | None
+) -> AccessEvent | None:
+    """Return the grant of an agent, of its own scope. None is the owner itself, which needs none.
+
+    Raises:
+        AccessDeniedError: it has no grant. This is logged.
+    """
+    if agent is None or agent == target.own:
+        return None
+    grant = lake.access.grant_for(agent, level, target)
+    if grant is None:
+        if lake.exists:
+            lake.access_log.note(agent, target, "share" if level is AccessLevel.ADMIN else "change")
         raise denial(agent, level, target.own, user_id)
+    return grant
 
 
 def _scope_of(lake: Lake, agent: Scope, level: AccessLevel, owner: Scope, user_id: str) -> Scope:
