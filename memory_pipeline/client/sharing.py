@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.sessions import DEFAULT_NAME, pool_container
 from memory_pipeline.search.arguments import MAX_DAYS_AGO
+from memory_pipeline.sessions.store import session_store
+from memory_pipeline.sessions.views import SharedPool
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline.writer.sharing import AccessWriter
+from memory_pipeline.writer.sharing import AccessWriter, require_grant
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -20,11 +27,29 @@ if TYPE_CHECKING:
     from memory_pipeline.writer.sharing import Shareable
 
 
-class AgentAccess(NamedTuple):
-    """What another agent shares: a reader, and a writer of its durable memories."""
+class AgentAccess:
+    """What another agent of the workspace shares. Take it from :meth:`Memory.of_agent`.
 
-    reader: MemoryReader
-    writer: GrantedWriter
+    Attributes:
+        reader: reads its memory.
+        writer: changes its durable memories and grants.
+    """
+
+    def __init__(self, reader: MemoryReader, writer: GrantedWriter, open_pool: Callable[[str], SharedPool]) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._open_pool = open_pool
+
+    def pool(self, name: str = DEFAULT_NAME) -> SharedPool:
+        """Return a private pool of the agent, or of its user. Each call of its methods needs a grant.
+
+        To read needs the level ``read``, all else ``write``.
+
+        Raises:
+            InputError: the name is invalid.
+            ConfigurationError: as for :meth:`Memory.session`.
+        """
+        return self._open_pool(name)
 
 
 class SharedMemory(AccessWriter):
@@ -44,7 +69,7 @@ class SharedMemory(AccessWriter):
         return self.writer._shareable
 
     def of_agent(self, agent: str, user_id: str | None = None) -> AgentAccess:
-        """Return a reader and a writer of the memory that another agent of the workspace shares with this one.
+        """Return a reader, a writer and pools of the memory that another agent shares with this one.
 
         ::
 
@@ -61,8 +86,23 @@ class SharedMemory(AccessWriter):
             InputError: an id is invalid.
             AccessDeniedError: `user_id` is given and the lake does not exist.
         """
-        own = MemoryWriter(self.lake, self._scope)
-        return AgentAccess(self.reader.of_agent(agent, user_id), own.of_agent(agent, user_id))
+        writer = MemoryWriter(self.lake, self._scope).of_agent(agent, user_id)
+
+        def opened(name: str) -> SharedPool:
+            def require(is_write: bool) -> None:
+                level, target = AccessLevel.WRITE if is_write else AccessLevel.READ, writer.scope
+                grant = require_grant(self.lake, self._scope, level, target, user_id)
+                if grant is not None:
+                    operation, granted = "pool.write" if is_write else "pool.read", grant.level
+                    self.lake.access_log.note(self._scope, target, operation, grant_ids=[grant.id], level=granted)
+
+            container = pool_container(
+                self._scope.workspace_id, agent, user_id, name, "agent_private", None, None, None, None
+            )
+            entries = session_store(self.lake).entries(container).guarded(require)
+            return SharedPool(entries, lambda: datetime.now(UTC), name, "agent_private", None)
+
+        return AgentAccess(self.reader.of_agent(agent, user_id), writer, opened)
 
     def retrieve_shared(
         self,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.subjects import Subject
 
 _One = TypeVar("_One", bound=StrEnum)
+#: In place of an agent: all agents of the workspace. They may only read.
+EVERYONE: Final = "*"
 
 
 class AccessLevel(StrEnum):
@@ -104,6 +106,8 @@ class AccessEvent:
             raise InputError(f"access is given to an agent or to a team; {problem}")
         elif self.to_agent == self.scope.agent_id:
             raise InputError(f"agent {shown(self.to_agent)} has access to its own memory; name another agent")
+        if self.to_agent == EVERYONE and (self.verb.is_of_team or self.level not in {None, AccessLevel.READ}):
+            raise InputError(f"{shown(EVERYONE)} is all agents of the workspace, which may only read; name an agent")
         if (self.level is None) is (self.verb is AccessVerb.GRANT):
             raise InputError("level belongs to a grant, and to nothing else")
 
@@ -203,7 +207,7 @@ def grant_for(agent: Scope, level: AccessLevel, target: Scope, access: AccessSta
         and grant.level is not None
         and grant.level.rank >= level.rank
         and (
-            grant.to_agent == agent.agent_id
+            grant.to_agent in {agent.agent_id, EVERYONE}
             or (grant.to_team is not None and agent.agent_id in access.teams.get((target.own, grant.to_team), ()))
         )
     ]

@@ -13,6 +13,7 @@ from memory_pipeline import AsyncMemory, Memory
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import AccessDeniedError, InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import ACCESS_LOG
 from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import memory_tools
@@ -259,3 +260,57 @@ def test_grants_go_with_their_own_workspace(root: str, memory_id: str) -> None:
     other = MemoryWriter(Lake(root), Scope("other", "B")).of_agent("A")
     with pytest.raises(AccessDeniedError):
         other.boost(memory_id)
+
+
+def test_all_agents_of_the_workspace_may_read_but_not_write(root: str, memory_id: str) -> None:
+    a, c = writer_of(root, "A"), writer_of(root, "C").of_agent("A")
+    a.share_with_agent("*")
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id="A", on_behalf_of="C")
+    assert reader.memories.list()
+    with pytest.raises(AccessDeniedError):
+        c.boost(memory_id)
+    with pytest.raises(InputError, match="only read"):
+        a.share_with_agent("*", level="write")
+    with pytest.raises(InputError, match="only read"):
+        a.add_to_team("office", "*")
+    assert a.revoke("*")
+    with pytest.raises(AccessDeniedError):
+        reader.memories.list()
+
+
+def test_a_private_pool_is_read_and_written_as_granted(root: str) -> None:
+    a, b = (Memory(root, workspace_id="acme", agent_id=name) for name in "AB")
+    own = a.pool("notes", type="agent_private")
+    own.write("k", 1)
+    shared = b.of_agent("A").pool("notes")
+    writes: list[Callable[[], object]] = [
+        lambda: shared.write("k", 2),
+        lambda: shared.merge({"k": 2}),
+        lambda: shared.remove("k"),
+        shared.clear,
+    ]
+    reads: list[Callable[[], object]] = [lambda: shared.read("k"), shared.read, shared.snapshot, shared.statistics]
+    for way in (*reads, *writes):
+        with pytest.raises(AccessDeniedError):
+            way()
+    a.share_with_agent("*")
+    assert shared.read("k") == 1
+    for way in writes:
+        with pytest.raises(AccessDeniedError):
+            way()
+    a.share_with_agent("B", level="write")
+    shared.write("k", 3)
+    assert (own.read("k"), b.pool("notes", type="agent_private").read("k")) == (3, None)
+    a.revoke("B")
+    a.revoke("*")
+    for way in (*reads, *writes):
+        with pytest.raises(AccessDeniedError):
+            way()
+    b.lake.access_log.settle(datetime.now(UTC))
+    found = b.lake.tables.read(ACCESS_LOG).to_pylist()
+    assert {(row["operation"], row["outcome"], row["level"]) for row in found} == {
+        ("change", "denied", None),
+        ("pool.read", "ok", "read"),
+        ("pool.read", "ok", "write"),
+        ("pool.write", "ok", "write"),
+    }
