@@ -31,6 +31,7 @@ _LEFT_OUT = {
     "messages": {"received_at"},
     "model_calls": {"hour", "id", "request_id", "called_at", "seconds"},
     "expirations": {"at"},
+    "access_log": {"day", "id", "called_at"},
     "tombstones": {"id", "salt", "mark", "forgotten_at"},
 }
 _DIGITS = 16

@@ -146,7 +146,7 @@ def test_the_hook_of_coding_agents_remembers_other_sessions(
     assert not added_by("s1", "UserPromptSubmit", prompt="I always deploy on Tuesdays.")
     assert not added_by("s1", "Stop", last_assistant_message="The canary runs for an hour.")
     assert "Tuesdays" in added_by("s2", "UserPromptSubmit", prompt="When do I deploy?")
-    assert not added_by("s2", "UserPromptSubmit", prompt="And how long does the canary run?")
+    assert "Tuesdays" not in added_by("s2", "UserPromptSubmit", prompt="How long does the canary run when I deploy?")
     assert "hour" in added_by("s3", "UserPromptSubmit", prompt="How long does the canary run?")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, date, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,9 +24,11 @@ from memory_pipeline.checks.check import (
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import RetentionClass
-from memory_pipeline.errors import counted
+from memory_pipeline.domain.sessions import micros_of
+from memory_pipeline.errors import ConfigurationError, LakeError, counted
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET
+from memory_pipeline.sessions.store import existing_stores
 from memory_pipeline.steps.retention import held_back
 
 if TYPE_CHECKING:
@@ -195,6 +198,22 @@ def _written_at(context: CheckContext, file: JournalFile) -> datetime:
         return ULID.from_str(file.path.rpartition("__")[2].removesuffix(".jsonl")).datetime
     except ValueError:
         return context.lake.calendar.bounds(file.hours[0])[0]
+
+
+def overdue_entries(context: CheckContext) -> Offences:
+    """Find entries of sessions and pools that expired more than a day ago: neither promoted nor deleted.
+
+    A database that cannot be reached is an offender, too.
+    """
+    then = micros_of(context.now - LONGEST_WAIT)
+    found: Counter[str] = Counter()
+    try:
+        for store in existing_stores(context.lake):
+            found.update({kind.value: count for kind, count in store.overdue(then).items()})
+    except (LakeError, ConfigurationError) as error:
+        return Offences.of([str(error)])
+    names = [f"{kind}, {counted(count, 'entry')}" for kind, count in sorted(found.items())]
+    return Offences(found.total(), tuple(names[:SAMPLE]), {"overdue_entries": found.total()})
 
 
 def quarantined_records(context: CheckContext) -> Offences:

@@ -26,6 +26,7 @@ from memory_pipeline.checks.check import (
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
 from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET
+from memory_pipeline.steps.promotion import PROMOTION_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -315,6 +316,15 @@ def _of_operation() -> Iterator[Check]:
         "Journal files older than a day are ingested.",
         _PENDING,
         lake_health.stuck_files,
+    )
+    yield Check(
+        "overdue_sessions",
+        PROMOTION_ASSET,
+        _WARNING,
+        False,
+        "The database of sessions can be reached, and expired entries are promoted or deleted within a day.",
+        "run `memory-pipeline run` or the job promote_sessions, with MEMORY_PIPELINE_SESSIONS set as for the agents",
+        lake_health.overdue_entries,
     )
     yield Check(
         "quarantine",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
-    from memory_pipeline.writer import MemoryWriter
+    from memory_pipeline.writer import GrantedWriter, MemoryWriter
 
 
 Command = TypeVar("Command", bound="Callable[..., Any]")
@@ -102,7 +102,7 @@ class AgentMemory:
     """The memory that a command reads or changes: of an agent, and of a user or a group if one is given.
 
     `users` are the members of a group; without them, those of the stored group with `group_id`. `timezone` is the
-    reader's, by default the agent's or the lake's.
+    reader's, by default the agent's or the lake's. `on_behalf_of` is another agent, which needs a grant.
     """
 
     root: str | None
@@ -112,6 +112,7 @@ class AgentMemory:
     timezone: str | None = None
     users: tuple[str, ...] = ()
     group_id: str | None = None
+    on_behalf_of: str | None = None
 
     def __str__(self) -> str:
         """Return the ids: ``acme/support for user u17``."""
@@ -144,6 +145,19 @@ class AgentMemory:
         scope = lake.new_scope(self.workspace_id, self.agent_id, audience.identity)
         return MemoryWriter(lake, scope, users=audience.users if scope.is_group else (), user_id=self.user_id)
 
+    def granted_writer(self) -> MemoryWriter | GrantedWriter:
+        """Open a writer, or that of the agent on whose behalf the command changes memory or grants.
+
+        Raises:
+            InputError: the memory is of a group, which cannot be shared.
+        """
+        if self.on_behalf_of is None:
+            return self.writer()
+        if self.users or self.group_id is not None:
+            raise InputError("--on-behalf-of does not go together with --users and --group; no grant opens a group")
+        asking = replace(self, agent_id=self.on_behalf_of, user_id=None, on_behalf_of=None)
+        return asking.writer(self.lake()).of_agent(self.agent_id, self.user_id)
+
     def audience_fields(self, lake: Lake) -> dict[str, object]:
         """Return the fields of a conversation that name the user or the group.
 
@@ -165,6 +179,13 @@ class AgentMemory:
         return {"user_id": self.user_id, "users": users, "group_id": group_id}
 
 
+behalf_option = click.option(
+    "--on-behalf-of",
+    metavar="ID",
+    help="The agent that makes the change, if it is another one of the workspace. It needs a grant; see `share`.",
+)
+
+
 def agent_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
     """Add the options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
 
@@ -182,11 +203,12 @@ def agent_options(command: Callable[..., Any], *, required: bool = False) -> Cal
         timezone: str | None = None,
         users: tuple[str, ...] = (),
         group_id: str | None = None,
+        on_behalf_of: str | None = None,
         **options: Any,
     ) -> Any:
         if (users or group_id is not None) and is_from_environment("user_id"):
             user_id = None
-        agent = AgentMemory(root, workspace_id, agent_id, user_id, timezone, users, group_id)
+        agent = AgentMemory(root, workspace_id, agent_id, user_id, timezone, users, group_id, on_behalf_of)
         return command(agent=agent, **options)
 
     attributes: dict[str, Any] = {"required": True} if required else {"default": DEFAULT_ID, "show_default": True}

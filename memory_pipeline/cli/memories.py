@@ -9,6 +9,7 @@ import click
 
 from memory_pipeline.cli.common import (
     agent_options,
+    behalf_option,
     cli,
     common,
     now_option,
@@ -238,6 +239,7 @@ def _attributes(command: Callable[..., Any]) -> Callable[..., Any]:
 @_attributes
 @now_option
 @writer_options
+@behalf_option
 @common
 def remember(
     content: str,
@@ -250,7 +252,7 @@ def remember(
 
     If a memory with the same words exists, it gets a new version instead.
     """
-    memory_id = agent.writer().remember(content, tags=list(tags) or None, **attributes)
+    memory_id = agent.granted_writer().remember(content, tags=list(tags) or None, **attributes)
     _echo_written(memory_id, as_json=as_json)
 
 
@@ -262,6 +264,7 @@ def remember(
 @click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
 @writer_options
+@behalf_option
 @common
 def update(
     id: str,  # noqa: A002  # as above
@@ -271,7 +274,7 @@ def update(
     **attributes: Any,
 ) -> None:
     """Write a new version of a memory. Options not given keep their values. Old versions stay in the history."""
-    memory_id = agent.writer().update(id, tags=list(tags) or None, **attributes)
+    memory_id = agent.granted_writer().update(id, tags=list(tags) or None, **attributes)
     _echo_written(memory_id, as_json=as_json)
 
 
@@ -282,6 +285,7 @@ def update(
 @click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
 @required_writer_options
+@behalf_option
 @common
 def forget(agent: AgentMemory, as_json: bool, owner: str | None, **filters: Any) -> None:
     """Revoke one memory, or all that match every filter.
@@ -290,7 +294,7 @@ def forget(agent: AgentMemory, as_json: bool, owner: str | None, **filters: Any)
     words. Other searches of conversations still find these messages; to erase them from disk, use
     `memory-pipeline forget`.
     """
-    count = agent.writer().forget(filters.pop("id"), user_id=owner, **filters)
+    count = agent.granted_writer().forget(filters.pop("id"), user_id=owner, **filters)
     click.echo(to_json({"forgotten": count}) if as_json else f"forgotten: {count:,}")
 
 
@@ -302,10 +306,11 @@ _AMOUNT = click.option("--amount", default=STEP, show_default=True, help="Amount
 @_AMOUNT
 @now_option
 @writer_options
+@behalf_option
 @common
 def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Raise a memory's importance, up to 1."""
-    _echo_written(agent.writer().boost(**given), as_json=as_json)
+    _echo_written(agent.granted_writer().boost(**given), as_json=as_json)
 
 
 @memories.command()
@@ -313,10 +318,11 @@ def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @_AMOUNT
 @now_option
 @writer_options
+@behalf_option
 @common
 def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Lower a memory's importance, down to 0."""
-    _echo_written(agent.writer().reduce(**given), as_json=as_json)
+    _echo_written(agent.granted_writer().reduce(**given), as_json=as_json)
 
 
 @memories.command()
@@ -324,10 +330,11 @@ def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @click.option("--reason", help="Reason, shown by `explain`.")
 @now_option
 @writer_options
+@behalf_option
 @common
 def confirm(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Confirm that a memory still holds. An observation becomes a fact with the same id."""
-    _echo_written(agent.writer().confirm(**given), as_json=as_json)
+    _echo_written(agent.granted_writer().confirm(**given), as_json=as_json)
 
 
 @memories.command()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from memory_pipeline.cli.common import cli, common, echo_table, id_option, required_agent_options
+from memory_pipeline.cli.common import behalf_option, cli, common, echo_table, id_option, required_agent_options
 from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.rendering import plain, table_lines, to_json
 
 if TYPE_CHECKING:
     from memory_pipeline.cli.common import AgentMemory
     from memory_pipeline.domain.access import AccessEvent
-    from memory_pipeline.writer import MemoryWriter
+    from memory_pipeline.writer import GrantedWriter, MemoryWriter
 
 _team = click.option("--team", metavar="NAME", help="A team of agents, in place of TO.")
 _to = click.argument("to", metavar="[TO]", required=False)
@@ -25,23 +26,24 @@ _user = id_option("--user", "user_id", "The user whose memory is shared. [defaul
 @_team
 @required_agent_options
 @_user
+@behalf_option
 @common
 @click.option(
     "--level",
     type=click.Choice([level.value for level in AccessLevel]),
     default=AccessLevel.READ.value,
     show_default=True,
-    help="The level of access. So far each level lets TO read; nothing writes for another agent yet.",
+    help="read; write, to change durable memories too; or admin, to share the memory with others too.",
 )
 def share(to: str | None, team: str | None, level: str, agent: AgentMemory, as_json: bool) -> None:
     """Let the agent TO of the same workspace use an agent's memory.
 
-    Without --user that is the agent's own memory, and that of no user. It takes effect at the next read, also in
-    processes that are running.
+    Without --user that is the agent's own memory, and that of no user. It takes effect at the next read or write, also
+    in processes that are running.
     """
     _own(agent).share_with_agent(to, agent.user_id, level, team=team)
     who = to or f"team {team}"
-    _say(as_json, {"to": to, "team": team, "level": level}, f"{who} may read the memory of {agent} (level {level})")
+    _say(as_json, {"to": to, "team": team, "level": level}, f"{who} has access to the memory of {agent}: {level}")
 
 
 @cli.command()
@@ -49,9 +51,10 @@ def share(to: str | None, team: str | None, level: str, agent: AgentMemory, as_j
 @_team
 @required_agent_options
 @_user
+@behalf_option
 @common
 def unshare(to: str | None, team: str | None, agent: AgentMemory, as_json: bool) -> None:
-    """Take back what `share` gave to the agent TO. It takes effect at the next read."""
+    """Take back what `share` gave to the agent TO. It takes effect at the next read or write."""
     had = _own(agent).revoke(to, agent.user_id, team=team)
     who = to or f"team {team}"
     _say(as_json, {"to": to, "team": team, "had_access": had}, "revoked" if had else f"{who} had no grant")
@@ -60,11 +63,13 @@ def unshare(to: str | None, team: str | None, agent: AgentMemory, as_json: bool)
 @cli.command()
 @required_agent_options
 @_user
+@behalf_option
 @common
 @click.option("--history", is_flag=True, help="All grants, revokes and changes of teams, oldest first.")
 def shares(history: bool, agent: AgentMemory, as_json: bool) -> None:
     """List with whom an agent shares its own memory, or with --user that of the user."""
-    writer = agent.writer(agent.lake())
+    agent.lake()  # it must exist
+    writer = agent.granted_writer()
     rows = [_row(one) for one in (writer.access_history() if history else writer.grants())]
     if as_json or not rows:
         click.echo(to_json(rows) if as_json else plain(f"the memory of {agent} is shared with nobody"), err=not as_json)
@@ -99,17 +104,16 @@ def remove_from(team: str, member: str, agent: AgentMemory, as_json: bool) -> No
     _say(as_json, {"team": team, "member": member, "was_member": was}, "removed" if was else "it was not a member")
 
 
-def _own(agent: AgentMemory) -> MemoryWriter:
+def _own(agent: AgentMemory) -> MemoryWriter | GrantedWriter:
     """Return the writer of the agent's own memory."""
-    from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.writer import MemoryWriter
-
-    return MemoryWriter(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
+    agent.lake()  # it must exist
+    return replace(agent, user_id=None).granted_writer()
 
 
 def _row(event: AccessEvent) -> dict[str, object]:
     record = event.to_record()
-    return {name: record[name] or "" for name in ("access", "to_agent", "to_team", "level", "timestamp")}
+    names = ("access", "to_agent", "to_team", "level", "timestamp", "by_agent")
+    return {name: record.get(name) or "" for name in names}
 
 
 def _say(as_json: bool, record: dict[str, object], text: str) -> None:

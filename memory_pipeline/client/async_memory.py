@@ -110,11 +110,18 @@ class AsyncMemory:
         *,
         conversation: Mapping[str, object] | None = None,
         exclude: Collection[str] = (),
+        only_new: bool = False,
         now: When | None = None,
     ) -> InjectedContext:
         """Return the context for a prompt; see :meth:`Memory.context`."""
         return await asyncio.to_thread(
-            self.memory.context, query, max_tokens, conversation=conversation, exclude=exclude, now=now
+            self.memory.context,
+            query,
+            max_tokens,
+            conversation=conversation,
+            exclude=exclude,
+            only_new=only_new,
+            now=now,
         )
 
     async def list(
@@ -199,6 +206,22 @@ class AsyncMemory:
     async def grants(self, *, now: When | None = None) -> Sequence[AccessEvent]:
         """Return the grants in force; see :meth:`Memory.grants`."""
         return await asyncio.to_thread(self.memory.grants, now=now)
+
+    async def access_history(self) -> Sequence[AccessEvent]:
+        """Return all grants, revokes and changes of teams; see :meth:`Memory.access_history`."""
+        return await asyncio.to_thread(self.memory.access_history)
+
+    async def add_to_team(self, team: str, agent: str, *, now: When | None = None) -> None:
+        """Add an agent to a team; see :meth:`Memory.add_to_team`."""
+        await asyncio.to_thread(self.memory.add_to_team, team, agent, now=now)
+
+    async def remove_from_team(self, team: str, agent: str, *, now: When | None = None) -> bool:
+        """Remove an agent from a team; see :meth:`Memory.remove_from_team`."""
+        return await asyncio.to_thread(self.memory.remove_from_team, team, agent, now=now)
+
+    def of_agent(self, agent: str, user_id: str | None = None) -> AsyncView:
+        """Return a reader and a writer whose methods are awaited; see :meth:`Memory.of_agent`."""
+        return AsyncView(lambda: self.memory.of_agent(agent, user_id))
 
     async def retrieve_shared(
         self, query: str, agent: str, user_id: str | None = None, limit: int = 10, **filters: Any

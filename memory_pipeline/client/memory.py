@@ -15,8 +15,10 @@ from memory_pipeline.client.sharing import SharedMemory
 from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, clock, tiers_of
 from memory_pipeline.domain.chat_messages import as_mapping
 from memory_pipeline.domain.conversations import audience_in
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
@@ -225,6 +227,7 @@ class Memory(TieredMemory, SharedMemory):
         *,
         conversation: Mapping[str, object] | None = None,
         exclude: Collection[str] = (),
+        only_new: bool = False,
         now: When | None = None,
     ) -> InjectedContext:
         """Return the context for a prompt. ``str()`` of it is the text for the model; empty if nothing was found.
@@ -239,12 +242,29 @@ class Memory(TieredMemory, SharedMemory):
             conversation: the conversation, with ``conversation_id``, ``tags`` or ``source``, if its capture may be
                 restricted by the configuration.
             exclude: ids of items that the model has seen before.
+            only_new: leave out what earlier calls with the ``conversation_id`` returned within a day, in any process,
+                and what was said in the conversation itself. The session of this id keeps what was told; its ``clear``
+                forgets it. Needs ``memory-pipeline[sessions]``.
             now: ignore everything after this time; by default the current time.
 
         Raises:
             InputError: an argument is invalid.
+            ConfigurationError: `only_new`, and there is no database for sessions; see :meth:`session`.
         """
-        return self.reader.context(query, max_tokens, conversation=conversation, exclude=exclude, now=now)
+        if not only_new:
+            return self.reader.context(query, max_tokens, conversation=conversation, exclude=exclude, now=now)
+        conversation_id = (conversation or {}).get("conversation_id")
+        if not isinstance(conversation_id, str):
+            raise InputError("only_new needs a conversation with a conversation_id")
+        told = self.session(conversation_id).told
+        seen = {*exclude, *(one for before in told.items().values() for one in before["ids"])}
+        found = self.reader.context(query, max_tokens, conversation=conversation, exclude=seen, now=now)
+        said = {message.id for message in self.conversations.get(conversation_id)}
+        parts = tuple(part for part in found.parts if not part.evidence or not part.evidence <= said)
+        if parts:
+            ids = [part.id for part in parts]
+            told.store(digest("told", ids), {"ids": ids}, ttl=MAX_TTL)
+        return replace(found, parts=parts)
 
     def list(
         self, kind: str | None = None, *, since: When | None = None, cursor: str | None = None, limit: int = 100

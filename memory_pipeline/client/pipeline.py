@@ -145,6 +145,10 @@ def run_all(
         days = nights_between(lake, first, last, now)
     if days:
         yield runner.consolidation(days)
+    try:
+        lake.access_log.settle(now)
+    except DamagedError as error:
+        errors.append(error)
     if stale_marts(lake):
         errors += runner.marts()
     if errors:

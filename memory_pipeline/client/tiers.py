@@ -14,6 +14,7 @@ from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.domain.sessions import (
     DEFAULT_NAME,
     RUN_POOL_TYPES,
+    TOLD,
     Container,
     EntryKind,
     micros_of,
@@ -260,6 +261,8 @@ class TieredMemory:
                     of_user = container.identity == identity or scope == "global"
                     if not named and of_user and container.agent_id in {"", agent_id}:
                         yield SHARED, stored
+                elif container.section == TOLD:  # copies of long-term memory
+                    continue
                 elif container.agent_id == agent_id and container.kind is EntryKind.VALUE:
                     yield SESSION, stored
                 elif container.agent_id == agent_id and container.kind is EntryKind.SHORT_TERM:

@@ -6,7 +6,8 @@ so are the answers, streams and errors of the client.
 
 Before a call, what memory holds about the last message of the user is added to the beginning of that message. Later
 calls of the conversation add only what is new. Earlier additions are repeated in their places: the model needs them,
-and a provider's prompt cache stays valid. After a call, the new messages and the answer are stored; those of a stream
+and a provider's prompt cache stays valid. With a ``conversation_id`` and a database for sessions, this also holds for
+calls of other processes within a day. After a call, the new messages and the answer are stored; those of a stream
 when it ends.
 
 Memory never raises. If it fails, a warning is logged, and the call is made without it. If it takes long, the call does
@@ -30,12 +31,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.domain.sessions import MAX_TTL
+from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.reader.packing.items import InjectedContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from memory_pipeline.sessions.views import KeyValues, SessionMemory
     from memory_pipeline.writer import Receipt
 
 Client = TypeVar("Client")
@@ -46,6 +49,8 @@ _MAX_WAIT: Final = 5.0
 _SLOW: Final = "memory takes longer than %g s; the call does not wait for it"
 #: Conversations that are remembered: those with the latest calls.
 _MAX_CONVERSATIONS: Final = 1_000
+#: The key of the ids of the messages that the model has read, among what it was told.
+_SAID: Final = "messages"
 #: Roles of messages that nobody says in the conversation.
 _INSTRUCTIONS: Final = frozenset(["system", "developer"])
 
@@ -65,6 +70,10 @@ class ChatMemory(Protocol):
 
     def new_conversation_id(self, now: datetime) -> str:
         """Return an id for a conversation that begins `now`."""
+        ...
+
+    def session(self, session_id: str) -> SessionMemory:
+        """Return the session of a conversation."""
         ...
 
 
@@ -245,6 +254,13 @@ class _Recorder:
     def _with_context(self, messages: list[Any]) -> _Call:
         """Return a call with the context for its last message, and with the earlier context of the conversation."""
         conversation = self._conversation_of(messages)
+        told = self._told() if conversation is self._named else None
+        if told is not None:
+            known = told.items()
+            conversation.message_ids = frozenset(known.pop(_SAID, {"said": ()})["said"])
+            conversation.blocks |= {
+                key: _Block(one["text"], frozenset(one["ids"])) for key, one in known.items() if "text" in one
+            }
         digests = [_digest(_said(message)) for message in messages]
         blocks = [conversation.blocks[digest] for digest in digests if digest in conversation.blocks]
         last = as_mapping(messages[-1])
@@ -257,13 +273,26 @@ class _Recorder:
             parts = [item for item in found.parts if not item.evidence or not item.evidence <= conversation.message_ids]
             if parts:
                 ids = frozenset(item.id for item in parts)
-                conversation.blocks[digests[-1]] = _Block(str(InjectedContext(tuple(parts))), ids)
+                new = _Block(str(InjectedContext(tuple(parts))), ids)
+                conversation.blocks[digests[-1]] = new
+                if told is not None:
+                    told.store(digests[-1], {"text": new.text, "ids": sorted(ids)}, ttl=MAX_TTL)
         left = dict(conversation.blocks)
         prompt = [
             message if (block := left.pop(digest, None)) is None else _with_block(message, block.text)
             for message, digest in zip(messages, digests, strict=True)
         ]
         return _Call(messages, prompt, conversation)
+
+    def _told(self) -> KeyValues | None:
+        """Return what processes told the named conversation; None without a database for sessions."""
+        if self._named is None:
+            return None
+        try:
+            return self._memory.session(self._named.id).told
+        except (ConfigurationError, LakeError) as error:
+            _log.debug("what a conversation was told is kept in this process only: %s", error)
+            return None
 
     def _conversation_of(self, messages: list[Any]) -> _Conversation:
         """Return the conversation that a list of messages continues, or a new one."""
@@ -281,6 +310,8 @@ class _Recorder:
         if said:
             receipt = self._memory.add(said, conversation_id=conversation.id, **self._labels)
             conversation.message_ids = frozenset(receipt.message_ids)
+            if conversation is self._named and (told := self._told()) is not None:
+                told.store(_SAID, {"ids": [], "said": receipt.message_ids}, ttl=MAX_TTL)
             self._known[_chain(messages)[-1]] = conversation
             while len(self._known) > _MAX_CONVERSATIONS:
                 self._known.popitem(last=False)

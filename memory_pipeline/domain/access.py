@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of
 from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.domain.subjects import SubjectKind
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import AccessDeniedError, InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.subjects import Subject
 
 _One = TypeVar("_One", bound=StrEnum)
+#: In place of an agent: all agents of the workspace. They may only read.
+EVERYONE: Final = "*"
 
 
 class AccessLevel(StrEnum):
@@ -77,6 +79,7 @@ class AccessEvent:
             leaves the team.
         level: of a grant.
         event_at: time, UTC.
+        by_agent: the agent that made the change, if it is not the owner of the memory.
     """
 
     scope: Scope
@@ -85,8 +88,10 @@ class AccessEvent:
     to_team: str | None
     level: AccessLevel | None
     event_at: datetime
+    by_agent: str | None = None
 
     def __post_init__(self) -> None:
+        optional_label("by_agent", self.by_agent)
         optional_label("agent", self.to_agent)
         optional_label("team", self.to_team)
         if self.scope.is_group:
@@ -101,6 +106,8 @@ class AccessEvent:
             raise InputError(f"access is given to an agent or to a team; {problem}")
         elif self.to_agent == self.scope.agent_id:
             raise InputError(f"agent {shown(self.to_agent)} has access to its own memory; name another agent")
+        if self.to_agent == EVERYONE and (self.verb.is_of_team or self.level not in {None, AccessLevel.READ}):
+            raise InputError(f"{shown(EVERYONE)} is all agents of the workspace, which may only read; name an agent")
         if (self.level is None) is (self.verb is AccessVerb.GRANT):
             raise InputError("level belongs to a grant, and to nothing else")
 
@@ -119,6 +126,7 @@ class AccessEvent:
             record.get("to_team"),
             None if level is None else AccessLevel.parse(level),
             timestamp_of("timestamp", record.get("timestamp")),
+            record.get("by_agent"),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -132,6 +140,7 @@ class AccessEvent:
             "to_team": self.to_team,
             "level": None if self.level is None else self.level.value,
             "timestamp": self.event_at.isoformat(),
+            **({} if self.by_agent is None else {"by_agent": self.by_agent}),
         }
 
     @property
@@ -184,19 +193,35 @@ def decide(agent: Scope, level: AccessLevel, target: Scope, access: AccessState)
     this very scope, to itself or to one of the teams of the scope's agent. Nothing crosses workspaces, and no grant
     opens the memory of a group.
     """
-    if agent.own == target.own:
-        return True
+    return agent.own == target.own or grant_for(agent, level, target, access) is not None
+
+
+def grant_for(agent: Scope, level: AccessLevel, target: Scope, access: AccessState) -> AccessEvent | None:
+    """Return the grant that lets an agent use the memory of another one, the one with the highest level, or None."""
     if agent.workspace_id != target.workspace_id or target.is_group:
-        return False
-    return any(
-        grant.scope == target
+        return None
+    found = [
+        grant
+        for grant in access.grants
+        if grant.scope == target
         and grant.level is not None
         and grant.level.rank >= level.rank
         and (
-            grant.to_agent == agent.agent_id
+            grant.to_agent in {agent.agent_id, EVERYONE}
             or (grant.to_team is not None and agent.agent_id in access.teams.get((target.own, grant.to_team), ()))
         )
-        for grant in access.grants
+    ]
+    return max(found, key=lambda grant: (grant.level and grant.level.rank, grant.id), default=None)
+
+
+def denial(agent: Scope, level: AccessLevel, owner: Scope, user_id: str | None) -> AccessDeniedError:
+    """Return the error for an agent without a grant. It is the same whether or not there is such an agent or user."""
+    user = "" if user_id is None else f" of user {shown(user_id)}"
+    action = {AccessLevel.READ: "read", AccessLevel.WRITE: "change", AccessLevel.ADMIN: "share"}[level]
+    needed = "" if level is AccessLevel.READ else f" with the level {level}"
+    return AccessDeniedError(
+        f"agent {shown(agent.agent_id)} may not {action} the memory{user} of agent {shown(owner.agent_id)}; that agent "
+        f"grants access{needed} with share_with_agent, or `memory-pipeline share`"
     )
 
 

@@ -33,6 +33,9 @@ PROMOTED_FROM: Final = 3
 #: Name of the session and of the pool, if none is given.
 DEFAULT_NAME: Final = "default"
 
+#: The part of a session with the context that its conversation was given. It quotes other conversations.
+TOLD: Final = "told"
+
 SHORT_TERM_TYPES: Final = ("task_context", "conversation", "tool_result", "reflection", "observation")
 #: Types of pools, each with the scope that it has by default.
 POOL_TYPES: Final = {"shared": "account", "agent_private": "agent", "team_shared": "team", "task_scoped": "task"}
@@ -52,6 +55,11 @@ class EntryKind(StrEnum):
     SHORT_TERM = "short_term"
     POOL = "pool"
     RUN_POOL = "run_pool"
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether agents may share it."""
+        return self in {EntryKind.POOL, EntryKind.RUN_POOL}
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from memory_pipeline.erasure.removal import (
     anonymize_calls,
     forget_items,
     of_agent,
+    remove_accesses,
     remove_agent,
     remove_answers,
     remove_members,
@@ -131,6 +132,7 @@ def forget(
         ConfigurationError: the embedder is not the one the lake was built with.
     """
     lake.index.check(models.embedder)
+    lake.access_log.settle(now)  # the receipt counts rows of the table
     known = lake.tombstones.all()
     salt = next((one.salt for one in known if one.workspace_id == subject.workspace_id), secrets.token_hex(16))
     tombstones = merged(known, Tombstone.of(subject, now, salt))
@@ -168,6 +170,7 @@ def forget(
         # A concurrent run may have indexed rows that it had read earlier, and removed them at its end. Purge again.
         log.scopes |= _scopes(lake, subject)
         was_resumed = True
+    remove_accesses(lake, subject, at, log)
     progress("deleting files")
     _finish(lake, scanner, log, models.embedder.dimension, everywhere=was_resumed)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])

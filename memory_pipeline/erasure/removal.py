@@ -15,6 +15,7 @@ from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.recompute import note_summaries
+from memory_pipeline.erasure.scanner import hex_of
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
 from memory_pipeline.lake.collections.collection import collections_of, drop_collections
@@ -22,6 +23,7 @@ from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.schemas import (
+    ACCESS_LOG,
     ANSWERS,
     EXPIRATIONS,
     FACTS,
@@ -37,7 +39,9 @@ from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Iterable, Mapping
+    from datetime import datetime
 
+    from memory_pipeline.domain.subjects import Subject
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner
     from memory_pipeline.lake import Lake
@@ -225,6 +229,42 @@ def anonymize_calls(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> Non
     if hours:
         lake.tables.transform(MODEL_CALLS, hours, anonymized)
     log.take(MODEL_CALLS.name, f"rows that lost the {'agent' if is_agent else 'user'}'s name", hours)
+
+
+def remove_accesses(lake: Lake, subject: Subject, at: datetime, log: ErasureLog) -> None:
+    """Remove a subject's rows until the cutoff `at` from the log of access, and the ids of results from others.
+
+    Rows of an agent are those in which it owns the memory, and those in which it asks. Other rows of the agents that
+    held data of the subject may have returned it.
+    """
+    lake.access_log.settle(at)
+    agents = {scope.agent_id for scope in log.scopes}
+    users = pa.array(map(user_identity, subject.user_ids), pa.string())
+
+    def is_own(rows: pa.Table) -> pa.ChunkedArray:
+        mask = pc.and_(pc.equal(rows["workspace_id"], subject.workspace_id), pc.less_equal(rows["called_at"], at))
+        if subject.kind is SubjectKind.AGENT:
+            owns, asks = (pc.equal(rows[name], subject.agent_id) for name in ("agent_id", "asking_agent"))
+            return pc.and_(mask, pc.or_(owns, asks))
+        if subject.agent_id is not None:
+            mask = pc.and_(mask, pc.equal(rows["agent_id"], subject.agent_id))
+        return pc.and_(mask, pc.is_in(rows["identity"], users))
+
+    rows = lake.tables.read(ACCESS_LOG)
+    log.note(rows.filter(is_own(rows))["id"].to_pylist(), ())
+    columns = ["workspace_id", "agent_id", "identity", "asking_agent", "called_at"]
+    log.take(ACCESS_LOG.name, "rows", lake.tables.drop_rows(ACCESS_LOG, None, is_own, columns))
+
+    def without_ids(old: pa.Table) -> pa.Table:
+        rows = old.to_pylist()
+        for row in rows:
+            row["grant_ids"] = [one for one in row["grant_ids"] if hex_of(one) not in log.ids]
+            if row["workspace_id"] == subject.workspace_id and row["agent_id"] in agents:
+                row["result_ids"] = []
+        return pa.Table.from_pylist(rows, schema=old.schema)
+
+    if days := lake.tables.keys(ACCESS_LOG):
+        lake.tables.transform(ACCESS_LOG, days, without_ids)
 
 
 def remove_members(lake: Lake, scanner: SubjectScanner, found: ScanResult, log: ErasureLog) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.scopes import user_identity
-from memory_pipeline.domain.sessions import Container, EntryKind, micros_of, searchable
+from memory_pipeline.domain.sessions import TOLD, Container, EntryKind, micros_of, searchable
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.subject_matcher import PersonMentions
 from memory_pipeline.sessions.saved import delete_saved
@@ -71,6 +71,8 @@ def _is_of(subject: Subject, container: Container, text: str) -> bool:
     """Return whether an entry of the subject's workspace belongs to the subject. `text` is what it says."""
     if subject.agent_id not in {None, container.agent_id}:
         return False
+    if container.kind is EntryKind.VALUE and container.section == TOLD:
+        return True  # it may quote any memory; the conversation is told again
     match subject.kind:
         case SubjectKind.AGENT:
             return True

@@ -38,7 +38,8 @@ _NO_PERSONS = frozenset(
     """
     workspace_id agent_id identity owner user_id users id key bucket asset grain period kind role verb model
     prompt_version embed_model extraction_method summary_method code_version fallback purpose outcome path predicate
-    partitionBy partitionValues partition_by engineInfo engine operation schemaString access to_agent to_team level
+    partitionBy partitionValues partition_by engineInfo engine operation schemaString access to_agent to_team by_agent
+    level
     """.split()
 )
 #: Holds column names in Delta's log and checkpoints.

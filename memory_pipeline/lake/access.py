@@ -13,18 +13,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.access import AccessEvent
+from memory_pipeline.domain.access import AccessEvent, fold_access, grant_for
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from memory_pipeline.domain.access import AccessLevel
     from memory_pipeline.domain.scopes import Scope, ScopeOf
     from memory_pipeline.lake.files.storage import FileInfo, Storage
     from memory_pipeline.lake.journal import Journal
 
 _ENDING = ".access.json"
+#: Events that are kept in memory.
+_MOST_KNOWN = 10_000
 
 
 class AccessEvents:
@@ -57,6 +60,15 @@ class AccessEvents:
         found = (self._read(path) for path in paths_among(entries))
         return [event for event in found if event is not None]
 
+    def grant_for(self, agent: Scope, level: AccessLevel, target: Scope) -> AccessEvent | None:
+        """Return the grant that lets an agent use the memory of another one now, or None; see :func:`grant_for`.
+
+        Raises:
+            LakeError: as for :meth:`among`.
+        """
+        events = [event for scope in {target.own, target} for event in self.of(scope)]  # teams are of the agent
+        return grant_for(agent, level, target, fold_access(events))
+
     def all(self) -> Iterator[AccessEvent]:
         """Yield all events of the lake.
 
@@ -71,21 +83,24 @@ class AccessEvents:
         self._known.clear()
 
     def _read(self, path: str) -> AccessEvent | None:
-        if path not in self._known:
-            data = self._storage.read(path)
-            if data is None:  # removed in the meantime
-                return None
-            try:
-                event = AccessEvent.from_record(parse_json(data), self._scope_of)
-                # A file that was copied or written by hand must not open another memory.
-                if self._journal.path_in(event.scope, f"{event.id}{_ENDING}") != path:
-                    raise InputError(f"it is about {event.scope} and has the id {event.id}")
-            except InputError as error:
-                raise LakeError(
-                    f"{self._storage.locate(path)} is not a valid grant or revoke: {error}; restore or delete the file"
-                ) from None
-            self._known[path] = event
-        return self._known[path]
+        if (known := self._known.get(path)) is not None:
+            return known
+        data = self._storage.read(path)
+        if data is None:  # removed in the meantime
+            return None
+        try:
+            event = AccessEvent.from_record(parse_json(data), self._scope_of)
+            # A file that was copied or written by hand must not open another memory.
+            if self._journal.path_in(event.scope, f"{event.id}{_ENDING}") != path:
+                raise InputError(f"it is about {event.scope} and has the id {event.id}")
+        except InputError as error:
+            raise LakeError(
+                f"{self._storage.locate(path)} is not a valid grant or revoke: {error}; restore or delete the file"
+            ) from None
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[path] = event
+        return event
 
 
 def paths_among(entries: Iterable[FileInfo]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memory_pipeline.configuration import Configuration
     from memory_pipeline.domain.capture import Talk
     from memory_pipeline.lake.access import AccessEvents
+    from memory_pipeline.lake.access_log import AccessLog
     from memory_pipeline.lake.calls.call_store import Calls
     from memory_pipeline.lake.index.lance_tables import Databases
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
@@ -302,6 +303,13 @@ class Lake:
         from memory_pipeline.lake.access import AccessEvents
 
         return AccessEvents(self.storage, self.journal, self.scope)
+
+    @cached_property
+    def access_log(self) -> AccessLog:
+        """Who read or changed the memory of another agent."""
+        from memory_pipeline.lake.access_log import AccessLog
+
+        return AccessLog(self.storage, lambda: self.tables, lambda: self.tombstones)
 
     @cached_property
     def ledger(self) -> Ledger:

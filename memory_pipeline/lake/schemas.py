@@ -229,6 +229,26 @@ MODEL_CALLS = TableSpec(
     partition_by=("hour",),
 )
 
+ACCESS_LOG = TableSpec(
+    "access_log",
+    pa.schema(
+        [
+            field("day", ID, "UTC day of called_at, such as 2024-01-15."),
+            field("id", ID, "Id of the row."),
+            field("called_at", TIME, "Time of the call (UTC)."),
+            *SCOPE,
+            field("asking_agent", ID, "Agent that read or changed the memory."),
+            field("operation", ID, "Method, such as search_memory, recall, graph.facts_about or remember."),
+            field("outcome", ID, "ok, or denied."),
+            field("results", pa.int64(), "Number of results."),
+            field("result_ids", IDS, "Ids of the first 20 results; fewer after an erasure."),
+            field("grant_ids", IDS, "Ids of the grants that allowed it; none if it was denied."),
+            field("level", ID, "Highest level of these grants: read, write or admin.", nullable=True),
+        ]
+    ),
+    partition_by=("day",),
+)
+
 _OPERATION = (
     field("period", ID, "UTC hour of event_at, such as 2024-01-15T08."),
     field("id", ID, "Hash of the operation and its evidence."),
@@ -505,6 +525,7 @@ TABLES = {
         CONSOLIDATION,
         EXPIRATIONS,
         TOMBSTONES,
+        ACCESS_LOG,
     )
 }
 #: Tables that are derived from others, by scope; see :class:`~memory_pipeline.lake.index.scoped_rows.ScopedRows`.

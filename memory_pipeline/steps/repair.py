@@ -31,6 +31,7 @@ from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.recovery import files_below, recover
 from memory_pipeline.lake.schemas import (
+    ACCESS_LOG,
     ANSWERS,
     CONSOLIDATION,
     CONSOLIDATION_EVENTS,
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 #: Maximum number of passes: rows added by an agent are distinguishable only after a pass has restored its facts.
 _PASSES = 3
 #: Tables that cannot be derived from others.
-_RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS)
+_RECORDS = (MESSAGES, MODEL_CALLS, ANSWERS, TOMBSTONES, EXPIRATIONS, ACCESS_LOG)
 #: Tables with derived rows and rows added by agents.
 _MIXED = (GRAPH_OPERATIONS, MEMORY_EVENTS)
 

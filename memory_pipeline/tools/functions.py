@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.graph.operations import MAX_TERM
+from memory_pipeline.errors import InputError
 from memory_pipeline.tools.memory_tools import FORGET, REMEMBER, UPDATE
 from memory_pipeline.tools.read_tools import reading_tools
 from memory_pipeline.tools.tool import (
@@ -29,11 +30,12 @@ from memory_pipeline.tools.tool import (
     schema_of,
     writer_of,
 )
+from memory_pipeline.writer import GrantedWriter, MemoryWriter
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.graph.writer import GraphWriter
     from memory_pipeline.reader import MemoryReader
-    from memory_pipeline.writer import MemoryWriter
 
 
 def _remember_fact(
@@ -45,7 +47,7 @@ def _remember_fact(
     replaces: str | None,
     confidence: float,
 ) -> str:
-    graph, now = writer_of(access).graph, access.clock()
+    graph, now = _graph_of(access), access.clock()
     if replaces and replaces.strip():
         graph.update(subject, predicate, object, replaces=replaces, confidence=confidence, now=now)
     else:
@@ -54,8 +56,15 @@ def _remember_fact(
 
 
 def _forget_fact(access: Access, *, subject: str, predicate: str, object: str | None) -> str:  # noqa: A002
-    writer_of(access).graph.delete(subject, predicate, object, now=access.clock())
+    _graph_of(access).delete(subject, predicate, object, now=access.clock())
     return "The fact no longer holds; graph_facts shows it with include_history."
+
+
+def _graph_of(access: Access) -> GraphWriter:
+    writer = writer_of(access)
+    if not isinstance(writer, MemoryWriter):
+        raise InputError("the graph of another agent can only be read")
+    return writer.graph
 
 
 def _term(name: str, description: str, *, is_required: bool = True) -> Parameter:
@@ -134,7 +143,7 @@ class MemoryTools:
 
 def memory_tools(
     reader: MemoryReader,
-    writer: MemoryWriter | None = None,
+    writer: MemoryWriter | GrantedWriter | None = None,
     *,
     now: When | Callable[[], When] | None = None,
     max_tokens: int = DEFAULT_TOKENS,
@@ -143,8 +152,8 @@ def memory_tools(
     """Return functions that read an agent's memory and, with a writer, change it.
 
     Open both with a `user_id` for a conversation with that user. The functions then read the memory of the user, of the
-    user's groups and of the agent, and change that of the user. A model may name another agent to read from, if that
-    one shares its memory with this one; no argument of a model changes who reads.
+    user's groups and of the agent, and change that of the user. A model may name another agent to read from or to write
+    to, if that one allows it; no argument of a model changes who asks.
 
     Args:
         reader: reads the memory.

@@ -11,7 +11,7 @@ from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_TITLE, Memor
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.errors import InputError
 from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
-from memory_pipeline.tools.tool import Access, Parameter, Tool, writer_of
+from memory_pipeline.tools.tool import OTHER_OWNER, Access, Parameter, Tool, writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -158,6 +158,7 @@ REMEMBER = Tool(
         ),
         Parameter("title", "string", "What it is about, in a few words.", most=MAX_TITLE),
         Parameter("is_snapshot", "boolean", "Whether it will soon change: a stock, a price, a status.", False),
+        OTHER_OWNER,
     ),
     _remember,
     "adds",
@@ -171,6 +172,7 @@ UPDATE = Tool(
         _ID,
         Parameter("text", "string", "What it should say; leave out to confirm it as it is.", most=MAX_CONTENT),
         _REASON,
+        OTHER_OWNER,
     ),
     _update,
     "adds",
@@ -181,7 +183,7 @@ FORGET = Tool(
     "Revoke a memory",
     "Revoke a durable memory that was wrong or is no longer wanted. Use update_memory where something else is true "
     "instead.",
-    (_ID, _REASON),
+    (_ID, _REASON, OTHER_OWNER),
     _forget,
     "removes",
 )

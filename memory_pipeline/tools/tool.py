@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,13 +13,13 @@ from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.domain.scopes import MAX_ID
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.reader.all_users import AllUsersReader
+from memory_pipeline.writer import GrantedWriter, MemoryWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from memory_pipeline.domain.periods import When
     from memory_pipeline.reader import MemoryReader
-    from memory_pipeline.writer import MemoryWriter
 
 
 # Models write arguments loosely: numbers in quotes, null for missing values, names in capitals. Unambiguous values are
@@ -182,6 +182,12 @@ OTHER_AGENT = Parameter(
     most=MAX_ID,
 )
 
+#: The argument with which a model changes the memory of another agent.
+OTHER_OWNER = replace(
+    OTHER_AGENT,
+    description="Another agent, to change the memory that it lets you change; leave out for your own memory.",
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -189,7 +195,8 @@ _log = logging.getLogger(__name__)
 class Access:
     """The memory that tools access: of an agent, or of the user of its reader.
 
-    An argument of a call may name another agent to read from, if that one shares its memory. None changes who asks.
+    An argument of a call may name another agent to read from or to write to, if that one allows it. None changes who
+    asks.
 
     Attributes:
         writer: writer of the same agent and user; None for read-only access.
@@ -198,7 +205,7 @@ class Access:
     """
 
     reader: MemoryReader
-    writer: MemoryWriter | None = None
+    writer: MemoryWriter | GrantedWriter | None = None
     now: When | Callable[[], When] | None = None
     max_tokens: int = DEFAULT_TOKENS
 
@@ -210,16 +217,19 @@ class Access:
         if self.writer is not None:
             _check_same(self.reader, self.writer)
 
-    def of_agent(self, agent_id: str) -> Access:
+    def of_agent(self, agent_id: str, *, writes: bool = False) -> Access:
         """Return access to what another agent shares with this one: its own memory, and that of the reader's user.
 
-        It is read-only. Its answers leave room for the agent's name.
+        If it `writes`, to the memory of the reader's user, or else to the agent's own. Its answers leave room for the
+        agent's name.
 
         Raises:
             InputError: the id is invalid.
         """
-        reader = self.reader.of_agent(agent_id, self.reader.user_id)
-        return Access(reader, None, self.now, max(LEAST_TOKENS, self.max_tokens - _NAME_TOKENS))
+        reader, writer = self.reader.of_agent(agent_id, self.reader.user_id), None
+        if writes and isinstance(self.writer, MemoryWriter):
+            writer = self.writer.of_agent(agent_id, self.reader.user_id)
+        return Access(reader, writer, self.now, max(LEAST_TOKENS, self.max_tokens - _NAME_TOKENS))
 
     def clock(self) -> datetime:
         """Return the time of a call."""
@@ -234,7 +244,7 @@ def refuse_all_users(reader: object) -> None:
         raise InputError("a reader of all users is not for a model; open the reader with one user_id, or without users")
 
 
-def _check_same(reader: MemoryReader, writer: MemoryWriter) -> None:
+def _check_same(reader: MemoryReader, writer: MemoryWriter | GrantedWriter) -> None:
     """Raise InputError if a reader and a writer are of different agents or users."""
     users = writer.users
     is_for_same = reader.user_id in users if users else reader.user_id is None
@@ -279,7 +289,7 @@ class ToolResult:
     is_error: bool = False
 
 
-def writer_of(access: Access) -> MemoryWriter:
+def writer_of(access: Access) -> MemoryWriter | GrantedWriter:
     """Return the writer. Raise InputError if access is read-only."""
     if access.writer is None:
         raise InputError("this memory is read-only")
@@ -297,7 +307,9 @@ def perform(access: Access, tools: Mapping[str, Tool], name: object, arguments: 
         if agent is None:
             text = tool.run(access, **given)
         else:
-            text = f"From the memory of agent {shown(agent)}:\n{tool.run(access.of_agent(agent), **given)}"
+            writes = tool.effect != "none"
+            text = tool.run(access.of_agent(agent, writes=writes), **given)
+            text = f"{'In' if writes else 'From'} the memory of agent {shown(agent)}:\n{text}"
         return ToolResult(text.encode(errors="replace").decode())
     except InputError as error:
         return _error(str(error))

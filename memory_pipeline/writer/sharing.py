@@ -1,16 +1,23 @@
-"""Share the memory of an agent with other agents of its workspace, and take access back."""
+"""Share the memory of an agent with other agents of its workspace, and change what another one shares."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, fold_access
+from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, denial, fold_access
+from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.memories.writer import MemoryEventWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -18,16 +25,26 @@ if TYPE_CHECKING:
 _TICK = timedelta(microseconds=1)
 
 
+class Shareable(NamedTuple):
+    """The memory of an agent, or of its user, that may be shared; and the agent that shares it, if it is another."""
+
+    lake: Lake
+    scope: Scope
+    user_id: str | None
+    by: Scope | None = None
+
+
 class AccessWriter:
     """Gives other agents access to the memory of one agent. A change is durable when the method returns.
 
-    It takes effect at the next read, also in readers that are open. In all methods `now` is the time of the change, by
-    default the current time, and later than the change before it.
+    It takes effect at the next read or write, also in programs that are running. In all methods `now` is the time of
+    the change, not in the future; by default the current time, and later than the change before it.
     """
 
-    _lake: Lake
-    _scope: Scope
-    _user_id: str | None
+    @property
+    @abstractmethod
+    def _shareable(self) -> Shareable:
+        """The memory that is shared."""
 
     def share_with_agent(
         self,
@@ -44,10 +61,9 @@ class AccessWriter:
         A second grant replaces the first one.
 
         Args:
-            agent: the agent that gets access; or name a `team`.
+            agent: the agent that gets access; ``*`` lets all agents of the workspace read. Or name a `team`.
             user_id: the user whose memory is shared, in place of the agent's own. A writer for a user accepts no other.
-            level: ``read``, ``write`` or ``admin``; each includes those before it. So far an agent can only read from
-                another one, with each level.
+            level: ``read``; ``write``, to change durable memories too; or ``admin``, to share it with others too.
             team: a team that this agent keeps; see :meth:`add_to_team`. Its later members get access too.
             now: the time of the grant.
 
@@ -81,7 +97,7 @@ class AccessWriter:
         Raises:
             InputError: an id is invalid.
         """
-        self._change(AccessVerb.JOIN, agent, team, self._scope.own, None, now)
+        self._change(AccessVerb.JOIN, agent, team, self._shareable.scope.own, None, now)
 
     def remove_from_team(self, team: str, agent: str, *, now: When | None = None) -> bool:
         """Remove an agent from a team. Return whether it was a member.
@@ -89,31 +105,36 @@ class AccessWriter:
         Raises:
             InputError: an id is invalid.
         """
-        return self._change(AccessVerb.LEAVE, agent, team, self._scope.own, None, now)
+        return self._change(AccessVerb.LEAVE, agent, team, self._shareable.scope.own, None, now)
 
     def grants(self, *, now: When | None = None) -> list[AccessEvent]:
-        """Return the grants in force on this writer's memory, by agent and team; `now` selects those of a past time."""
-        until = None if now is None else self._lake.calendar.moment("now", now)
+        """Return the grants in force on this memory, by agent and team; `now` selects those of a past time."""
+        until = None if now is None else self._shareable.lake.calendar.moment("now", now)
         found = fold_access(self.access_history(), until).grants
         return sorted(found, key=lambda one: (one.to_team or "", one.to_agent or ""))
 
     def access_history(self) -> list[AccessEvent]:
-        """Return all grants, revokes and changes of teams on this writer's memory, oldest first."""
-        return sorted(self._lake.access.of(self._scope), key=lambda event: event.order)
+        """Return all grants, revokes and changes of teams on this memory, oldest first."""
+        lake, scope, user_id, by = self._shareable
+        require_grant(lake, by, AccessLevel.ADMIN, scope, user_id)
+        return sorted(lake.access.of(scope), key=lambda event: event.order)
 
     def _shared(self, user_id: str | None) -> Scope:
-        if self._scope.is_group:
-            raise InputError(f"the memory of {self._scope.identity} belongs to its members; it cannot be shared")
+        lake, scope, own_user, by = self._shareable
+        own = scope.own
+        if scope.is_group:
+            raise InputError(f"the memory of {scope.identity} belongs to its members; it cannot be shared")
         if user_id is None:
-            return self._scope.own
-        if self._user_id not in {None, user_id}:
-            raise InputError(f"this writer is for user {shown(self._user_id)}, not {shown(user_id)}; open another one")
-        own = self._scope.own
+            return own
+        if own_user not in {None, user_id}:
+            raise InputError(f"this writer is for user {shown(own_user)}, not {shown(user_id)}; open another one")
+        if by is not None:
+            return _scope_of(lake, by, AccessLevel.ADMIN, own, user_id)
         identity = user_identity(label_of("user_id", user_id))
-        scope = self._lake.new_scope(own.workspace_id, own.agent_id, identity)
-        if not scope.identity:
+        found = lake.new_scope(own.workspace_id, own.agent_id, identity)
+        if not found.identity:
             raise InputError(f"users of agent {shown(own.agent_id)} share its own memory; leave out user_id")
-        return scope
+        return found
 
     def _change(
         self,
@@ -125,9 +146,16 @@ class AccessWriter:
         now: When | None,
     ) -> bool:
         """Write an event unless it changes nothing. Return whether access, or the membership, was in force before."""
-        at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        event = AccessEvent(scope, verb, agent, team, level, at)
-        before = [one for one in self._lake.access.of(scope) if one.decides == event.decides]
+        lake, _, _, by = self._shareable
+        if by is not None and verb.is_of_team:
+            raise InputError(f"the teams of agent {shown(scope.agent_id)} are kept by this agent alone")
+        require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id)
+        clock = datetime.now(UTC)
+        at = lake.calendar.moment("now", clock if now is None else now)
+        if at > clock:
+            raise InputError(f"now {at.isoformat()} is in the future; grants and revokes hold at once: leave it out")
+        event = AccessEvent(scope, verb, agent, team, level, at, None if by is None else by.agent_id)
+        before = [one for one in lake.access.of(scope) if one.decides == event.decides]
         last = max(before, key=lambda one: one.order, default=None)
         was_in_force = last is not None and last.verb in {AccessVerb.GRANT, AccessVerb.JOIN}
         if now is None:
@@ -135,6 +163,84 @@ class AccessWriter:
                 return was_in_force
             if last is not None:  # the clock of the writer before may have been ahead
                 event = replace(event, event_at=max(at, last.event_at + _TICK))
-        self._lake.ensure()
-        self._lake.access.add(event)
+        lake.ensure()
+        lake.access.add(event)
         return was_in_force
+
+
+class GrantedWriter(MemoryEventWriter, AccessWriter):
+    """Changes durable memories of another agent of the workspace; take it from :meth:`MemoryWriter.of_agent`.
+
+    A change needs a grant of the level ``write``, a grant or a revoke one of the level ``admin``. Each call looks it
+    up, so it ends with a revoke. Without it, the methods raise :class:`~memory_pipeline.errors.AccessDeniedError`. The
+    editor of a change is ``agent:`` and the id of the agent that makes it. Teams are kept by their own agent alone.
+    """
+
+    def __init__(self, lake: Lake, asking: Scope, owner: Scope, user_id: str | None, start: date) -> None:
+        """Change the memory of the agent `owner`, or of its user, for the agent `asking`."""
+        scope = owner if user_id is None else _scope_of(lake, asking, AccessLevel.WRITE, owner, user_id)
+        super().__init__(lake, scope, start)
+        self._asking = asking
+        self._user_id = user_id
+
+    @property
+    def scope(self) -> Scope:
+        """The scope that is changed."""
+        return self._scope
+
+    @property
+    def users(self) -> Sequence[str]:
+        """The user whose memory is changed; none for the agent's own memory."""
+        return [] if self._user_id is None else [self._user_id]
+
+    @property
+    def _shareable(self) -> Shareable:
+        return Shareable(self._lake, self._scope, self._user_id, self._asking)
+
+    def _require_grant(self) -> AccessEvent | None:
+        return require_grant(self._lake, self._asking, AccessLevel.WRITE, self._scope, self._user_id)
+
+    def _write(self, changes: Sequence[object], now: When | None) -> list[str]:
+        grant = self._require_grant()
+        ids = super()._write([self._signed(change) for change in changes], now)
+        if grant is not None and ids:
+            verbs = {str(change["memory"]).lower() for change in changes if isinstance(change, Mapping)}
+            operation = "+".join(sorted(verbs))
+            self._lake.access_log.note(
+                self._asking, self._scope, operation, ids, grant_ids=[grant.id], level=grant.level
+            )
+        return ids
+
+    def _signed(self, change: object) -> object:
+        """Return a change with the agent as its editor."""
+        if not isinstance(change, Mapping):
+            return change
+        if (editor := change.get("editor", AGENT)) != AGENT:
+            raise InputError(f"editor {shown(editor)} is not accepted: the editor is the agent that makes the change")
+        return {**change, "editor": f"{AGENT}:{self._asking.agent_id}"}
+
+
+def require_grant(
+    lake: Lake, agent: Scope | None, level: AccessLevel, target: Scope, user_id: str | None
+) -> AccessEvent | None:
+    """Return the grant of an agent, of its own scope. None is the owner itself, which needs none.
+
+    Raises:
+        AccessDeniedError: it has no grant. This is logged.
+    """
+    if agent is None or agent == target.own:
+        return None
+    grant = lake.access.grant_for(agent, level, target)
+    if grant is None:
+        if lake.exists:
+            lake.access_log.note(agent, target, "share" if level is AccessLevel.ADMIN else "change")
+        raise denial(agent, level, target.own, user_id)
+    return grant
+
+
+def _scope_of(lake: Lake, agent: Scope, level: AccessLevel, owner: Scope, user_id: str) -> Scope:
+    """Return the scope of a user of another agent. Raise AccessDeniedError if nothing can be granted there."""
+    identity = user_identity(label_of("user_id", user_id))
+    if not lake.exists:
+        raise denial(agent, level, owner, user_id)
+    return lake.scope(owner.workspace_id, owner.agent_id, identity)

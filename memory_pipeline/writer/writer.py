@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -20,17 +20,17 @@ from memory_pipeline.domain.conversations import (
 )
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain
-from memory_pipeline.domain.scopes import Scope, label_of, user_identity
+from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.settings import Settings
 from memory_pipeline.writer.known_messages import KnownMessages, without_users
-from memory_pipeline.writer.sharing import AccessWriter
+from memory_pipeline.writer.sharing import AccessWriter, GrantedWriter, Shareable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
@@ -166,6 +166,30 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
             return self
         scope = self._lake.new_scope(**self._ids, identity=user_identity(label_of("user_id", user_id)))
         return MemoryWriter(self._lake, scope, self._start, user_id=user_id)
+
+    def of_agent(self, agent_id: str, user_id: str | None = None) -> GrantedWriter:
+        """Return a writer of durable memories that another agent of the workspace lets this one change.
+
+        With `user_id`, it changes the memory of that user, in place of the other agent's own. The other agent grants
+        this with the level ``write``; ``admin`` also lets this one grant and revoke. Each call looks the grant up.
+
+        Raises:
+            InputError: an id is invalid.
+            AccessDeniedError: `user_id` is given and the lake does not exist.
+        """
+        return self._of_agent(Scope(self._scope.workspace_id, agent_id), optional_label("user_id", user_id))
+
+    @cached_property
+    def _of_agent(self) -> Callable[[Scope, str | None], GrantedWriter]:
+        @lru_cache(maxsize=16)
+        def opened(owner: Scope, user_id: str | None) -> GrantedWriter:
+            return GrantedWriter(self._lake, self._scope.own, owner, user_id, self._start)
+
+        return opened
+
+    @property
+    def _shareable(self) -> Shareable:
+        return Shareable(self._lake, self._scope, self._user_id)
 
     def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write a conversation atomically.

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from memory_pipeline import Memory
 from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, GRAPH_OPERATIONS, MODEL_CALLS
+from memory_pipeline.steps.promotion import promote
 from memory_pipeline_tests.building import ACME, NOW, conversation, write
 from memory_pipeline_tests.checks.planting import context, plant
 
@@ -158,6 +160,25 @@ def test_journal_files_that_are_not_ingested_are_found(lake: Lake) -> None:
     assert (finding.offenders, finding.sample) == (2, ("2024-05-01T10, 2 files",))
     assert finding.numbers == {"pending_files": 3, "stuck_files": 2, "oldest_hours": 25.0}
     assert context(lake, "messages", "journal_backlog", now=NOW - timedelta(hours=3)).passed
+
+
+def test_entries_of_sessions_that_nobody_deletes_are_found(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.ensure()
+    assert context(lake, "session_promotions", "overdue_sessions").passed
+    session = Memory(lake.storage.uri).session("s1")
+    session.store("k", 1, ttl=60, now=NOW)
+    session.short_term.store("k", 1, ttl=60, now=NOW)
+    assert context(lake, "session_promotions", "overdue_sessions", now=NOW + timedelta(hours=24)).passed
+    late = NOW + timedelta(hours=25)
+    finding = context(lake, "session_promotions", "overdue_sessions", now=late)
+    assert finding.sample == ("short_term, 1 entry", "value, 1 entry")
+    assert finding.numbers == {"overdue_entries": 2}
+    promote(lake, late)
+    assert context(lake, "session_promotions", "overdue_sessions", now=late).passed
+    monkeypatch.setenv("MEMORY_PIPELINE_SESSIONS", "postgresql://nobody@127.0.0.1:9/none")
+    lake.storage.write("state/sessions.json", b'{"database": "a database on a server"}')
+    [text] = context(lake, "session_promotions", "overdue_sessions", now=late).sample
+    assert "check MEMORY_PIPELINE_SESSIONS" in text
 
 
 def test_a_journal_file_without_a_ulid_in_its_name_is_as_old_as_its_hour(lake: Lake) -> None:

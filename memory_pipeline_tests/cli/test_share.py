@@ -28,7 +28,7 @@ def reads(root: str, user: str | None = None) -> list[str] | None:
 
 def test_an_agent_shares_its_memory_and_takes_it_back(root: str) -> None:
     assert reads(root) is None
-    assert "sales may read the memory of acme/support" in call("share", "sales", *A).stdout
+    assert "sales has access to the memory of acme/support" in call("share", "sales", *A).stdout
     assert any(OF_AGENT in text for text in reads(root) or ())
     [row] = read("shares", *A)
     assert (row["to_agent"], row["level"]) == ("sales", "read")

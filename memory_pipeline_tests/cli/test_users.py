@@ -30,7 +30,10 @@ READING = [
     ["graph", "query", "SELECT * FROM history"],
 ]
 #: Commands that read or write no memory of one user.
-WITHOUT = {"config", "consolidate", "convert locomo", "users", "members remove", "forget", "team add", "team remove"}
+WITHOUT = {
+    "config", "consolidate", "convert locomo", "users", "members remove", "forget", "team add", "team remove",
+    "sessions list",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -17,11 +17,16 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from memory_pipeline import AsyncMemory, Memory
+from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.erasure import forget
 from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from memory_pipeline.models.factory import Models
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -299,6 +304,41 @@ def test_async_memory_has_the_same_methods(root: str) -> None:
     asyncio.run(talk())
     names = {name for name in vars(Memory) if not name.startswith("_")}
     assert names - set(vars(AsyncMemory)) == {"new_conversation_id", "writer"}
+
+
+SCRIPT = """
+import sys
+from memory_pipeline import Memory
+memory = Memory(sys.argv[1], user_id="anna")
+conversation = {"conversation_id": "chat"}
+print(memory.context(sys.argv[2], conversation=conversation, only_new=True))
+memory.add(sys.argv[2], conversation_id="chat")
+"""
+
+
+def test_a_conversation_is_told_nothing_twice_by_two_processes(root: str, models: Models) -> None:
+    memory = Memory(root, user_id="anna")
+    memory.add("I moved to Porto.", conversation_id="before")
+    memory.remember("Anna's sister is called Ines.")
+
+    def told(prompt: str) -> str:
+        return subprocess.check_output([sys.executable, "-c", SCRIPT, root, prompt], text=True)
+
+    assert "Porto" in told("Where do I live? I like kites.")
+    second = told("Who lives in Porto, and who likes kites?")
+    assert ("Porto" in second, "kites" in second) == (False, False)
+    about = {"conversation_id": "chat"}
+    for is_new in (True, False):
+        assert ("Ines" in str(memory.context("sister", conversation=about, only_new=True))) is is_new
+    assert "Porto" in str(memory.context("Porto", conversation={"conversation_id": "other"}, only_new=True))
+    assert "session" not in {hit.kind for hit in memory.search("Porto", tiers="all")}
+    memory.session("chat").clear()
+    assert "Porto" in str(memory.context("Porto", conversation=about, only_new=True))
+    # What was told may quote what is erased.
+    forget(memory.lake, models, Subject.conversation(Scope("default", "default"), "before"), datetime.now(UTC))
+    assert memory.session("chat").told.items() == memory.session("other").told.items() == {}
+    with pytest.raises(InputError, match="conversation_id"):
+        memory.context("Porto", only_new=True)
 
 
 def test_importing_the_package_imports_nothing_heavy(tmp_path: Path) -> None:

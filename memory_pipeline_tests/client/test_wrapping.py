@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import shutil
 import subprocess
@@ -97,6 +98,27 @@ def test_nothing_is_told_twice_in_a_conversation(memory: Memory, server: OpenAIS
     assert stored(memory)[2:] == [
         line for text in talk[::2] for line in (f"User: {text['content']}", "Agent: Noted.")
     ]  # fmt: skip
+
+
+def test_nothing_is_told_twice_by_two_processes(memory: Memory, server: OpenAIServer) -> None:
+    memory.add(["I moved to Porto.", "My sister is called Ines."])
+    script = (
+        "import json, sys, openai; from memory_pipeline import Memory; root, url, messages = sys.argv[1:]\n"
+        "client = openai.OpenAI(base_url=url, api_key='k')\n"
+        "chat = Memory(root, user_id='anna').wrap(client, conversation_id='chat')\n"
+        "chat.chat.completions.create(model='m', messages=json.loads(messages))\n"
+    )
+    talk: list[Any] = []
+    for text in ("Where do I live? I like figs.", "Where do I live: Porto? And who likes figs?"):
+        talk.append(user(text))
+        given = [memory.lake.storage.uri, server.base_url, json.dumps(talk)]
+        subprocess.run([sys.executable, "-c", script, *given], check=True)
+        talk.append({"role": "assistant", "content": "Noted."})
+    first, second = prompts(server)
+    assert "I moved to Porto" in first[0]
+    assert second[0] == first[0]
+    assert "I moved to Porto" not in second[2]
+    assert "figs" not in second[2].replace(talk[2]["content"], "")
 
 
 def test_what_the_model_reads_anyway_is_not_added(memory: Memory, server: OpenAIServer, client: openai.OpenAI) -> None:

@@ -15,7 +15,6 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver
 
 from memory_pipeline.analytics import models_of
 from memory_pipeline.definitions import build_definitions
-from memory_pipeline.defs.assets.promotion import PROMOTION_ASSET
 from memory_pipeline.defs.jobs import WORKING_MEMORY
 from memory_pipeline.defs.partition_keys import Group
 from memory_pipeline.domain.periods import Grain
@@ -25,6 +24,7 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, LEDGER, MEMORIES, MESSAGES, SUMMARIES
 from memory_pipeline.lake.tables.ledger import index_asset, table_asset
 from memory_pipeline.settings import Settings
+from memory_pipeline.steps.promotion import PROMOTION_ASSET
 from memory_pipeline_tests.building import START, conversation, run, table_rows, versions, write
 
 if TYPE_CHECKING:

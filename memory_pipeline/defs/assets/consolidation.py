@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.defs.assets.grains import PeriodsConfig
-from memory_pipeline.defs.assets.promotion import PROMOTION_ASSET, PROMOTION_VERSION
+from memory_pipeline.defs.assets.promotion import PROMOTION_VERSION
 from memory_pipeline.defs.metadata import table_columns
 from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
@@ -23,6 +23,7 @@ from memory_pipeline.models.factory import Models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET
 from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult
+from memory_pipeline.steps.promotion import PROMOTION_ASSET
 
 #: Name of the op; its run config may list days.
 OP = "keep_memories"

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` in this module: Dagster reads the context's annotation at run time.
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -74,6 +75,7 @@ def mart_assets(
     def make_marts(context: dg.AssetExecutionContext, memory: LakeResource) -> Iterator[dg.MaterializeResult[Any]]:
         chosen = {key.path[-1] for key in context.selected_asset_keys}
         names = [model.name for model in models if model.name in chosen]
+        memory.lake.access_log.settle(datetime.now(UTC))
         try:
             for name, built in Warehouse(memory.lake).build_all(names):
                 yield dg.MaterializeResult(

@@ -10,10 +10,8 @@ import dagster as dg
 
 from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import AGENTS_POOL, LakeResource
-from memory_pipeline.steps.promotion import promote
+from memory_pipeline.steps.promotion import PROMOTION_ASSET, promote
 
-#: Name of the asset. It has no partitions: sessions have no history.
-PROMOTION_ASSET: Final = "session_promotions"
 #: Its data version, always the same, because days are pending by their memory events.
 PROMOTION_VERSION: Final = "1"
 _DESCRIPTION = (

@@ -47,6 +47,7 @@ CONVERSATION, CONSOLIDATION, AGENT = "conversation", "consolidation", "agent"
 STEP = 0.1
 
 _MAX_NAME, _MAX_TAGS, _MAX_REASON = 100, 50, 500
+_MAX_EDITOR = MAX_ID + len(f"{AGENT}:")
 #: Maximum characters of texts with several lines, and below of texts on one line.
 _LONG = {"content": MAX_CONTENT, "value": MAX_VALUE}
 _SHORT = {
@@ -237,7 +238,7 @@ class MemoryEvent:
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
         editor, reason = record.get("editor", AGENT), record.get("reason")
-        editor = _line("editor", editor, _MAX_NAME)
+        editor = _line("editor", editor, _MAX_EDITOR)
         if editor in {CONSOLIDATION, CONVERSATION}:
             raise InputError(f"editor {shown(editor)} is reserved for the pipeline; choose another name")
         return cls.of(

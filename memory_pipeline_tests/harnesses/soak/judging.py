@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory_pipeline import Memory
 from memory_pipeline.checks import CheckContext, checks_of, run_checks
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import Message
@@ -27,6 +28,7 @@ from memory_pipeline_tests.building import index_rows
 from memory_pipeline_tests.harnesses.soak.expected import Present, journal_of, read_oracles, rebuild
 from memory_pipeline_tests.harnesses.soak.generated import WORD
 from memory_pipeline_tests.harnesses.soak.operating import make_all
+from memory_pipeline_tests.harnesses.soak.shared import POOL, Tail
 from memory_pipeline_tests.lake_digest import marts_digest
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class Judge:
         yield self._journal()
         yield self._settled()
         yield self._checked()
+        yield self._pools()
         yield from self._rebuilt()
         yield self._orphans()  # before the next two: files of killed runs may contain erased data
         yield self._erased()
@@ -178,6 +181,20 @@ class Judge:
         failed = [one for one in findings if not one.passed and one.check.name != "quarantine"]
         wrong = [f"{one.check.asset} {one.check.name}: {one.offenders} {one.sample} {one.trouble}" for one in failed]
         return Verdict("`memory-pipeline check` passes", f"{len(findings):,} checks", wrong)
+
+    def _pools(self) -> Verdict:
+        """Compare pools with the writes that returned. A killed writer may have written more than it knows."""
+        verdict = Verdict("every write of a pool that returned is in the pool")
+        written: dict[str, set[str]] = {}
+        for number in range(self._plan.writers):
+            for record in Tail(self._shared.oracle(f"w{number}")).read():
+                if record["is"] == "shared":
+                    written.setdefault(record["workspace"], set()).add(record["action"])
+        for workspace_id, keys in written.items():
+            pool = Memory(self._lake.storage.uri, workspace_id=workspace_id).pool(POOL, scope="global")
+            verdict.wrong += sorted(keys - pool.read(now=self._now).keys())
+        verdict.figures = f"{sum(map(len, written.values())):,} writes in {len(written)} pools"
+        return verdict
 
     def _rebuilt(self) -> Iterator[Verdict]:
         """Rebuild the lake from the written records in one run, and compare."""

@@ -16,6 +16,7 @@ from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.promotion import promote
 from memory_pipeline.steps.scheduling.planner import grain_status
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def make_all(lake: Lake, now: datetime, start: date = DEFAULT_START) -> int:
         count += len(periods)
         for _ in materialize(lake, models, grain, periods):
             pass
+    promote(lake, now)
     nights = pending_nights(lake, start, now)
     if nights:
         consolidate(lake, models, nights, start)

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.messages import Message
 
 
+#: The pool that all writers change.
+POOL = "soak"
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """The simulated time.

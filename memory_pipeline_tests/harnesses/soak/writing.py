@@ -13,7 +13,9 @@ from typing import Any
 
 from ulid import ULID
 
+from memory_pipeline import Memory
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
@@ -23,7 +25,7 @@ from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.harnesses.soak import generated
 from memory_pipeline_tests.harnesses.soak.answers import AnswerChecker
 from memory_pipeline_tests.harnesses.soak.plan import Action
-from memory_pipeline_tests.harnesses.soak.shared import Log, SharedFolder, Tail, TappedJournal
+from memory_pipeline_tests.harnesses.soak.shared import POOL, Log, SharedFolder, Tail, TappedJournal
 
 #: Attempts of an action during network faults, and the seconds between them.
 _ATTEMPTS, _PAUSE = 60, 0.3
@@ -55,6 +57,7 @@ class Writer:
         self._journal = TappedJournal(self._lake, self._log)
         self._lake.journal = self._journal
         self._writers: dict[Scope, MemoryWriter] = {}
+        self._memories: dict[Scope, Memory] = {}
         self._checkers: dict[tuple[Scope, str | None], AnswerChecker] = {}
 
     def _recall(self, record: dict[str, Any]) -> None:
@@ -127,6 +130,8 @@ class Writer:
         match action.kind:
             case "talk":
                 writer.write(action.body, now=action.now)
+                if self._lake.storage.is_local:  # a bucket has no database for sessions
+                    self._share(action)
             case "compact":
                 writer.compact(action.body, keep=1, summarizer=ExtractiveSummarizer(), now=action.now)
             case "refused":
@@ -165,6 +170,21 @@ class Writer:
                     receipt = writer.write(talk, now=action.now)
                     assert not receipt.message_ids, f"recalled memory was written again: {block[:200]!r}"
         return []
+
+    def _share(self, action: Action) -> None:
+        """Note an action in a pool that all agents of the workspace change, and in a session."""
+        scope = action.scope
+        if scope not in self._memories:
+            root = self._lake.storage.uri
+            self._memories[scope] = Memory(root, workspace_id=scope.workspace_id, agent_id=scope.agent_id)
+        session = self._memories[scope].session(action.key)
+        session.store("done", action.key, ttl=MAX_TTL, now=action.now)
+        read = session.retrieve("done", now=action.now)
+        assert read in {action.key, None}, (
+            f"{action.key} reads {read} in its session"
+        )  # a run may have been a day ahead
+        self._memories[scope].pool(POOL, scope="global").write(action.key, 1, now=action.now)
+        self._log.append({"action": action.key, "is": "shared", "workspace": scope.workspace_id}, durable=True)
 
     def _look(self, action: Action) -> None:
         """Search for a record right after its write: it must be found once."""

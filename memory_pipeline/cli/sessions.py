@@ -1,0 +1,108 @@
+"""The commands `sessions …`: what is in the sessions and pools of agents."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from memory_pipeline.cli.common import agent_options, cli, common, echo_table, id_option, required_agent_options
+from memory_pipeline.domain.scopes import user_identity
+from memory_pipeline.domain.sessions import time_of
+from memory_pipeline.rendering import plain, table_lines, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_pipeline.cli.common import AgentMemory
+    from memory_pipeline.sessions.store import SessionStore, StoredEntry
+
+_user = id_option("--user", "user_id", "The user of the session. [default: sessions without a user]")
+
+
+@cli.group()
+def sessions() -> None:
+    """Read or clear the sessions and pools of agents, in the lake's folder or in MEMORY_PIPELINE_SESSIONS.
+
+    Expired entries that the daily job has not deleted yet are shown too.
+    """
+
+
+@sessions.command("list")
+@agent_options
+@common
+def list_(agent: AgentMemory, as_json: bool) -> None:
+    """List the sessions of an agent, for all users, and the pools that it shares with other agents."""
+    found: dict[tuple[str, str, str], list[StoredEntry]] = {}
+    for _, one in _stored(agent):
+        key = (one.container.kind.value, one.container.space, one.container.identity)
+        found.setdefault(key, []).append(one)
+    rows = [
+        {
+            "kind": kind,
+            "name": name,
+            "identity": identity,
+            "entries": len(entries),
+            "bytes": sum(len(one.entry.value.encode()) for one in entries),
+            "updated_at": time_of(max(one.entry.updated_at for one in entries)).isoformat(timespec="seconds"),
+        }
+        for (kind, name, identity), entries in sorted(found.items())
+    ]
+    _echo(rows, as_json, "this agent has no sessions and no pools")
+
+
+@sessions.command()
+@click.argument("session")
+@agent_options
+@_user
+@common
+def show(session: str, agent: AgentMemory, as_json: bool) -> None:
+    """Show the entries of a SESSION: its values, scratch pad and short-term entries."""
+    rows = [
+        {
+            "part": one.container.section or one.container.kind.value,
+            "key": one.entry.key,
+            "value": json.loads(one.entry.value) if as_json else one.entry.value,
+            "version": one.entry.version,
+            "accesses": one.entry.accesses,
+            "expires_at": None if one.entry.expires_at is None else time_of(one.entry.expires_at).isoformat(),
+        }
+        for _, one in _of_session(agent, session)
+    ]
+    _echo(rows, as_json, "there is no such session")
+
+
+@sessions.command()
+@click.argument("session")
+@required_agent_options
+@_user
+@common
+def clear(session: str, agent: AgentMemory, as_json: bool) -> None:
+    """Delete all entries of a SESSION, its short-term entries too. Saved copies stay."""
+    count = sum(store.delete([one.entry]) for store, one in [*_of_session(agent, session)])
+    click.echo(to_json({"deleted": count}) if as_json else f"deleted: {count:,}")
+
+
+def _stored(agent: AgentMemory) -> Iterator[tuple[SessionStore, StoredEntry]]:
+    from memory_pipeline.sessions.store import existing_stores
+
+    for store in existing_stores(agent.lake()):
+        for one in store.stored(agent.workspace_id):
+            if one.container.agent_id in {"", agent.agent_id}:
+                yield store, one
+
+
+def _of_session(agent: AgentMemory, session: str) -> Iterator[tuple[SessionStore, StoredEntry]]:
+    identity = "" if agent.user_id is None else user_identity(agent.user_id)
+    for store, one in _stored(agent):
+        is_session = not one.container.kind.is_pool and one.container.space == session
+        if is_session and one.container.identity == identity:
+            yield store, one
+
+
+def _echo(rows: list[dict[str, object]], as_json: bool, nothing: str) -> None:
+    if as_json or not rows:
+        click.echo(to_json(rows) if as_json else plain(nothing), err=not as_json)
+        return
+    echo_table(table_lines(list(rows[0]), [list(row.values()) for row in rows]))

@@ -1,0 +1,178 @@
+"""The log of access: which agent read or changed the memory of another one, what it got, and by which grants.
+
+::
+
+    access/pending/{ulid}.jsonl    rows that are not in the table ``access_log`` yet
+
+A process buffers rows, and a thread writes them to a file a few seconds later, or at its exit. So a read costs no
+request. A killed process loses the rows of its last seconds. The pipeline moves the files to the table.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import threading
+import weakref
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from ulid import ULID
+
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
+from memory_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from memory_pipeline.domain.access import AccessLevel
+    from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.tables.tables import Tables
+    from memory_pipeline.lake.tables.tombstones import Tombstones
+
+_log = logging.getLogger(__name__)
+
+_PENDING: Final = "access/pending"
+#: Seconds until buffered rows are written.
+_DELAY: Final = 5.0
+#: Most rows that wait in a process; more are dropped.
+_MOST_ROWS: Final = 10_000
+#: Most ids of results in a row.
+_MOST_IDS: Final = 20
+_KEPT: Final = timedelta(days=365)
+_EVER_AGO: Final = datetime.min.replace(tzinfo=UTC)
+OK, DENIED = "ok", "denied"
+
+
+class AccessLog:
+    """Notes access to the memory of other agents. Safe to use from several threads. Notes never raise an error.
+
+    `tables` and `tombstones` return the tables, and what was erased.
+    """
+
+    def __init__(self, storage: Storage, tables: Callable[[], Tables], tombstones: Callable[[], Tombstones]) -> None:
+        self._storage = storage
+        self._tables = tables
+        self._tombstones = tombstones
+        self._rows: list[dict[str, object]] = []
+        self._lock = threading.Lock()
+        weakref.finalize(self, _write, storage, self._rows, self._lock)  # runs at exit, too
+
+    def note(
+        self,
+        agent: Scope,
+        target: Scope,
+        operation: str,
+        ids: Sequence[str] = (),
+        *,
+        results: int | None = None,
+        grant_ids: Sequence[str] = (),
+        level: AccessLevel | None = None,
+    ) -> None:
+        """Note that an agent used the memory of another one, or, without a `level`, that this was denied.
+
+        `ids` are those of the results; `results` is their number, by default that of the ids. `level` is the highest of
+        the grants.
+        """
+        row: dict[str, object] = {
+            "process": os.getpid(),
+            "called_at": datetime.now(UTC),
+            **dict(zip(SCOPE_COLUMNS, (*target.own.ids, target.identity, target.key), strict=True)),
+            "asking_agent": agent.agent_id,
+            "operation": operation,
+            "outcome": DENIED if level is None else OK,
+            "results": len(ids) if results is None else results,
+            "result_ids": ids[:_MOST_IDS],
+            "grant_ids": grant_ids,
+            "level": level,
+        }
+        with self._lock:
+            # A fork has neither the thread of its parent nor a right to its rows.
+            is_first = not self._rows or self._rows[-1]["process"] != row["process"]
+            if len(self._rows) < _MOST_ROWS:
+                self._rows.append(row)
+        if is_first:
+            timer = threading.Timer(_DELAY, _write, (self._storage, self._rows, self._lock))
+            timer.daemon = True
+            try:
+                timer.start()
+            except RuntimeError as error:  # the interpreter shuts down, and writes them at its exit
+                _log.debug("the log of access waits for the exit: %s", error)
+
+    def flush(self) -> None:
+        """Write the buffered rows of this process to a file."""
+        _write(self._storage, self._rows, self._lock)
+
+    def settle(self, now: datetime) -> int:
+        """Move the pending rows of all processes into the table, and delete those of more than a year before `now`.
+
+        Return the number of moved rows. Rows about an erased agent or user are dropped, and those from before an
+        erasure of their workspace lose the ids of their results. Safe to repeat, to interrupt and to run concurrently.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from memory_pipeline.lake.schemas import ACCESS_LOG
+
+        self.flush()
+        paths, rows = [], list[dict[str, Any]]()
+        for entry in self._storage.list(_PENDING):
+            try:
+                found = [_parsed(line) for line in (self._storage.read(entry.path) or b"").splitlines()]
+            except (ValueError, KeyError, TypeError, InputError) as error:
+                _log.warning("%s cannot be read and is ignored: %s", self._storage.locate(entry.path), error)
+                continue
+            paths.append(entry.path)
+            rows += found
+        if rows:
+            rows = _remembered(rows, self._tombstones())
+        if rows:
+            new = pa.Table.from_pylist(list({row["id"]: row for row in rows}.values()), schema=ACCESS_LOG.schema)
+
+            def grown(old: pa.Table) -> pa.Table:
+                is_known = pc.is_in(new["id"], old["id"].combine_chunks())
+                return pa.concat_tables([old, new.filter(pc.invert(is_known))])
+
+            self._tables().transform(ACCESS_LOG, set(new["day"].to_pylist()), grown)
+        self._storage.delete(paths)
+        last = f"{now - _KEPT:%Y-%m-%d}"
+        if expired := [day for day in self._tables().keys(ACCESS_LOG) if day < last]:
+            self._tables().remove(ACCESS_LOG, expired)
+        return len(rows)
+
+
+def _write(storage: Storage, rows: list[dict[str, object]], lock: threading.Lock) -> None:
+    with lock:
+        taken, rows[:] = [row for row in rows if row.pop("process") == os.getpid()], []
+    if not taken:
+        return
+    try:
+        first = secrets.token_hex(12)
+        numbered = ({"id": f"{first}{number:08x}", **row} for number, row in enumerate(taken))
+        data = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in numbered)
+        storage.write(f"{_PENDING}/{ULID()}.jsonl", data.encode(errors="replace"))
+    except Exception as error:  # noqa: BLE001  # no read may fail because of its log
+        _log.warning("%d rows of the log of access are lost: %s: %s", len(taken), type(error).__name__, error)
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(line)
+    at = datetime.fromisoformat(row["called_at"]).astimezone(UTC)
+    return {**row, "called_at": at, "day": f"{at:%Y-%m-%d}"}
+
+
+def _remembered(rows: list[dict[str, Any]], tombstones: Tombstones) -> list[dict[str, Any]]:
+    """Return rows as they may be stored, without those about an erased agent or user."""
+    forgotten, last = tombstones.forgotten(), dict[str, datetime]()
+    for one in tombstones.all():
+        last[one.workspace_id] = max(one.forgotten_at, last.get(one.workspace_id, one.forgotten_at))
+    kept = []
+    for row in rows:
+        workspace_id, at = row["workspace_id"], row["called_at"]
+        scopes = Scope(*(row[name] for name in SCOPE_COLUMNS)), Scope(workspace_id, row["asking_agent"])
+        if not any(forgotten.reaches(scope, at) for scope in scopes):
+            # A result may have been erased since.
+            kept.append({**row, "result_ids": []} if at <= last.get(workspace_id, _EVER_AGO) else row)
+    return kept

@@ -1,0 +1,316 @@
+"""Agent B changes the memory of agent A: before, during and after grants of each level."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memory_pipeline import AsyncMemory, Memory
+from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.errors import AccessDeniedError, InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import ACCESS_LOG
+from memory_pipeline.memories.writer import MemoryEventWriter
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.tools import memory_tools
+from memory_pipeline.writer import GrantedWriter, MemoryWriter
+from memory_pipeline_tests.building import run
+from memory_pipeline_tests.invoking import call, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memory_pipeline.models.factory import Models
+
+SAID = "The vault was built by Doctor Silva."
+
+
+def writer_of(root: str, agent: str, user_id: str | None = None) -> MemoryWriter:
+    return MemoryWriter.open(root, workspace_id="acme", agent_id=agent, user_id=user_id)
+
+
+def known(root: str, agent: str = "A", user_id: str | None = None) -> list[str]:
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id=agent, user_id=user_id)
+    return sorted(memory.content for memory in reader.memories.list())
+
+
+@pytest.fixture
+def memory_id(root: str) -> str:
+    """The id of a memory of agent A."""
+    return writer_of(root, "A").remember(SAID)
+
+
+def changes(memory_id: str) -> dict[str, Callable[[GrantedWriter], object]]:
+    return {
+        "remember": lambda writer: writer.remember("The vault is green."),
+        "update": lambda writer: writer.update(memory_id, importance=0.9),
+        "boost": lambda writer: writer.boost(memory_id),
+        "reduce": lambda writer: writer.reduce(memory_id),
+        "confirm": lambda writer: writer.confirm(memory_id),
+        "touch": lambda writer: writer.touch([memory_id]),
+        "set_preference": lambda writer: writer.set_preference("A", "tone", "short"),
+        "delete_preference": lambda writer: writer.delete_preference("A", "tone"),
+        "change_memories": lambda writer: writer.change_memories([{"memory": "REMEMBER", "content": "It has a door."}]),
+        "forget": lambda writer: writer.forget(memory_id),
+        "forget of nothing": lambda writer: [writer.forget(kind="plan")],
+    }
+
+
+def share(writer: GrantedWriter) -> bool:
+    writer.share_with_agent("C")
+    return True
+
+
+SHARES: dict[str, Callable[[GrantedWriter], object]] = {
+    "share_with_agent": share,
+    "grants": lambda writer: [writer.grants()],
+    "access_history": lambda writer: [writer.access_history()],
+    "revoke": lambda writer: [writer.revoke("C")],
+}
+
+
+def done(ways: dict[str, Callable[[GrantedWriter], object]], writer: GrantedWriter) -> set[bool]:
+    found = set()
+    for way in ways.values():
+        try:
+            found.add(bool(way(writer)))
+        except AccessDeniedError:
+            found.add(False)
+    return found
+
+
+def test_each_change_needs_its_level_at_each_call(root: str, memory_id: str) -> None:
+    a, b = writer_of(root, "A"), writer_of(root, "B").of_agent("A")
+    ways = changes(memory_id)
+    assert done(ways, b) == done(SHARES, b) == {False}
+    a.share_with_agent("B")
+    assert done(ways, b) == done(SHARES, b) == {False}
+    assert known(root) == [SAID]
+    a.share_with_agent("B", level="write")
+    assert (done(ways, b), done(SHARES, b)) == ({True}, {False})
+    a.share_with_agent("B", level="admin")
+    assert done(SHARES, b) == {True}
+    before = len(list(Path(root).rglob("*.jsonl")))
+    assert a.revoke("B")
+    assert done(ways, b) == done(SHARES, b) == {False}
+    assert done(ways, writer_of(root, "C").of_agent("A")) == {False}
+    assert len(list(Path(root).rglob("*.jsonl"))) == before
+
+
+def test_every_public_method_of_the_writer_is_tried() -> None:
+    public = {name for name in dir(GrantedWriter) if not name.startswith("_")}
+    assert {name for name in dir(MemoryEventWriter) if not name.startswith("_")} <= public
+    assert public - set(changes("")) - set(SHARES) == {"scope", "users", "add_to_team", "remove_from_team"}
+
+
+def test_a_denial_does_not_reveal_whether_an_agent_user_or_memory_exists(root: str, memory_id: str) -> None:
+    writer_of(root, "A", "anna").remember("Anna likes figs.")
+    told = set()
+    for owner, user in (("A", None), ("Z", None), ("A", "anna"), ("A", "nobody"), ("Z", "anna")):
+        writer = writer_of(root, "B").of_agent(owner, user)
+        for one in (memory_id, "memory:2024-01-01T00:00:zz"):
+            with pytest.raises(AccessDeniedError) as caught:
+                writer.forget(one)
+            told.add(str(caught.value).replace(f"'{owner}'", "…").replace(f" of user '{user}'", ""))
+    assert len(told) == 1
+    with pytest.raises(AccessDeniedError):
+        writer_of(f"{root}-missing", "B").of_agent("A", "anna")
+    with pytest.raises(AccessDeniedError):
+        writer_of(f"{root}-missing", "B").of_agent("A").remember("x")
+    assert not Path(f"{root}-missing").exists()
+
+
+def test_the_editor_is_the_agent_that_wrote(root: str, memory_id: str, models: Models) -> None:
+    name = "B" * 256
+    writer_of(root, "A").share_with_agent(name, level="write")
+    b = writer_of(root, name).of_agent("A")
+    b.update(memory_id, "The vault was built by Doctor Costa.", reason="a letter of hers")
+    new = b.remember("The vault is green.")
+    with pytest.raises(InputError, match="'Anna'"):
+        b.remember("The vault is red.", editor="Anna")
+    run(Lake(root), models)
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id="A")
+    assert [one.editor for one in reader.memories.history(memory_id)] == ["agent", f"agent:{name}"]
+    assert [one.editor for one in reader.memories.history(new)] == [f"agent:{name}"]
+    assert known(root, name) == []
+
+
+def test_the_memory_of_a_user_needs_a_grant_that_names_the_user(root: str) -> None:
+    a = writer_of(root, "A")
+    a.share_with_agent("B", level="admin")
+    anna = writer_of(root, "B").of_agent("A", "anna")
+    with pytest.raises(AccessDeniedError, match="'anna'"):
+        anna.remember("Anna likes figs.")
+    with pytest.raises(AccessDeniedError, match="'anna'"):
+        writer_of(root, "B").of_agent("A").share_with_agent("C", user_id="anna")
+    a.share_with_agent("B", user_id="anna", level="admin")
+    anna.remember("Anna likes figs.")
+    anna.share_with_agent("C", user_id="anna")
+    assert (known(root), known(root, user_id="anna")) == ([], ["Anna likes figs."])
+    assert {(one.to_agent, one.by_agent) for one in writer_of(root, "A", "anna").grants()} == {("B", None), ("C", "B")}
+
+
+def test_an_administrator_grants_and_revokes_but_changes_no_team(root: str, memory_id: str) -> None:
+    a, b = writer_of(root, "A"), writer_of(root, "B").of_agent("A")
+    a.share_with_agent(team="office", user_id="anna")
+    a.share_with_agent("B", level="admin")
+    b.share_with_agent("C", level="write")
+    writer_of(root, "C").of_agent("A").boost(memory_id)
+    assert b.revoke("C")
+    with pytest.raises(AccessDeniedError):
+        writer_of(root, "C").of_agent("A").boost(memory_id)
+    assert [(one.verb.value, one.by_agent) for one in a.access_history()][-2:] == [("grant", "B"), ("revoke", "B")]
+    with pytest.raises(InputError, match="teams of agent 'A'"):
+        b.add_to_team("office", "C")
+    assert b.revoke("B")
+    with pytest.raises(AccessDeniedError):
+        b.grants()
+
+
+def test_a_team_of_the_agent_writes(root: str, memory_id: str) -> None:
+    a, b = writer_of(root, "A"), writer_of(root, "B").of_agent("A")
+    a.share_with_agent(team="office", level="write")
+    with pytest.raises(AccessDeniedError):
+        b.boost(memory_id)
+    a.add_to_team("office", "B")
+    assert b.boost(memory_id) == memory_id
+
+
+def test_a_time_in_the_future_is_refused(root: str) -> None:
+    a = writer_of(root, "A")
+    later = datetime.now(UTC) + timedelta(hours=1)
+    for change in (a.share_with_agent, a.revoke):
+        with pytest.raises(InputError, match="in the future"):
+            change("B", now=later)
+    assert a.access_history() == []
+
+
+def test_memory_writes_for_another_agent(root: str, memory_id: str) -> None:
+    a, b = (Memory(root, workspace_id="acme", agent_id=name) for name in "AB")
+    planner = b.of_agent("A")
+    with pytest.raises(AccessDeniedError):
+        planner.writer.remember("The vault is green.")
+    a.share_with_agent("B", level="write")
+    planner.writer.remember("The vault is green.")
+    assert {one.memory.content for one in planner.reader.memories.search("vault")} == {SAID, "The vault is green."}
+    a.share_with_agent(team="office", level="write")
+    a.add_to_team("office", "C")
+
+    async def shared() -> list[object]:
+        c = AsyncMemory(root, workspace_id="acme", agent_id="C")
+        new = await c.of_agent("A").writer.remember("The vault is old.")
+        own = AsyncMemory(root, workspace_id="acme", agent_id="A")
+        await own.add_to_team("office", "D")
+        return [new, await own.remove_from_team("office", "C"), len(await own.access_history())]
+
+    new, was_member, events = asyncio.run(shared())
+    assert (was_member, events) == (True, 5)
+    assert a.history(str(new))[0].editor == "agent:C"
+
+
+def test_tools_change_the_memory_of_another_agent(root: str, memory_id: str) -> None:
+    b = Memory(root, workspace_id="acme", agent_id="B")
+    tools = memory_tools(b.reader, b.writer)
+    given = {"text": "The vault is green.", "agent": "A"}
+    denied = tools.outcome("remember", given)
+    assert denied.is_error
+    assert tools.call("remember", {**given, "agent": "Z"}) == denied.text.replace("'A'", "'Z'")
+    a = writer_of(root, "A")
+    a.share_with_agent("B")
+    assert tools.outcome("forget", {"id": memory_id, "agent": "A"}).is_error
+    # To read leaves no trace in the memory of the other agent.
+    assert "Silva" in tools.call("get_memory", {"id": memory_id, "agent": "A"})
+    a.share_with_agent("B", level="write")
+    assert "Silva" in tools.call("get_memory", {"id": memory_id, "agent": "A"})
+    own = MemoryReader.open(root, workspace_id="acme", agent_id="A")
+    assert [one.access_count for one in own.memories.list()] == [0]
+    assert tools.call("remember", given).startswith("In the memory of agent 'A':\nRemembered")
+    update = {"id": memory_id, "text": "Doctor Costa built it.", "agent": "A"}
+    assert not tools.outcome("update_memory", update).is_error
+    assert known(root) == ["Doctor Costa built it.", "The vault is green."]
+    assert not tools.outcome("forget", {"id": memory_id, "agent": "A"}).is_error
+    assert (known(root), known(root, "B")) == (["The vault is green."], [])
+    assert tools.outcome("remember_fact", {"subject": "A", "predicate": "is", "object": "B", "agent": "A"}).is_error
+    granted = memory_tools(b.reader.of_agent("A"), b.writer.of_agent("A"))
+    assert "only be read" in granted.call("remember_fact", {"subject": "A", "predicate": "is", "object": "B"})
+
+
+def test_commands_act_for_another_agent(root: str, memory_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    a, b = ["--workspace", "acme", "--agent", "A"], ["--on-behalf-of", "B"]
+    assert isinstance(call("memories", "remember", "It is green.", *a, *b).exception, AccessDeniedError)
+    call("share", "B", *a, "--level", "admin")
+    call("memories", "remember", "It is green.", *a, *b)
+    assert known(root) == ["It is green.", SAID]
+    assert read("memories", "forget", memory_id, *a, *b) == {"forgotten": 1}
+    call("share", "C", *a, *b)
+    assert [(row["to_agent"], row["by_agent"]) for row in read("shares", *a, *b)] == [("B", ""), ("C", "B")]
+    assert read("unshare", "B", *a, *b)["had_access"]
+    assert isinstance(call("shares", *a, *b).exception, AccessDeniedError)
+    group = ["--group", "board", "--users", "anna", "--users", "ben"]
+    assert isinstance(call("memories", "remember", "x", *a, *b, *group).exception, InputError)
+
+
+def test_grants_go_with_their_own_workspace(root: str, memory_id: str) -> None:
+    writer_of(root, "A").share_with_agent("B", level="admin")
+    other = MemoryWriter(Lake(root), Scope("other", "B")).of_agent("A")
+    with pytest.raises(AccessDeniedError):
+        other.boost(memory_id)
+
+
+def test_all_agents_of_the_workspace_may_read_but_not_write(root: str, memory_id: str) -> None:
+    a, c = writer_of(root, "A"), writer_of(root, "C").of_agent("A")
+    a.share_with_agent("*")
+    reader = MemoryReader.open(root, workspace_id="acme", agent_id="A", on_behalf_of="C")
+    assert reader.memories.list()
+    with pytest.raises(AccessDeniedError):
+        c.boost(memory_id)
+    with pytest.raises(InputError, match="only read"):
+        a.share_with_agent("*", level="write")
+    with pytest.raises(InputError, match="only read"):
+        a.add_to_team("office", "*")
+    assert a.revoke("*")
+    with pytest.raises(AccessDeniedError):
+        reader.memories.list()
+
+
+def test_a_private_pool_is_read_and_written_as_granted(root: str) -> None:
+    a, b = (Memory(root, workspace_id="acme", agent_id=name) for name in "AB")
+    own = a.pool("notes", type="agent_private")
+    own.write("k", 1)
+    shared = b.of_agent("A").pool("notes")
+    writes: list[Callable[[], object]] = [
+        lambda: shared.write("k", 2),
+        lambda: shared.merge({"k": 2}),
+        lambda: shared.remove("k"),
+        shared.clear,
+    ]
+    reads: list[Callable[[], object]] = [lambda: shared.read("k"), shared.read, shared.snapshot, shared.statistics]
+    for way in (*reads, *writes):
+        with pytest.raises(AccessDeniedError):
+            way()
+    a.share_with_agent("*")
+    assert shared.read("k") == 1
+    for way in writes:
+        with pytest.raises(AccessDeniedError):
+            way()
+    a.share_with_agent("B", level="write")
+    shared.write("k", 3)
+    assert (own.read("k"), b.pool("notes", type="agent_private").read("k")) == (3, None)
+    a.revoke("B")
+    a.revoke("*")
+    for way in (*reads, *writes):
+        with pytest.raises(AccessDeniedError):
+            way()
+    b.lake.access_log.settle(datetime.now(UTC))
+    found = b.lake.tables.read(ACCESS_LOG).to_pylist()
+    assert {(row["operation"], row["outcome"], row["level"]) for row in found} == {
+        ("change", "denied", None),
+        ("pool.read", "ok", "read"),
+        ("pool.read", "ok", "write"),
+        ("pool.write", "ok", "write"),
+    }
