@@ -259,19 +259,32 @@ class Memory(TieredMemory, SharedMemory):
         """
         return listed(self.reader, kind, since, cursor, limit)
 
-    def remember(self, text: str, kind: str = "fact", *, tags: Sequence[str] = (), now: When | None = None) -> str:
+    def remember(
+        self,
+        text: str,
+        kind: str = "fact",
+        *,
+        memory_class: str | None = None,
+        outcome_success: bool | None = None,
+        tags: Sequence[str] = (),
+        now: When | None = None,
+    ) -> str:
         """Store a durable memory; return its id. A text that is stored already counts as stated again.
 
         Args:
             text: the memory, at most 20,000 characters.
             kind: fact, preference, instruction, rule, decision or another kind of durable memory.
+            memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
+            outcome_success: whether the experience ended well; by default unknown.
             tags: labels.
             now: the current time.
 
         Raises:
             InputError: an argument is invalid.
         """
-        return self.writer.remember(text, kind, tags=tags, now=now)
+        return self.writer.remember(
+            text, kind, memory_class=memory_class, outcome_success=outcome_success, tags=tags, now=now
+        )
 
     def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in forget
         """Return all versions of a durable memory, oldest first; none if it is unknown.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +13,7 @@ from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.events import memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries, within_limits
-from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, Status, Temperature, one_of
 from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -139,19 +139,23 @@ class DurableMemories:
         predicate: str | None = None,
         object: str | None = None,  # noqa: A002  # the name in a triple
         user_id: str | None = None,
+        memory_class: MemoryClass | str | None = None,
+        outcome_success: bool | None = None,
         limit: int = 100,
         now: When | None = None,
     ) -> Found:
         """Return the newest `limit` (1 to 10,000) memories that match all conditions, newest first.
 
         `status` is active, superseded, deprecated or archived; None for any. Subject, predicate and object match in any
-        case. `tag` is a label, `user_id` the user of a preference. `now` as in :meth:`get`.
+        case. `tag` is a label, `user_id` the user of a preference. `memory_class` is factual or experiential;
+        `outcome_success` selects experiences that ended well, or badly. `now` as in :meth:`get`.
 
         Raises:
             InputError: an argument is invalid.
         """
         _count("limit", limit)
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
+        terms = replace(terms, equal={**terms.equal, **made_conditions(memory_class, outcome_success)})
         top = self._state.snapshot(until_of(now, self._state.calendar))
         headers = top.headers(terms.mask, terms.fits, limit)
         memories = top.load([header.id for header in headers])
@@ -244,7 +248,7 @@ def precedence(identity: str) -> int:
 class _Conditions:
     """Conditions for memories, by attribute: a value, or a name in its compared form. None means any."""
 
-    equal: Mapping[str, str | None]
+    equal: Mapping[str, str | bool | None]
     called: Mapping[str, str | None]
     tag: str | None
 
@@ -263,7 +267,7 @@ class _Conditions:
         return cls(
             equal={
                 "kind": None if kind is None else MemoryKind.parse(kind).value,
-                "status": None if status is None else _status(status).value,
+                "status": None if status is None else one_of(Status, "status", status).value,
                 "predicate": None if predicate is None else snake_case(_text("predicate", predicate)),
                 "user_id": None if user_id is None else _text("user_id", user_id),
                 "key": None if key is None else _text("key", key),
@@ -294,6 +298,22 @@ class _Conditions:
         )
 
 
+def made_conditions(memory_class: object, outcome_success: object) -> dict[str, str | bool]:
+    """Return conditions on how memories came about, as equal values of their attributes; None means any.
+
+    Raises:
+        InputError: a value is invalid.
+    """
+    found: dict[str, str | bool] = {}
+    if memory_class is not None:
+        found["memory_class"] = one_of(MemoryClass, "memory_class", memory_class).value
+    if outcome_success is not None:
+        if not isinstance(outcome_success, bool):
+            raise InputError(f"outcome_success {shown(outcome_success)} is not accepted; expected true or false")
+        found["outcome_success"] = outcome_success
+    return found
+
+
 def reference_of(text: object) -> tuple[str, int | None]:
     """Return the id of a memory, and the version number if the id names a version.
 
@@ -319,13 +339,6 @@ def until_of(now: When | None, calendar: Calendar) -> datetime | None:
 
 def _recalled(rows: Rows) -> NDArray[np.bool_]:
     return rows.equal("status", Status.ACTIVE.value) & ~rows.equal("temperature", Temperature.COLD.value)
-
-
-def _status(value: object) -> Status:
-    try:
-        return Status(value)  # type: ignore[arg-type]  # raises ValueError for any other value
-    except ValueError:
-        raise InputError(f"status {shown(value)} is unknown; accepted: {', '.join(Status)}") from None
 
 
 def _text(name: str, value: object) -> str:

@@ -28,16 +28,17 @@ from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories import DurableMemories
 from memory_pipeline.memories.layouts import Pool
+from memory_pipeline.memories.queries import made_conditions
 from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
 from memory_pipeline.search.arguments import MAX_RESULTS, count_of, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.domain.memories.record import DurableMemory, MemoryClass
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.graph import Graph, GraphFact
@@ -104,6 +105,8 @@ class MemorySearch(DurableMemories):
         *,
         kind: MemoryKind | str | None = None,
         tag: str | None = None,
+        memory_class: MemoryClass | str | None = None,
+        outcome_success: bool | None = None,
         exclude: Collection[str] = (),
         hops: int = 1,
         now: When | None = None,
@@ -115,6 +118,8 @@ class MemorySearch(DurableMemories):
             max_results: 1 to 100.
             kind: a kind of memory; all kinds by default.
             tag: a label that the memories have.
+            memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
+            outcome_success: whether the experiences ended well; those without a known outcome are left out.
             exclude: ids of memories that were shown before.
             hops: how far to walk the graph from the entities of a memory, 0 (not at all) to 3.
             now: ignore everything after this time, and count ages from it; the current time by default.
@@ -123,7 +128,7 @@ class MemorySearch(DurableMemories):
             InputError: an argument is invalid.
         """
         count_of("hops", hops, 0, MAX_HOPS)
-        wanted = self._wanted(query, max_results, kind, tag, exclude)
+        wanted = self._wanted(query, max_results, kind, tag, made_conditions(memory_class, outcome_success), exclude)
         return self.chosen(wanted, query, hops, self._as_of(now))
 
     def search_archive(
@@ -133,6 +138,8 @@ class MemorySearch(DurableMemories):
         *,
         kind: MemoryKind | str | None = None,
         tag: str | None = None,
+        memory_class: MemoryClass | str | None = None,
+        outcome_success: bool | None = None,
         exclude: Collection[str] = (),
         now: When | None = None,
     ) -> list[RecalledMemory]:
@@ -143,7 +150,7 @@ class MemorySearch(DurableMemories):
         Raises:
             InputError: an argument is invalid.
         """
-        wanted = self._wanted(query, max_results, kind, tag, exclude)
+        wanted = self._wanted(query, max_results, kind, tag, made_conditions(memory_class, outcome_success), exclude)
         as_of = self._as_of(now)
         return self.load_results(self.ranked(wanted, as_of, Pool.ARCHIVE), as_of)
 
@@ -209,7 +216,13 @@ class MemorySearch(DurableMemories):
         return [None if np.isnan(vector[0]) else vector for vector in self._embedder.embed(texts)]
 
     def _wanted(
-        self, query: str, most: int, kind: MemoryKind | str | None, tag: str | None, exclude: Collection[str]
+        self,
+        query: str,
+        most: int,
+        kind: MemoryKind | str | None,
+        tag: str | None,
+        equal: Mapping[str, str | bool],
+        exclude: Collection[str],
     ) -> Wanted:
         text = validate_query(query)
         if text is None:
@@ -222,6 +235,7 @@ class MemorySearch(DurableMemories):
             self.embedded([text])[0],
             most,
             kinds,
+            equal,
             where=None if label is None else Filter(tag=" ".join(label.split())),
             exclude=validate_ids("exclude", exclude),
         )

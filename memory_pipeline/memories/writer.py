@@ -63,6 +63,8 @@ class MemoryEventWriter:
         confidence: float | None = None,
         decay_rate: float | None = None,
         is_point_in_time: bool | None = None,
+        memory_class: str | None = None,
+        outcome_success: bool | None = None,
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
         now: When | None = None,
@@ -86,6 +88,9 @@ class MemoryEventWriter:
             decay_rate: how fast its relevance fades, per day since its last use; 0 by default.
             is_point_in_time: whether it describes the state of a moment, which will soon change; by default as
                 configured.
+            memory_class: ``factual``, or ``experiential``: what was tried, and how it ended; by default factual
+                without an outcome.
+            outcome_success: whether the experience ended well; by default unknown.
             tags: labels.
             editor: the author of the change.
             now: the time of the change; the current time by default.
@@ -97,7 +102,8 @@ class MemoryEventWriter:
         fields = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
-            "is_point_in_time": is_point_in_time, "tags": tags,
+            "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
+            "tags": tags,
         }  # fmt: skip
         return self._one(MemoryVerb.REMEMBER, None, fields, editor, None, now)
 
@@ -116,6 +122,8 @@ class MemoryEventWriter:
         confidence: float | None = None,
         decay_rate: float | None = None,
         is_point_in_time: bool | None = None,
+        memory_class: str | None = None,
+        outcome_success: bool | None = None,
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
         reason: str | None = None,
@@ -125,6 +133,7 @@ class MemoryEventWriter:
 
         Arguments are those of :meth:`remember`; None leaves a value unchanged. New `content` derives `title`, `hook`,
         `subject`, `predicate` and `object` again, or removes them, unless they are given too. `tags` replaces all tags.
+        A memory that becomes factual loses its outcome.
 
         Raises:
             InputError: an argument is invalid, no change is given, or this agent has no such memory. Nothing was
@@ -133,7 +142,8 @@ class MemoryEventWriter:
         fields = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
-            "is_point_in_time": is_point_in_time, "tags": tags,
+            "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
+            "tags": tags,
         }  # fmt: skip
         return self._one(MemoryVerb.UPDATE, id, fields, editor, reason, now)
 

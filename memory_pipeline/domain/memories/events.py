@@ -17,14 +17,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
-from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, make_id
+from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, digest, make_id
 from memory_pipeline.domain.memories.record import (
     MAX_CONTENT,
     MAX_HOOK,
     MAX_TITLE,
     MAX_VALUE,
+    DurableMemory,
+    MemoryClass,
     MemoryKind,
     match_key,
+    one_of,
     preference_key,
 )
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
@@ -113,10 +116,14 @@ class Changes:
     is_point_in_time: bool | None = None
     tags: tuple[str, ...] | None = None
     amount: float | None = None
+    memory_class: MemoryClass | None = None
+    outcome_success: bool | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Changes:
         """Validate a mapping. None counts as missing. Recalled memory is removed from the content.
+
+        A memory with an outcome is experiential.
 
         Raises:
             InputError: a key is unknown or a value is invalid; the message names it.
@@ -128,6 +135,11 @@ class Changes:
         if unknown:
             raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(names))}")
         validated = {name: _READ[name](name, value) for name, value in values.items() if value is not None}
+        given = (
+            validated.setdefault("memory_class", MemoryClass.EXPERIENTIAL) if "outcome_success" in validated else None
+        )
+        if given is MemoryClass.FACTUAL:
+            raise InputError("outcome_success is of experiences; expected memory_class experiential, not factual")
         return cls(**validated)
 
     def to_record(self) -> dict[str, Any]:
@@ -304,11 +316,13 @@ def new_memory_id(scope: Scope, changes: Changes, event_at: datetime) -> str:
     return make_id(MEMORY, Calendar().hour(event_at), *scope.ids, key_of(changes))
 
 
-def key_of(changes: Changes) -> str:
-    """Return the match key of a new memory."""
-    if changes.user_id is not None and changes.key is not None:
-        return preference_key(changes.user_id, changes.key)
-    return match_key(changes.kind or MemoryKind.FACT, changes.content or "")
+def key_of(said: Changes | DurableMemory) -> str:
+    """Return the match key of a memory, or of a new one. Experiences match only those with the same outcome."""
+    if said.user_id is not None and said.key is not None:
+        return preference_key(said.user_id, said.key)
+    key = match_key(said.kind or MemoryKind.FACT, said.content or "")
+    is_experience = said.memory_class is MemoryClass.EXPERIENTIAL
+    return digest(key, said.memory_class, said.outcome_success) if is_experience else key
 
 
 def _complete_memory(changes: Changes) -> Changes:
@@ -415,6 +429,10 @@ def _kind(name: str, value: object) -> MemoryKind:
     return MemoryKind.parse(value)
 
 
+def _class(name: str, value: object) -> MemoryClass:
+    return one_of(MemoryClass, name, value)
+
+
 def _tags(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple | set | frozenset):
         raise InputError(f"{name} {shown(value)} is not accepted; expected a list of texts")
@@ -436,4 +454,6 @@ _READ: dict[str, Callable[[str, object], Any]] = {
     "decay_rate": _rate,
     "is_point_in_time": _flag,
     "tags": _tags,
+    "memory_class": _class,
+    "outcome_success": _flag,
 }

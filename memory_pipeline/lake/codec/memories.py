@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories
-from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import DurableMemory, MemoryClass, MemoryKind, Status, Temperature
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.codec import (
     Attribute,
@@ -45,6 +45,8 @@ def _changes(text: str) -> Changes:
     record = json.loads(text)
     if "kind" in record:
         record["kind"] = MemoryKind(record["kind"])
+    if "memory_class" in record:
+        record["memory_class"] = MemoryClass(record["memory_class"])
     if "tags" in record:
         record["tags"] = tuple(record["tags"])
     return Changes(**record)
@@ -75,6 +77,7 @@ _MEMORIES = Codec(
     attributes={
         "id": Attribute(("memory_id",)),
         "kind": MemoryKind,
+        "memory_class": MemoryClass,
         "temperature": Temperature,
         "status": Status,
     },

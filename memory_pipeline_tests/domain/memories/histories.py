@@ -116,6 +116,7 @@ def _said(draw: st.DrawFn) -> MemoryEvent:
     return remember(
         draw(st.sampled_from(_CONTENTS)), hours, kind=draw(st.sampled_from(_KINDS)), place=draw(st.integers(0, 2)),
         importance=draw(st.sampled_from([None, 0.0, 0.3, 1.0])), tags=draw(st.sampled_from([None, ["a"], ["b", "c"]])),
+        outcome_success=draw(st.sampled_from([None, None, True, False])),
         **(spoken if draw(st.booleans()) else {}),
     )  # fmt: skip
 
@@ -128,7 +129,7 @@ def _changes(verb: MemoryVerb) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(
         {}, optional={"content": st.sampled_from(_CONTENTS), "importance": st.sampled_from([0.1, 0.9])}
     ).flatmap(
-        lambda said: st.just(said) if verb is MemoryVerb.MERGE else st.sampled_from(_KINDS).map(
-            lambda kind: {**said, "kind": kind}
-        )
+        lambda said: st.just(said) if verb is MemoryVerb.MERGE else st.tuples(
+            st.sampled_from(_KINDS), st.sampled_from([{}, {"outcome_success": False}, {"memory_class": "factual"}])
+        ).map(lambda drawn: {**said, "kind": drawn[0], **drawn[1]})
     )  # fmt: skip

@@ -150,3 +150,18 @@ def test_liking_supersedes_disliking() -> None:
     )
     assert superseded(loves, bored, parsley) == {loves.memory_id: bored.memory_id}
     assert superseded(hates, bored) == {}
+
+
+def test_p15_experiences_do_not_contradict_each_other() -> None:
+    triple = {"subject": "order 17", "predicate": "status"}
+    events = [
+        remember("Order 17 was refused.", object="refused", outcome_success=False, **triple),
+        remember("Order 17 was accepted.", 1, object="accepted", outcome_success=True, **triple),
+    ]
+    _, memories = consolidated(events)
+    assert all(memory.is_active for memory in memories.newest.values())
+    facts = [replace(event.changes, memory_class=None, outcome_success=None) for event in events]
+    _, memories = consolidated(
+        [remember(one.content or "", n, object=one.object, **triple) for n, one in enumerate(facts)]
+    )
+    assert sum(memory.is_active for memory in memories.newest.values()) == 1

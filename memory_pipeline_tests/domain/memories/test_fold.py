@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.domain.memories.record import DECAY_RATE, MAX_SOURCES, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import DECAY_RATE, MAX_SOURCES, MemoryClass, MemoryKind, Status, Temperature
 from memory_pipeline_tests.domain.memories.histories import at, do, histories, newest, only, remember
 
 TEA = remember("Anna likes tea.")
@@ -54,6 +54,7 @@ def test_invariants_of_all_memories(events: list[MemoryEvent]) -> None:
         assert memory.superseded_by is None or (not memory.is_active and memory.superseded_by in memories.newest)
         assert memory.superseded_by != own
         assert memories.resolved(own) in memories.newest
+        assert memory.outcome_success is None or memory.memory_class is MemoryClass.EXPERIENTIAL
         assert memories.resolved(memories.resolved(own)) == memories.resolved(own)
         for earlier, later in pairwise(versions):
             assert earlier.changed_at <= later.changed_at
@@ -375,3 +376,27 @@ def test_only_observations_are_promoted() -> None:
     assert (fact.kind, fact.id, fact.version, fact.updated_at, fact.changed_at) == (
         MemoryKind.FACT, seen.memory_id, 2, at(0), at(12)
     )  # fmt: skip
+
+
+# --- experiences -----------------------------------------------------------------------------------------------------
+
+
+def test_p15_experiences_with_the_same_words_and_other_outcomes_are_other_memories() -> None:
+    won, lost, open_ = (remember("Asked for a quote by mail.", hours, outcome_success=outcome)
+                        for hours, outcome in enumerate([True, False, None]))  # fmt: skip
+    again = remember("asked for a quote by mail", 3, outcome_success=False)
+    memories = fold_events([won, lost, open_, again])
+    found = {memory.outcome_success: memory for memory in memories.newest.values()}
+    assert {outcome: memory.version for outcome, memory in found.items()} == {True: 1, False: 2, None: 1}
+    assert [found[outcome].memory_class for outcome in (True, False, None)] == [
+        MemoryClass.EXPERIENTIAL, MemoryClass.EXPERIENTIAL, MemoryClass.FACTUAL,
+    ]  # fmt: skip
+
+
+def test_p15_an_update_sets_the_outcome_and_a_fact_has_none() -> None:
+    tried = remember("Asked for a quote by mail.", memory_class="experiential")
+    lost = do("UPDATE", tried, 1, outcome_success=False)
+    memory = only(tried, lost, remember("Asked for a quote by mail.", 2, outcome_success=False))
+    assert (memory.version, memory.outcome_success) == (3, False)
+    memory = only(tried, lost, do("UPDATE", tried, 2, memory_class="factual"))
+    assert (memory.version, memory.outcome_success, memory.memory_class) == (3, None, MemoryClass.FACTUAL)
