@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _CACHED_PHRASES = 200_000
 
 #: Events with text of the memory itself. In other events all text is a note.
-SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE])
+SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE, MemoryVerb.LINK, MemoryVerb.UNLINK])
 
 _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 

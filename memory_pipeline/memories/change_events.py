@@ -35,16 +35,19 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.snapshot import MemorySnapshot
 
 #: Keys of a change that do not describe the memory.
-_CHANGE_KEYS = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
+_CHANGE_KEYS = frozenset(["memory", "memory_id", "other_id", "editor", "reason", "timestamp"])
 _MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
+_NOT_OF_MEMORY = frozenset(["amount", "relation", "weight"])
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
-    MemoryVerb.REMEMBER: _MEMORY_KEYS - {"amount"},
-    MemoryVerb.UPDATE: _MEMORY_KEYS - {"amount", "user_id", "key", "value"},
+    MemoryVerb.REMEMBER: _MEMORY_KEYS - _NOT_OF_MEMORY,
+    MemoryVerb.UPDATE: _MEMORY_KEYS - _NOT_OF_MEMORY - {"user_id", "key", "value"},
     MemoryVerb.FORGET: frozenset(),
     MemoryVerb.BOOST: frozenset(["amount"]),
     MemoryVerb.REDUCE: frozenset(["amount"]),
     MemoryVerb.CONFIRM: frozenset(),
     MemoryVerb.ACCESS: frozenset(),
+    MemoryVerb.LINK: frozenset(["relation", "weight"]),
+    MemoryVerb.UNLINK: frozenset(["relation"]),
 }
 _TERMS = ("subject", "predicate", "object")
 #: Characters of a preference's value in its content.
@@ -131,6 +134,8 @@ class ChangeValidator:
                 known = None  # one event is enough for two equal changes at the same time
         else:
             known = self._changed_memory(fields.get("memory_id"), verb, changes, snapshot, moment)
+            if fields.get("other_id") is not None:
+                self._changed_memory(fields["other_id"], verb, changes, snapshot, moment)
             if changes.content is not None and changes.content != known.content:
                 changes = _with_subject(changes)
         if known is not None and at is None:
@@ -138,6 +143,7 @@ class ChangeValidator:
         record = {
             "memory": verb.value,
             "memory_id": fields.get("memory_id"),
+            "other_id": fields.get("other_id"),
             "changes": changes.to_record(),
             "turn": turn,
         }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.links import Link
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.memories.joined import JoinedOverlays
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     # Inside of the class, `list` is its method.
     Found = list[DurableMemory]
     Headers = list[Header]
+    Links = list[Link]
 
 #: Maximum number of results of one call.
 MAX_LISTED = 10_000
@@ -88,6 +90,17 @@ class DurableMemories:
         memory_id, _ = reference_of(id)
         memory = self._state.get(memory_id)
         return self._state.events({memory_id, *(() if memory is None else memory.merged_ids)})
+
+    def links(self, id: str, *, now: When | None = None) -> Links:  # noqa: A002  # as above
+        """Return the links from and to a memory, strongest first; see :class:`MemoryWriter.link`.
+
+        A link to a memory that was revoked or erased is gone with it. The links of a merged memory are those of the
+        memory it was merged into. `now` as in :meth:`get`.
+
+        Raises:
+            InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
+        """
+        return self._state.links(reference_of(id)[0], until_of(now, self._state.calendar))
 
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.

@@ -242,6 +242,45 @@ class MemoryEventWriter:
         self._write([_record(MemoryVerb.ACCESS, one) for one in found], now)
         return len(found)
 
+    def link(
+        self,
+        source_id: str,
+        target_id: str,
+        relation: str,
+        weight: float = 1.0,
+        *,
+        editor: str = AGENT,
+        reason: str | None = None,
+        now: When | None = None,
+    ) -> str:
+        """Link a memory to another one, or change the weight of the link; return the id of the source.
+
+        Args:
+            source_id: the memory from which the link goes.
+            target_id: the memory to which it goes.
+            relation: such as ``supports`` or ``caused_by``. Two memories may have links of several relations.
+            weight: strength of the relationship, 0 to 1.
+            editor: the author of the change.
+            reason: why, at most 500 characters.
+            now: the time of the change; the current time by default.
+
+        Raises:
+            InputError: an argument is invalid, or this agent has no such memories. Nothing was written.
+        """
+        fields = {"other_id": target_id, "relation": relation, "weight": weight}
+        return self._one(MemoryVerb.LINK, source_id, fields, editor, reason, now)
+
+    def unlink(
+        self, source_id: str, target_id: str, relation: str, *, editor: str = AGENT, now: When | None = None
+    ) -> str:
+        """Remove the link from a memory to another one, if there is one; return the id of the source.
+
+        Raises:
+            InputError: an argument is invalid, or this agent has no such memories. Nothing was written.
+        """
+        fields = {"other_id": target_id, "relation": relation}
+        return self._one(MemoryVerb.UNLINK, source_id, fields, editor, None, now)
+
     def set_preference(
         self, user_id: str, key: str, value: object, *, editor: str = AGENT, now: When | None = None
     ) -> str:
@@ -272,8 +311,9 @@ class MemoryEventWriter:
     def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
         """Make many changes with one write; return the ids of the memories, in order. All are validated first.
 
-        A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM or ACCESS), the
-        arguments of the method of that name, and ``memory_id`` for all but REMEMBER. Optional: ``editor``, ``reason``,
+        A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM, ACCESS, LINK or
+        UNLINK), the arguments of the method of that name, and ``memory_id`` for all but REMEMBER; of a link,
+        ``memory_id`` is the source and ``other_id`` the target. Optional: ``editor``, ``reason``,
         and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with ``user_id``,
         ``key`` and ``value``, any JSON.
 

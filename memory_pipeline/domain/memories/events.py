@@ -59,13 +59,14 @@ _SHORT = {
     "predicate": MAX_TERM,
     "object": MAX_TERM,
     "key": MAX_ID,
+    "relation": MAX_TERM,
 }
 #: Highest decay per day: no relevance is left after a few hours.
 _MAX_RATE = 100.0
 
 
 class MemoryVerb(StrEnum):
-    """The action of an event. Only the consolidation may use those after ACCESS."""
+    """The action of an event. Only the consolidation may use those after UNLINK."""
 
     REMEMBER = "REMEMBER"
     UPDATE = "UPDATE"
@@ -74,6 +75,8 @@ class MemoryVerb(StrEnum):
     REDUCE = "REDUCE"
     CONFIRM = "CONFIRM"
     ACCESS = "ACCESS"
+    LINK = "LINK"
+    UNLINK = "UNLINK"
     PROMOTE = "PROMOTE"
     MERGE = "MERGE"
     SUPERSEDE = "SUPERSEDE"
@@ -89,7 +92,7 @@ class MemoryVerb(StrEnum):
         return self in _OPEN
 
 
-_OPEN = frozenset(list(MemoryVerb)[:7])
+_OPEN = frozenset(list(MemoryVerb)[:9])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class Changes:
     """The fields that an event sets. None leaves a field unchanged, or at its default for a new memory.
 
     The fields are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is for BOOST and
-    REDUCE, and `value` is JSON.
+    REDUCE, `value` is JSON, and `relation` and `weight` are for LINK and UNLINK.
     """
 
     kind: MemoryKind | None = None
@@ -118,6 +121,8 @@ class Changes:
     amount: float | None = None
     memory_class: MemoryClass | None = None
     outcome_success: bool | None = None
+    relation: str | None = None
+    weight: float | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Changes:
@@ -166,7 +171,8 @@ class MemoryEvent:
             write, or number of the pass.
         place: position within the message or the pass.
         editor: author of the change.
-        other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it.
+        other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it,
+            for LINK and UNLINK the target.
         evidence: ids of the source messages; empty for direct changes by an agent.
         received_at: when the journal received it or its source, UTC; None for the consolidation.
         speaker: name of the speaker of the source; None for other events.
@@ -245,6 +251,14 @@ class MemoryEvent:
             memory_id = None
         else:
             memory_id = memory_reference(memory_id)
+        other_id = None
+        if verb in {MemoryVerb.LINK, MemoryVerb.UNLINK}:
+            other_id = memory_reference(record.get("other_id"))
+            if changes.relation is None or other_id == memory_id:
+                raise InputError(
+                    f"a link has a relation and two memories; relation is {shown(changes.relation)}, and "
+                    f"the memories are {shown(memory_id)} and {shown(other_id)}"
+                )
         turn = record.get("turn", 0)
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
@@ -261,6 +275,7 @@ class MemoryEvent:
             turn=turn,
             editor=editor,
             reason=None if reason is None else _line("reason", reason, _MAX_REASON),
+            other_id=other_id,
             received_at=timestamp_of("received_at", record.get("received_at")),
             users=users_in(record),
         )
@@ -273,6 +288,7 @@ class MemoryEvent:
             "agent_id": self.scope.agent_id,
             **members_fields(self.scope, self.users),
             "memory_id": self.memory_id,
+            "other_id": self.other_id,
             "changes": self.changes.to_record(),
             "editor": self.editor,
             "reason": self.reason,
@@ -448,6 +464,8 @@ _READ: dict[str, Callable[[str, object], Any]] = {
     "content": _content,
     "value": _json,
     "predicate": _predicate,
+    "relation": _predicate,
+    "weight": _share,
     "importance": _share,
     "confidence": _share,
     "amount": _share,

@@ -8,7 +8,7 @@ pipeline folds the stored events; readers continue with the pending ones.
 - FORGET revokes a memory: it stays in the history, and no search returns it.
 - BOOST and REDUCE change the importance, CONFIRM the confidence. A confirmed observation becomes a fact with the same
   id.
-- ACCESS counts a use.
+- ACCESS counts a use. LINK and UNLINK change no memory (:mod:`memory_pipeline.domain.memories.links`).
 - PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL belong to the consolidation. They ignore
   inactive memories and unknown ids: after late, edited or erased conversations they may be outdated until their days
   are recomputed.
@@ -430,6 +430,8 @@ _APPLIED: dict[MemoryVerb, Callable[[Memories, DurableMemory, MemoryEvent], None
     MemoryVerb.REDUCE: _boost,
     MemoryVerb.CONFIRM: _confirm,
     MemoryVerb.ACCESS: _access,
+    MemoryVerb.LINK: lambda *_: None,
+    MemoryVerb.UNLINK: lambda *_: None,
     MemoryVerb.PROMOTE: _promote,
     MemoryVerb.MERGE: _merge,
     MemoryVerb.SUPERSEDE: _supersede,

@@ -16,6 +16,7 @@ from memory_pipeline.domain.memories.events import (
     new_memory_id,
 )
 from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.memories.links import LINKING
 from memory_pipeline.domain.scopes import Scope
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def histories(draw: st.DrawFn, *, with_consolidation: bool = True) -> list[Memor
         if verb is MemoryVerb.REMEMBER:
             event = draw(_said())
         elif verb.is_open:
-            event = do(verb, draw(st.sampled_from(ids)), draw(st.integers(0, 47)), **draw(_changes(verb)))
+            other = draw(st.sampled_from(ids)) if verb in LINKING else None
+            event = do(verb, draw(st.sampled_from(ids)), draw(st.integers(0, 47)), other=other, **draw(_changes(verb)))
         else:
             event = do(
                 verb, draw(st.sampled_from(ids)), draw(st.sampled_from([12, 36])), other=draw(st.sampled_from(ids)),
@@ -124,6 +126,11 @@ def _said(draw: st.DrawFn) -> MemoryEvent:
 def _changes(verb: MemoryVerb) -> st.SearchStrategy[dict[str, Any]]:
     if verb in (MemoryVerb.BOOST, MemoryVerb.REDUCE):
         return st.sampled_from([{}, {"amount": 0.7}])
+    if verb in LINKING:
+        weights: list[dict[str, float]] = [{"weight": 0.0}, {"weight": 0.5}, {}] if verb is MemoryVerb.LINK else [{}]
+        return st.tuples(st.sampled_from(["supports", "caused"]), st.sampled_from(weights)).map(
+            lambda drawn: {"relation": drawn[0], **drawn[1]}
+        )
     if verb not in (MemoryVerb.UPDATE, MemoryVerb.MERGE):
         return st.just({})
     return st.fixed_dictionaries(
