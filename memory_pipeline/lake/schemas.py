@@ -397,6 +397,7 @@ MEMORIES = TableSpec(
             field("is_point_in_time", pa.bool_(), "Whether it describes one moment and soon becomes stale."),
             field("memory_class", ID, "factual, or experiential: what was tried, and how it ended."),
             field("outcome_success", pa.bool_(), "Whether an experience ended well; null if unknown.", nullable=True),
+            field("source_type", ID, "What made it: user, system, tool, workflow or agent."),
             field("temperature", ID, "hot (always loaded), warm (recalled) or cold (only in archive searches)."),
             field("status", ID, "active, superseded, deprecated or archived."),
             field("status_reason", WORDS, "Reason for the last change of status or temperature.", nullable=True),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import numpy as np
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.events import memory_reference
+from memory_pipeline.domain.memories.events import Changes, memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries, within_limits
-from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, Status, Temperature, one_of
+from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature, one_of
 from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -48,6 +48,20 @@ _AHEAD: Final = timedelta(minutes=5)
 
 class HotIndex(TextLines[HotEntry]):
     """The hot index of an agent's durable memories, as text for a system prompt."""
+
+
+class Origin(TypedDict, total=False):
+    """Filters by how memories came about; None matches any. They precede limits and ranking, and are exact.
+
+    Attributes:
+        memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
+        outcome_success: whether experiences ended well; those with an unknown outcome match neither.
+        source_type: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``.
+    """
+
+    memory_class: str | None
+    outcome_success: bool | None
+    source_type: str | None
 
 
 class DurableMemories:
@@ -152,23 +166,22 @@ class DurableMemories:
         predicate: str | None = None,
         object: str | None = None,  # noqa: A002  # the name in a triple
         user_id: str | None = None,
-        memory_class: MemoryClass | str | None = None,
-        outcome_success: bool | None = None,
         limit: int = 100,
         now: When | None = None,
+        **origin: Unpack[Origin],
     ) -> Found:
         """Return the newest `limit` (1 to 10,000) memories that match all conditions, newest first.
 
         `status` is active, superseded, deprecated or archived; None for any. Subject, predicate and object match in any
-        case. `tag` is a label, `user_id` the user of a preference. `memory_class` is factual or experiential;
-        `outcome_success` selects experiences that ended well, or badly. `now` as in :meth:`get`.
+        case. `tag` is a label, `user_id` the user of a preference, `origin` as in :class:`Origin`. `now` as in
+        :meth:`get`.
 
         Raises:
             InputError: an argument is invalid.
         """
         _count("limit", limit)
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
-        terms = replace(terms, equal={**terms.equal, **made_conditions(memory_class, outcome_success)})
+        terms = replace(terms, equal={**terms.equal, **values_of(origin)})
         top = self._state.snapshot(until_of(now, self._state.calendar))
         headers = top.headers(terms.mask, terms.fits, limit)
         memories = top.load([header.id for header in headers])
@@ -311,20 +324,15 @@ class _Conditions:
         )
 
 
-def made_conditions(memory_class: object, outcome_success: object) -> dict[str, str | bool]:
-    """Return conditions on how memories came about, as equal values of their attributes; None means any.
+def values_of(origin: Origin) -> dict[str, Any]:
+    """Return the values that attributes of memories must have.
 
     Raises:
         InputError: a value is invalid.
     """
-    found: dict[str, str | bool] = {}
-    if memory_class is not None:
-        found["memory_class"] = one_of(MemoryClass, "memory_class", memory_class).value
-    if outcome_success is not None:
-        if not isinstance(outcome_success, bool):
-            raise InputError(f"outcome_success {shown(outcome_success)} is not accepted; expected true or false")
-        found["outcome_success"] = outcome_success
-    return found
+    if unknown := origin.keys() - Origin.__annotations__.keys():
+        raise TypeError(f"unexpected argument {min(unknown)!r}")
+    return Changes.of(origin).to_record()
 
 
 def reference_of(text: object) -> tuple[str, int | None]:

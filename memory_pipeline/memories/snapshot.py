@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, SourceType, Status, Temperature
 from memory_pipeline.lake.codec.memories import row_to_memory
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ HEADER_COLUMNS = (
     "memory_id", "version", "kind", "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance",
     "confidence", "decay_rate", "temperature", "status", "superseded_by", "merged_ids", "tags", "created_at",
     "updated_at", "last_accessed_at", "is_point_in_time", "memory_class", "outcome_success",
+    "source_type",
 )  # fmt: skip
 _COPIED = (
     "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance", "confidence", "superseded_by",
@@ -66,6 +67,7 @@ class Header:
     is_point_in_time: bool
     memory_class: MemoryClass
     outcome_success: bool | None
+    source_type: SourceType
 
     @classmethod
     def of(cls, memory: DurableMemory) -> Header:
@@ -82,6 +84,7 @@ class Header:
             temperature=Temperature(row["temperature"]),
             status=Status(row["status"]),
             memory_class=MemoryClass(row["memory_class"]),
+            source_type=SourceType(row["source_type"]),
             merged_ids=tuple(row["merged_ids"]),
             tags=tuple(row["tags"]),
             **{name: row[name] for name in _COPIED},

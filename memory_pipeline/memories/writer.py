@@ -65,6 +65,7 @@ class MemoryEventWriter:
         is_point_in_time: bool | None = None,
         memory_class: str | None = None,
         outcome_success: bool | None = None,
+        source_type: str | None = None,
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
         now: When | None = None,
@@ -91,6 +92,7 @@ class MemoryEventWriter:
             memory_class: ``factual``, or ``experiential``: what was tried, and how it ended; by default factual
                 without an outcome.
             outcome_success: whether the experience ended well; by default unknown.
+            source_type: what made it: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``, the default. It stays.
             tags: labels.
             editor: the author of the change.
             now: the time of the change; the current time by default.
@@ -103,7 +105,7 @@ class MemoryEventWriter:
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
             "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
-            "tags": tags,
+            "source_type": source_type, "tags": tags,
         }  # fmt: skip
         return self._one(MemoryVerb.REMEMBER, None, fields, editor, None, now)
 

@@ -61,10 +61,61 @@ def test_p15_an_outcome_that_is_set_later_is_found(memories: MemorySearch, tmp_p
     assert {one.id for one in memories.list(outcome_success=False, now=minute(60))} == FAILED
 
 
+@pytest.mark.parametrize("name", ["memory_class", "outcome_success", "source_type"])
+def test_p17_each_filter_selects_what_was_said_so(memories: MemorySearch, tmp_path: Path, name: str) -> None:
+    lake = Lake(str(tmp_path))
+    makers = (None, "user", "system", "tool", "workflow", "agent")
+    more = [
+        remember(f"The {maker} found depot {number}.", minute(40 + number), source_type=maker)
+        for number, maker in enumerate(makers)
+    ]
+    spoken = event(
+        MemoryVerb.REMEMBER, minute(50), editor="conversation", content="User: The depot is far.", kind="fact",
+        evidence=["m1"], conversation_id="c1",
+    )  # fmt: skip
+    land(lake, spoken, are_edits=False)
+    write(lake, *more)
+    every = memories.list(limit=100)
+    assert len(every) == 37
+    values = {getattr(one, name) for one in every} - {None}
+    assert len(values) == (5 if name == "source_type" else 2)
+    for value in values:
+        expected = {one.id for one in every if getattr(one, name) == value}
+        assert {one.memory.id for one in memories.search("depot", 100, **{name: value})} == expected
+        assert {one.id for one in memories.list(**{name: value})} == expected
+    made_by = {one.content: one.source_type.value for one in every}
+    assert (made_by[spoken.changes.content or ""], made_by["The None found depot 0."]) == ("user", "agent")
+
+
+def test_p17_memories_are_found_by_a_vector_of_the_callers(memories: MemorySearch) -> None:
+    embedder = default_models().embedder
+    [vector] = embedder.embed(["Attempt 13 to reach the depot by phone."])
+    for query in ("", "depot"):
+        found = memories.search(query, 3, vector=[3 * float(number) for number in vector])
+        assert found[0].memory.content == "Attempt 13 to reach the depot by phone."
+    assert {one.memory.id for one in memories.search("", 100, vector=vector, outcome_success=False)} == FAILED
+
+
+@pytest.mark.parametrize(
+    ("vector", "says"),
+    [
+        ([0.5] * 3, "vector has 3 dimensions; the lake's embedder has 384"),
+        ([[0.5] * 384], "vector has 1 × 384 dimensions; the lake's embedder has 384"),
+        ([0.0] * 384, "expected finite numbers, not all zero"),
+        ([float("nan")] * 384, "expected finite numbers"),
+        (["a"] * 384, "is not accepted; expected 384 numbers"),
+    ],
+)
+def test_p17_a_vector_of_the_wrong_dimension_is_refused(memories: MemorySearch, vector: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        memories.search("depot", vector=vector)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
         ("outcome_success", "no", "outcome_success 'no' is not accepted; expected true or false"),
+        ("source_type", "cron", "source_type 'cron' is unknown; accepted: user, system, tool, workflow, agent"),
         ("memory_class", "learned", "memory_class 'learned' is unknown; accepted: factual, experiential"),
     ],
 )
@@ -73,6 +124,11 @@ def test_an_invalid_filter_is_named(memories: MemorySearch, name: str, value: An
         memories.search("depot", **{name: value})
     with pytest.raises(InputError, match=says):
         memories.list(**{name: value})
+
+
+def test_an_unknown_filter_is_a_programming_error(memories: MemorySearch) -> None:
+    with pytest.raises(TypeError, match="unexpected argument 'title'"):
+        memories.list(title="depot")  # type: ignore[call-arg]  # on purpose
 
 
 def test_p15_other_agents_learn_from_failures_through_a_grant(root: str) -> None:

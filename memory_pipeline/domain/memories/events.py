@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
@@ -26,6 +27,7 @@ from memory_pipeline.domain.memories.record import (
     DurableMemory,
     MemoryClass,
     MemoryKind,
+    SourceType,
     match_key,
     one_of,
     preference_key,
@@ -121,6 +123,7 @@ class Changes:
     amount: float | None = None
     memory_class: MemoryClass | None = None
     outcome_success: bool | None = None
+    source_type: SourceType | None = None
     relation: str | None = None
     weight: float | None = None
 
@@ -440,15 +443,6 @@ def _flag(name: str, value: object) -> bool:
     return value
 
 
-def _kind(name: str, value: object) -> MemoryKind:
-    del name
-    return MemoryKind.parse(value)
-
-
-def _class(name: str, value: object) -> MemoryClass:
-    return one_of(MemoryClass, name, value)
-
-
 def _tags(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple | set | frozenset):
         raise InputError(f"{name} {shown(value)} is not accepted; expected a list of texts")
@@ -460,7 +454,7 @@ def _tags(name: str, value: object) -> tuple[str, ...]:
 _READ: dict[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(_SHORT, _short),
     "user_id": label_of,
-    "kind": _kind,
+    "kind": partial(one_of, MemoryKind),
     "content": _content,
     "value": _json,
     "predicate": _predicate,
@@ -472,6 +466,7 @@ _READ: dict[str, Callable[[str, object], Any]] = {
     "decay_rate": _rate,
     "is_point_in_time": _flag,
     "tags": _tags,
-    "memory_class": _class,
+    "memory_class": partial(one_of, MemoryClass),
+    "source_type": partial(one_of, SourceType),
     "outcome_success": _flag,
 }

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import MEMORY, make_id
-from memory_pipeline.domain.memories.events import STEP, Changes, MemoryEvent, MemoryVerb, key_of
+from memory_pipeline.domain.memories.events import CONVERSATION, STEP, Changes, MemoryEvent, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import (
     CONFIDENCE,
     DECAY_RATE,
@@ -32,6 +32,7 @@ from memory_pipeline.domain.memories.record import (
     DurableMemory,
     MemoryClass,
     MemoryKind,
+    SourceType,
     Status,
     Temperature,
     one_line_summary,
@@ -164,6 +165,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         is_point_in_time=bool(changes.is_point_in_time),
         memory_class=changes.memory_class or MemoryClass.FACTUAL,
         outcome_success=changes.outcome_success,
+        source_type=changes.source_type or (SourceType.USER if event.editor == CONVERSATION else SourceType.AGENT),
         temperature=Temperature.WARM,
         status=Status.ACTIVE,
         status_reason=None,

@@ -96,6 +96,16 @@ class MemoryClass(StrEnum):
     EXPERIENTIAL = "experiential"
 
 
+class SourceType(StrEnum):
+    """What made a memory: what a user said, or a system, a tool, a workflow or an agent that wrote it."""
+
+    USER = "user"
+    SYSTEM = "system"
+    TOOL = "tool"
+    WORKFLOW = "workflow"
+    AGENT = "agent"
+
+
 class Temperature(StrEnum):
     """How a memory is loaded: hot always, in the hot index; warm by recall; cold only by archive search."""
 
@@ -176,6 +186,7 @@ class DurableMemory:
     is_point_in_time: bool
     memory_class: MemoryClass
     outcome_success: bool | None
+    source_type: SourceType
     temperature: Temperature
     status: Status
     status_reason: str | None

@@ -30,6 +30,7 @@ NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
 _OPEN = [verb for verb in MemoryVerb if verb.is_open and verb is not MemoryVerb.REMEMBER]
 _CONSOLIDATION = [verb for verb in MemoryVerb if not verb.is_open]
 _CONTENTS = ["Anna likes tea.", "anna likes TEA", "Anna likes coffee.", "Always be brief."]
+_OUTCOMES: list[dict[str, Any]] = [{}, {"outcome_success": False}, {"memory_class": "factual"}]
 _KINDS = ["fact", "observation", "instruction"]
 
 
@@ -137,6 +138,6 @@ def _changes(verb: MemoryVerb) -> st.SearchStrategy[dict[str, Any]]:
         {}, optional={"content": st.sampled_from(_CONTENTS), "importance": st.sampled_from([0.1, 0.9])}
     ).flatmap(
         lambda said: st.just(said) if verb is MemoryVerb.MERGE else st.tuples(
-            st.sampled_from(_KINDS), st.sampled_from([{}, {"outcome_success": False}, {"memory_class": "factual"}])
+            st.sampled_from(_KINDS), st.sampled_from(_OUTCOMES)
         ).map(lambda drawn: {**said, "kind": drawn[0], **drawn[1]})
     )  # fmt: skip
