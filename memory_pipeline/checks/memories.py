@@ -135,11 +135,11 @@ def contradictions() -> Scan:
 #: The columns of :attr:`DurableMemory.setting`.
 _SETTING = ("user_id", "key", "memory_class", "outcome_success")
 #: Columns that decide whether a memory is active and consolidated.
-_STATE = (*SCOPE_COLUMNS, "kind", "is_newest", "status", "temperature", "changed_at")
+_STATE = (*SCOPE_COLUMNS, "kind", "context", "is_newest", "status", "temperature", "changed_at")
 
 
 def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
-    """Return active, recallable memories that have not changed since the agent's last successful consolidation."""
+    """Return active, recallable memories outside of contexts that the last successful consolidation has seen."""
     processed = pl.DataFrame(
         list(_processed_until(context).items()),
         schema={"scope": pl.String, "until": pl.Datetime("us", "UTC")},
@@ -149,6 +149,7 @@ def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         pl.col("is_newest"),
         pl.col("status") == Status.ACTIVE.value,
         pl.col("temperature") != Temperature.COLD.value,
+        pl.col("context").is_null(),
     )
     with_end = recalled.join(processed, on="scope", maintain_order="left")
     return with_end.filter(pl.col("changed_at") < pl.col("until"))

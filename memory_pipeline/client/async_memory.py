@@ -225,6 +225,11 @@ class AsyncMemory:
         return AsyncView(lambda: self.memory.facts)
 
     @property
+    def contexts(self) -> AsyncView:
+        """Return the contexts, with methods to await; see :attr:`Memory.contexts`."""
+        return AsyncView(lambda: self.memory.contexts)
+
+    @property
     def graph(self) -> AsyncView:
         """Return the graph, with methods to await; see :attr:`Memory.graph`."""
         return AsyncView(lambda: self.memory.graph)

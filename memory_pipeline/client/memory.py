@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
+    from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.results import RunResult
@@ -118,6 +119,11 @@ class Memory(TieredMemory, SharedMemory):
     def facts(self) -> FactStore:
         """The durable memories that are facts, to store, look up and forget."""
         return FactStore(self.reader, lambda: self.writer)
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts of this user or agent: named containers of durable memories, with snapshots."""
+        return self.writer.contexts
 
     @property
     def graph(self) -> Graph:

@@ -18,7 +18,15 @@ from memory_pipeline.domain.memories.events import (
     check_terms,
     memory_reference,
 )
-from memory_pipeline.domain.memories.record import MAX_VALUE, MemoryKind, Status, shortened
+from memory_pipeline.domain.memories.record import (
+    CONTEXTS,
+    MAX_VALUE,
+    ContextType,
+    MemoryKind,
+    Status,
+    one_of,
+    shortened,
+)
 from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
@@ -40,12 +48,14 @@ _MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
 _NOT_OF_MEMORY = frozenset(["amount", "relation", "weight"])
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
     MemoryVerb.REMEMBER: _MEMORY_KEYS - _NOT_OF_MEMORY,
-    MemoryVerb.UPDATE: _MEMORY_KEYS - _NOT_OF_MEMORY - {"user_id", "key", "value", "source_type"},
+    MemoryVerb.UPDATE: _MEMORY_KEYS - _NOT_OF_MEMORY - {"user_id", "key", "context", "source_type"},
     MemoryVerb.FORGET: frozenset(),
     MemoryVerb.BOOST: frozenset(["amount"]),
     MemoryVerb.REDUCE: frozenset(["amount"]),
     MemoryVerb.CONFIRM: frozenset(),
     MemoryVerb.ACCESS: frozenset(),
+    MemoryVerb.DEACTIVATE: frozenset(),
+    MemoryVerb.REACTIVATE: frozenset(),
     MemoryVerb.LINK: frozenset(["relation", "weight"]),
     MemoryVerb.UNLINK: frozenset(["relation"]),
 }
@@ -126,6 +136,7 @@ class ChangeValidator:
         if verb is MemoryVerb.REMEMBER:
             changes = self._with_defaults(changes)
             changes = self._allowed(changes, changes.kind or MemoryKind.FACT)
+            self._check_context(changes.context, changes.tags)
             known = self._state.find(changes) if changes.content is not None and len(snapshot) else None
             changes = _with_subject(changes, None if known is None else known.subject)
             if at is not None:
@@ -136,7 +147,7 @@ class ChangeValidator:
             known = self._changed_memory(fields.get("memory_id"), verb, changes, snapshot, moment)
             if fields.get("other_id") is not None:
                 self._changed_memory(fields["other_id"], verb, changes, snapshot, moment)
-            if changes.content is not None and changes.content != known.content:
+            if changes.content is not None and changes.content != known.content and known.key is None:
                 changes = _with_subject(changes)
         if known is not None and at is None:
             moment = moment_after(moment, max(known.last_used_at, known.changed_at))
@@ -167,10 +178,12 @@ class ChangeValidator:
         memory = self._state.get(snapshot.resolved(named.id))
         if memory is None:  # pragma: no cover  # erased a moment ago
             raise _unknown(identifier)
+        if verb in {MemoryVerb.UPDATE, MemoryVerb.CONFIRM}:  # both reactivate it
+            self._check_context(memory.context, memory.tags)
         if verb is MemoryVerb.UPDATE:
             if changes == NOTHING_SAID:
                 raise InputError(f"no change is given; expected one of {', '.join(sorted(_ACCEPTED[verb]))}")
-            if memory.key is not None and (changes.content or changes.kind or changes.subject):
+            if memory.user_id is not None and (changes.content or changes.kind or changes.subject or changes.value):
                 raise InputError(
                     f"memory {shown(memory.id)} is preference {shown(memory.key)} of {shown(memory.user_id)}; "
                     "use set_preference to change it"
@@ -180,8 +193,22 @@ class ChangeValidator:
                 self._allowed(changes, changes.kind)
         return memory
 
+    def _check_context(self, name: str | None, tags: Sequence[str] | None) -> None:
+        """Reject an entry of an unknown or archived context, and a context without a type."""
+        if name == CONTEXTS:
+            one_of(ContextType, "type", next(iter(tags or ()), None))
+        elif name is not None:
+            context = self._state.find(Changes(context=CONTEXTS, key=name))
+            if context is None or not context.is_active:
+                state = (
+                    "unknown; create it"
+                    if context is None
+                    else "archived or revoked; unarchive it, or create it again,"
+                )
+                raise InputError(f"context {shown(name)} is {state} first")
+
     def _with_defaults(self, changes: Changes) -> Changes:
-        if changes.key is not None:
+        if changes.user_id is not None and changes.key is not None:
             if changes.kind not in {None, MemoryKind.PREFERENCE}:
                 raise InputError(
                     f"kind {changes.kind} does not accept key {shown(changes.key)}; expected kind preference"

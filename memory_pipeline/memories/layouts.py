@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
 #: Attributes that filters compare as a whole.
-_COMPARED = ("memory_class", "outcome_success", "source_type")
+_COMPARED = ("memory_class", "outcome_success", "source_type", "context")
 _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES, *_COMPARED)
 _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.

@@ -57,11 +57,13 @@ class Origin(TypedDict, total=False):
         memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
         outcome_success: whether experiences ended well; those with an unknown outcome match neither.
         source_type: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``.
+        context: the name of the context of which they are entries.
     """
 
     memory_class: str | None
     outcome_success: bool | None
     source_type: str | None
+    context: str | None
 
 
 class DurableMemories:

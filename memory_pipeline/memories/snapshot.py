@@ -32,11 +32,12 @@ HEADER_COLUMNS = (
     "memory_id", "version", "kind", "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance",
     "confidence", "decay_rate", "temperature", "status", "superseded_by", "merged_ids", "tags", "created_at",
     "updated_at", "last_accessed_at", "is_point_in_time", "memory_class", "outcome_success",
-    "source_type",
+    "source_type", "context",
 )  # fmt: skip
 _COPIED = (
     "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance", "confidence", "superseded_by",
     "created_at", "updated_at", "last_accessed_at", "is_point_in_time", "outcome_success",
+    "context",
 )  # fmt: skip
 
 
@@ -68,6 +69,7 @@ class Header:
     memory_class: MemoryClass
     outcome_success: bool | None
     source_type: SourceType
+    context: str | None
 
     @classmethod
     def of(cls, memory: DurableMemory) -> Header:

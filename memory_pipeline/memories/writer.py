@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.memories import MemoryOverlay
+    from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.memories.snapshot import MemorySnapshot
     from memory_pipeline.overlay import PendingJournal
 
@@ -66,6 +67,8 @@ class MemoryEventWriter:
         memory_class: str | None = None,
         outcome_success: bool | None = None,
         source_type: str | None = None,
+        context: str | None = None,
+        key: str | None = None,
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
         now: When | None = None,
@@ -93,6 +96,8 @@ class MemoryEventWriter:
                 without an outcome.
             outcome_success: whether the experience ended well; by default unknown.
             source_type: what made it: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``, the default. It stays.
+            context: the context of which it becomes an entry; see :attr:`contexts`.
+            key: of the entry. The next text with that key is its next version.
             tags: labels.
             editor: the author of the change.
             now: the time of the change; the current time by default.
@@ -105,7 +110,7 @@ class MemoryEventWriter:
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
             "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
-            "source_type": source_type, "tags": tags,
+            "source_type": source_type, "context": context, "key": key, "tags": tags,
         }  # fmt: skip
         return self._one(MemoryVerb.REMEMBER, None, fields, editor, None, now)
 
@@ -313,11 +318,11 @@ class MemoryEventWriter:
     def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
         """Make many changes with one write; return the ids of the memories, in order. All are validated first.
 
-        A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM, ACCESS, LINK or
-        UNLINK), the arguments of the method of that name, and ``memory_id`` for all but REMEMBER; of a link,
-        ``memory_id`` is the source and ``other_id`` the target. Optional: ``editor``, ``reason``,
-        and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with ``user_id``,
-        ``key`` and ``value``, any JSON.
+        A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM, ACCESS, LINK,
+        UNLINK, or DEACTIVATE and REACTIVATE to archive it), the arguments of the method of that name, and ``memory_id``
+        for all but REMEMBER; of a link, ``memory_id`` is the source and ``other_id`` the target. Optional: ``editor``,
+        ``reason``, and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with
+        ``user_id``, ``key`` and ``value``, any JSON.
 
         Raises:
             InputError: a change is invalid; the message says which. Nothing was written.
@@ -325,6 +330,13 @@ class MemoryEventWriter:
         if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Sequence):
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         return self._write(changes, now)
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """The contexts of this scope: named containers of durable memories, with snapshots."""
+        from memory_pipeline.memories.contexts import Contexts
+
+        return Contexts(self._state, self.change_memories)
 
     @cached_property
     def _pending(self) -> PendingJournal:

@@ -84,10 +84,13 @@ def _resolve_denials(draft: Draft) -> None:
 
 
 def _stated(memory: DurableMemory) -> tuple[str, str, str] | None:
-    """Return the triple that a memory states, with comparable names. An experience states none: it happened."""
+    """Return the triple that a memory states, with comparable names.
+
+    An experience states none: it happened. Entries of contexts are changed by those who write them.
+    """
     if not (memory.is_recalled and memory.subject and memory.predicate and memory.object):
         return None
-    if memory.memory_class is MemoryClass.EXPERIENTIAL:
+    if memory.memory_class is MemoryClass.EXPERIENTIAL or memory.context is not None:
         return None
     return name_key(memory.subject), memory.predicate, name_key(memory.object)
 
@@ -148,7 +151,7 @@ def cool(draft: Draft, settings: ConsolidationSettings, curator: Curator) -> Non
 
 def _would_change(memory: DurableMemory, at: datetime, settings: ConsolidationSettings, *, confirms: bool) -> bool:
     """Return whether the pass would change a memory at an instant. If so, it would at all later instants."""
-    if not memory.is_active or memory.kind.is_permanent:
+    if not memory.is_active or memory.is_permanent:
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
 
@@ -256,7 +259,7 @@ def consolidate(
     review = {
         memory.id: rotten
         for memory in memories.newest.values()
-        if memory.is_active and not memory.kind.is_permanent and (rotten := rot_at(memory, at)) >= REVIEW
+        if memory.is_active and not memory.is_permanent and (rotten := rot_at(memory, at)) >= REVIEW
     }
     return Night(day, at, tuple(events), troubles, dict(sorted(review.items()))), memories
 

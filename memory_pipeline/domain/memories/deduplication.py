@@ -74,13 +74,14 @@ class _Features:
 def merge(draft: Draft, settings: ConsolidationSettings, similar: Similar, curator: Curator) -> None:
     """Merge the memories that changed on the day with their duplicates; the newer one of each pair stays.
 
-    Duplicates have the same triple, the same words, or similar vectors, and no distinguishing feature: another user or
-    key, another outcome, another subject or object, other numbers or dates, or other negated words. A merged memory is
-    compared with its merged content, so that chains end as one memory in any order.
+    Entries of contexts are left alone. Duplicates have the same triple, the same words, or similar vectors, and no
+    distinguishing feature: another user or key, another outcome, another subject or object, other numbers or dates, or
+    other negated words. A merged memory is compared with its merged content, so that chains end as one memory in any
+    order.
     """
     pool: defaultdict[MemoryKind, list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
-        if memory.is_recalled:
+        if memory.is_recalled and memory.context is None:
             pool[memory.kind].append(memory)
     features = FeatureCache()
     found: dict[tuple[str, str], float] = {}

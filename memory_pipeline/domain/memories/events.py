@@ -61,6 +61,7 @@ _SHORT = {
     "predicate": MAX_TERM,
     "object": MAX_TERM,
     "key": MAX_ID,
+    "context": MAX_ID,
     "relation": MAX_TERM,
 }
 #: Highest decay per day: no relevance is left after a few hours.
@@ -68,7 +69,7 @@ _MAX_RATE = 100.0
 
 
 class MemoryVerb(StrEnum):
-    """The action of an event. Only the consolidation may use those after UNLINK."""
+    """The action of an event. Only the consolidation may use those after REACTIVATE."""
 
     REMEMBER = "REMEMBER"
     UPDATE = "UPDATE"
@@ -79,6 +80,8 @@ class MemoryVerb(StrEnum):
     ACCESS = "ACCESS"
     LINK = "LINK"
     UNLINK = "UNLINK"
+    DEACTIVATE = "DEACTIVATE"
+    REACTIVATE = "REACTIVATE"
     PROMOTE = "PROMOTE"
     MERGE = "MERGE"
     SUPERSEDE = "SUPERSEDE"
@@ -94,7 +97,7 @@ class MemoryVerb(StrEnum):
         return self in _OPEN
 
 
-_OPEN = frozenset(list(MemoryVerb)[:9])
+_OPEN = frozenset(list(MemoryVerb)[:11])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,7 @@ class Changes:
     memory_class: MemoryClass | None = None
     outcome_success: bool | None = None
     source_type: SourceType | None = None
+    context: str | None = None
     relation: str | None = None
     weight: float | None = None
 
@@ -336,20 +340,29 @@ def new_memory_id(scope: Scope, changes: Changes, event_at: datetime) -> str:
 
 
 def key_of(said: Changes | DurableMemory) -> str:
-    """Return the match key of a memory, or of a new one. Experiences match only those with the same outcome."""
+    """Return the match key of a memory, or of a new one.
+
+    Entries of a context match only others of it, by their keys if they have one. Experiences match only those with the
+    same outcome.
+    """
+    if said.context is not None and said.key is not None:
+        return digest("entry", said.context, said.key)
     if said.user_id is not None and said.key is not None:
         return preference_key(said.user_id, said.key)
     key = match_key(said.kind or MemoryKind.FACT, said.content or "")
     is_experience = said.memory_class is MemoryClass.EXPERIENTIAL
-    return digest(key, said.memory_class, said.outcome_success) if is_experience else key
+    is_plain = said.context is None and not is_experience
+    return key if is_plain else digest(key, said.context, is_experience, said.outcome_success)
 
 
 def _complete_memory(changes: Changes) -> Changes:
     if changes.content is None:
         raise InputError("content is missing; expected the text to remember")
-    if (changes.user_id is None) != (changes.key is None):
+    if changes.context is not None and changes.user_id is not None:
+        raise InputError("user_id is of a preference, which belongs to no context; leave out user_id or context")
+    if changes.context is None and (changes.user_id is None) != (changes.key is None):
         raise InputError("user_id and key belong together; set both for a preference, or neither")
-    if changes.key is not None and changes.value is None:
+    if changes.user_id is not None and changes.value is None:
         raise InputError(f"value of preference {shown(changes.key)} is missing; expected JSON")
     if changes.amount is not None:
         raise InputError("amount is for BOOST and REDUCE; set importance instead")

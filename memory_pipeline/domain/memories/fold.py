@@ -8,6 +8,7 @@ pipeline folds the stored events; readers continue with the pending ones.
 - FORGET revokes a memory: it stays in the history, and no search returns it.
 - BOOST and REDUCE change the importance, CONFIRM the confidence. A confirmed observation becomes a fact with the same
   id.
+- DEACTIVATE archives a memory, REACTIVATE brings it back.
 - ACCESS counts a use. LINK and UNLINK change no memory (:mod:`memory_pipeline.domain.memories.links`).
 - PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL belong to the consolidation. They ignore
   inactive memories and unknown ids: after late, edited or erased conversations they may be outdated until their days
@@ -166,6 +167,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         memory_class=changes.memory_class or MemoryClass.FACTUAL,
         outcome_success=changes.outcome_success,
         source_type=changes.source_type or (SourceType.USER if event.editor == CONVERSATION else SourceType.AGENT),
+        context=changes.context,
         temperature=Temperature.WARM,
         status=Status.ACTIVE,
         status_reason=None,
@@ -330,6 +332,11 @@ def _archive(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> N
         _set_status(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
 
 
+def _reactivate(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
+    if memory.status is Status.ARCHIVED:
+        _set_status(memories, memory, event, Status.ACTIVE, Temperature.WARM, None)
+
+
 def _keep(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     _put(memories, replace(memory, reviewed_at=event.event_at))
 
@@ -434,6 +441,8 @@ _APPLIED: dict[MemoryVerb, Callable[[Memories, DurableMemory, MemoryEvent], None
     MemoryVerb.ACCESS: _access,
     MemoryVerb.LINK: lambda *_: None,
     MemoryVerb.UNLINK: lambda *_: None,
+    MemoryVerb.DEACTIVATE: _archive,
+    MemoryVerb.REACTIVATE: _reactivate,
     MemoryVerb.PROMOTE: _promote,
     MemoryVerb.MERGE: _merge,
     MemoryVerb.SUPERSEDE: _supersede,

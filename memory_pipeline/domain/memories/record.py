@@ -106,6 +106,20 @@ class SourceType(StrEnum):
     AGENT = "agent"
 
 
+class ContextType(StrEnum):
+    """What a context is for."""
+
+    AGENT_MEMORY = "agent_memory"
+    KNOWLEDGE_BASE = "knowledge_base"
+    SHARED_CONTEXT = "shared_context"
+    TOOL_CACHE = "tool_cache"
+    PROJECT_CONTEXT = "project_context"
+
+
+#: The context of the memories that stand for contexts.
+CONTEXTS = "contexts"
+
+
 class Temperature(StrEnum):
     """How a memory is loaded: hot always, in the hot index; warm by recall; cold only by archive search."""
 
@@ -148,11 +162,13 @@ class DurableMemory:
         title: the topic, on one line.
         hook: one line of at most 120 characters, for the hot index.
         subject, predicate, object: the content as a triple, if it is one.
-        user_id, key, value: of a preference: the user, its name, and its value as JSON.
+        user_id, key, value: of a preference: the user, its name, and its value as JSON. An entry of a context has a
+            key, and may have a value.
         importance, confidence: 0 to 1. The importance is as set; its decay is computed on demand, never stored.
         decay_rate: decay of the relevance per day since the last use.
         is_point_in_time: whether it describes one moment and becomes stale soon.
         outcome_success: whether an experience ended well; None if unknown or partial, and of other memories.
+        context: the name of the context of which it is an entry.
         status_reason: reason for the status or the temperature; None if they never changed.
         superseded_by: id of the memory that replaced it.
         merged_ids: ids of the memories that were merged into it.
@@ -187,6 +203,7 @@ class DurableMemory:
     memory_class: MemoryClass
     outcome_success: bool | None
     source_type: SourceType
+    context: str | None
     temperature: Temperature
     status: Status
     status_reason: str | None
@@ -212,6 +229,11 @@ class DurableMemory:
     def setting(self) -> tuple[str | bool | None, ...]:
         """What memories have in common that can say the same, or can contradict each other."""
         return self.user_id, self.key, self.memory_class, self.outcome_success
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether time does not make it stale: by its kind, or because it is an entry of a context."""
+        return self.kind.is_permanent or self.context is not None
 
     @property
     def is_active(self) -> bool:

@@ -115,6 +115,12 @@ def _said(draw: st.DrawFn) -> MemoryEvent:
         preference = {"user_id": draw(st.sampled_from(["anna", "omar"])), "key": "drink", "kind": "preference"}
         value = draw(st.sampled_from(['"tea"', '"coffee"']))
         return remember(f"Drinks {value}.", hours, value=value, **preference)
+    if draw(st.integers(0, 4)) == 0:
+        entry: dict[str, Any] = {
+            "context": draw(st.sampled_from(["board", "notes"])),
+            "key": draw(st.sampled_from([None, "drink"])),
+        }
+        return remember(draw(st.sampled_from(_CONTENTS)), hours, **entry)
     spoken = {"conversation": "c1", "evidence": [f"m{draw(st.integers(0, 3))}"], "editor": CONVERSATION}
     return remember(
         draw(st.sampled_from(_CONTENTS)), hours, kind=draw(st.sampled_from(_KINDS)), place=draw(st.integers(0, 2)),

@@ -400,3 +400,33 @@ def test_p15_an_update_sets_the_outcome_and_a_fact_has_none() -> None:
     assert (memory.version, memory.outcome_success) == (3, False)
     memory = only(tried, lost, do("UPDATE", tried, 2, memory_class="factual"))
     assert (memory.version, memory.outcome_success, memory.memory_class) == (3, None, MemoryClass.FACTUAL)
+
+
+# --- contexts --------------------------------------------------------------------------------------------------------
+
+
+def test_p4_entries_of_a_context_are_matched_by_key_or_words_within_it() -> None:
+    told = [
+        remember("Pause first.", 0, context="board", key="retry"),
+        remember("Never pause.", 1, context="board", key="retry"),
+        remember("Pause first.", 2, context="notes", key="retry"),
+        remember("Pause first.", 3, context="board"),
+        remember("pause FIRST", 4, context="board"),
+        remember("Pause first.", 5),
+    ]
+    found = [(one.context, one.key, one.content, one.version) for one in newest(*told).values()]
+    assert found == [
+        ("board", "retry", "Never pause.", 2), ("notes", "retry", "Pause first.", 1), ("board", None, "pause FIRST", 2),
+        (None, None, "Pause first.", 1),
+    ]  # fmt: skip
+
+
+def test_p4_a_deactivated_memory_comes_back_unless_it_was_revoked() -> None:
+    away = do("DEACTIVATE", TEA, 1, reason="the board is archived")
+    memory = only(TEA, away)
+    assert (memory.status, memory.temperature, memory.version) == (Status.ARCHIVED, Temperature.COLD, 1)
+    memory = only(TEA, away, do("REACTIVATE", TEA, 2))
+    assert (memory.status, memory.temperature, memory.version) == (Status.ACTIVE, Temperature.WARM, 1)
+    revoked = only(TEA, away, do("FORGET", TEA, 2), do("REACTIVATE", TEA, 3))
+    assert revoked.status is Status.DEPRECATED
+    assert only(TEA, do("FORGET", TEA, 1), do("DEACTIVATE", TEA, 2)).status is Status.DEPRECATED
