@@ -122,20 +122,10 @@ class AsyncMemory:
         return await asyncio.to_thread(self.memory.list, kind, since=since, cursor=cursor, limit=limit)
 
     async def remember(
-        self,
-        text: str,
-        kind: str = "fact",
-        *,
-        memory_class: str | None = None,
-        outcome_success: bool | None = None,
-        tags: Sequence[str] = (),
-        now: When | None = None,
+        self, text: str, kind: str = "fact", *, tags: Sequence[str] = (), now: When | None = None, **options: Any
     ) -> str:
-        """Store a durable memory; see :meth:`Memory.remember`."""
-        return await asyncio.to_thread(
-            self.memory.remember, text, kind, memory_class=memory_class, outcome_success=outcome_success, tags=tags,
-            now=now,
-        )  # fmt: skip
+        """Store a durable memory; see :meth:`Memory.remember` for the options."""
+        return await asyncio.to_thread(self.memory.remember, text, kind, tags=tags, now=now, **options)
 
     async def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in Memory
         """Return all versions of a durable memory; see :meth:`Memory.history`."""

@@ -179,7 +179,7 @@ class ChangeValidator:
         if memory is None:  # pragma: no cover  # erased a moment ago
             raise _unknown(identifier)
         if verb in {MemoryVerb.UPDATE, MemoryVerb.CONFIRM}:  # both reactivate it
-            self._check_context(memory.context, memory.tags)
+            self._check_context(memory.context, memory.tags if changes.tags is None else changes.tags)
         if verb is MemoryVerb.UPDATE:
             if changes == NOTHING_SAID:
                 raise InputError(f"no change is given; expected one of {', '.join(sorted(_ACCEPTED[verb]))}")
@@ -200,12 +200,9 @@ class ChangeValidator:
         elif name is not None:
             context = self._state.find(Changes(context=CONTEXTS, key=name))
             if context is None or not context.is_active:
-                state = (
-                    "unknown; create it"
-                    if context is None
-                    else "archived or revoked; unarchive it, or create it again,"
-                )
-                raise InputError(f"context {shown(name)} is {state} first")
+                is_archived = context is not None and context.status is Status.ARCHIVED
+                problem = "archived; unarchive" if is_archived else "unknown; create"
+                raise InputError(f"context {shown(name)} is {problem} it first")
 
     def _with_defaults(self, changes: Changes) -> Changes:
         if changes.user_id is not None and changes.key is not None:

@@ -17,7 +17,7 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.memories.queries import until_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.periods import When
@@ -83,9 +83,8 @@ class Contexts:
     def list(self, *, now: When | None = None) -> Found:
         """Return all contexts by name, archived ones too, at `now`."""
         found = self._in(CONTEXTS, until_of(now, self._state.calendar)).values()
-        return sorted(
-            (_context_of(one) for one in found if one.status is not Status.DEPRECATED), key=lambda one: one.name
-        )
+        contexts = [_context_of(one) for one in found if one.status is not Status.DEPRECATED]
+        return sorted(contexts, key=lambda context: context.name)
 
     def put(
         self, name: str, key: str, text: str, value: object = None, *, editor: str = AGENT, now: When | None = None
@@ -113,12 +112,13 @@ class Contexts:
 
     def snapshot(self, name: str, label: str, *, now: When | None = None) -> None:
         """Name the present state of a context, to restore it later. The last snapshot with a label counts."""
-        self._update(name, {"value": label_of("label", label)}, now)
+        change = {"memory": MemoryVerb.UPDATE.value, "memory_id": self._known(name).id}
+        self._change([{**change, "value": label_of("label", label)}], now=now)
 
     def snapshots(self, name: str) -> dict[str, datetime]:
         """Return the time of each snapshot of a context by its label, UTC."""
         events = self._state.events({self._known(name).id})
-        return {json.loads(one.changes.value): one.event_at for one in events if one.changes.value is not None}
+        return {str(json.loads(one.changes.value)): one.event_at for one in events if one.changes.value is not None}
 
     def restore(self, name: str, label: str, *, editor: str = AGENT, now: When | None = None) -> int:
         """Bring the entries back to what they were at a snapshot; return the number of changed ones.
@@ -154,9 +154,6 @@ class Contexts:
             ids = [record.id, *found]
             self._change([{"memory": verb.value, "memory_id": own, "reason": reason} for own in ids], now=now)
         return len(found)
-
-    def _update(self, name: str, fields: Mapping[str, object], now: When | None) -> None:
-        self._change([{"memory": MemoryVerb.UPDATE.value, "memory_id": self._known(name).id, **fields}], now=now)
 
     def _memory(self, name: str) -> DurableMemory | None:
         found = self._state.find(Changes.of({"context": CONTEXTS, "key": name}))

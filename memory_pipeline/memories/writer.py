@@ -250,43 +250,27 @@ class MemoryEventWriter:
         return len(found)
 
     def link(
-        self,
-        source_id: str,
-        target_id: str,
-        relation: str,
-        weight: float = 1.0,
-        *,
-        editor: str = AGENT,
-        reason: str | None = None,
-        now: When | None = None,
+        self, source_id: str, target_id: str, relation: str, weight: float = 1.0, *, now: When | None = None
     ) -> str:
         """Link a memory to another one, or change the weight of the link; return the id of the source.
 
-        Args:
-            source_id: the memory from which the link goes.
-            target_id: the memory to which it goes.
-            relation: such as ``supports`` or ``caused_by``. Two memories may have links of several relations.
-            weight: strength of the relationship, 0 to 1.
-            editor: the author of the change.
-            reason: why, at most 500 characters.
-            now: the time of the change; the current time by default.
+        `relation` is a name such as ``supports`` or ``caused_by``; two memories may have links of several relations.
+        `weight` is the strength of the relationship, 0 to 1.
 
         Raises:
             InputError: an argument is invalid, or this agent has no such memories. Nothing was written.
         """
         fields = {"other_id": target_id, "relation": relation, "weight": weight}
-        return self._one(MemoryVerb.LINK, source_id, fields, editor, reason, now)
+        return self._one(MemoryVerb.LINK, source_id, fields, AGENT, None, now)
 
-    def unlink(
-        self, source_id: str, target_id: str, relation: str, *, editor: str = AGENT, now: When | None = None
-    ) -> str:
+    def unlink(self, source_id: str, target_id: str, relation: str, *, now: When | None = None) -> str:
         """Remove the link from a memory to another one, if there is one; return the id of the source.
 
         Raises:
             InputError: an argument is invalid, or this agent has no such memories. Nothing was written.
         """
         fields = {"other_id": target_id, "relation": relation}
-        return self._one(MemoryVerb.UNLINK, source_id, fields, editor, None, now)
+        return self._one(MemoryVerb.UNLINK, source_id, fields, AGENT, None, now)
 
     def set_preference(
         self, user_id: str, key: str, value: object, *, editor: str = AGENT, now: When | None = None

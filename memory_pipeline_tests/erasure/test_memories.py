@@ -368,7 +368,8 @@ def test_a_link_and_an_entry_that_name_a_person_are_erased_with_them(root: str, 
     plain, other = own.remember("Orders ship on Monday.", now=at), own.remember("The depot is closed.", now=at)
     own.link(plain, about, "explains", now=at)
     own.link(plain, other, "told_by_zelda", now=at)
-    own.link(other, plain, "explains", reason="Zelda says so", now=at)
+    link = {"memory": "LINK", "memory_id": other, "other_id": plain, "relation": "explains"}
+    own.change_memories([{**link, "editor": "Zelda", "reason": "Zelda says so"}], now=at)
     own.contexts.create("zelda", "project_context", now=at)
     own.contexts.put("zelda", "status", "It is late.", now=at)
     own.contexts.create("orders", now=at)

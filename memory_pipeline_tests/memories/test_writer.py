@@ -569,12 +569,12 @@ def test_f15_links_are_visible_at_once_and_at_past_times(
     rain, flood, alarm = (
         writer.remember(text, now=NOON) for text in ("It rains.", "The dam is full.", "Call the mill.")
     )
-    assert writer.link(rain, flood, "Leads to", 0.8, editor="clerk", now=after(10)) == rain
+    assert writer.link(rain, flood, "Leads to", 0.8, now=after(10)) == rain
     writer.link(flood, f"{alarm}#1", "leads_to", now=after(20))
     [last, first] = memories.links(flood)
     assert (last.source_id, last.target_id, last.weight) == (flood, alarm, 1.0)
     assert (first.source_id, first.target_id, first.relation, first.weight) == (rain, flood, "leads_to", 0.8)
-    assert (first.editor, first.linked_at) == ("clerk", after(10))
+    assert (first.editor, first.linked_at) == ("agent", after(10))
     assert memories.links(alarm) == [last]
     run(Lake(root), default_models())
     assert memories.links(flood) == [last, first]

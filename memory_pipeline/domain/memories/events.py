@@ -147,10 +147,8 @@ class Changes:
         if unknown:
             raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(names))}")
         validated = {name: _READ[name](name, value) for name, value in values.items() if value is not None}
-        given = (
-            validated.setdefault("memory_class", MemoryClass.EXPERIENTIAL) if "outcome_success" in validated else None
-        )
-        if given is MemoryClass.FACTUAL:
+        tried = MemoryClass.EXPERIENTIAL
+        if "outcome_success" in validated and validated.setdefault("memory_class", tried) is not tried:
             raise InputError("outcome_success is of experiences; expected memory_class experiential, not factual")
         return cls(**validated)
 
@@ -262,10 +260,7 @@ class MemoryEvent:
         if verb in {MemoryVerb.LINK, MemoryVerb.UNLINK}:
             other_id = memory_reference(record.get("other_id"))
             if changes.relation is None or other_id == memory_id:
-                raise InputError(
-                    f"a link has a relation and two memories; relation is {shown(changes.relation)}, and "
-                    f"the memories are {shown(memory_id)} and {shown(other_id)}"
-                )
+                raise InputError(f"a link has a relation and two memories; found {shown(changes.relation)} to itself")
         turn = record.get("turn", 0)
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
