@@ -13,7 +13,15 @@ from memory_pipeline.checks.check import CONSOLIDATION_ROWS, MEMORY_ROWS, SAMPLE
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.consolidation import RIVALS
 from memory_pipeline.domain.memories.hot_index import HotEntry
-from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Status, Temperature, match_key, shortened
+from memory_pipeline.domain.memories.record import (
+    MAX_HOOK,
+    MemoryClass,
+    MemoryKind,
+    Status,
+    Temperature,
+    match_key,
+    shortened,
+)
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
@@ -73,13 +81,13 @@ def duplicates() -> Scan:
     """Find duplicate active memories of one kind that consolidation has already processed."""
 
     def see(context: CheckContext, part: pl.DataFrame) -> tuple[int, list[str]]:
-        first: dict[tuple[str, ...], tuple[str, str]] = {}
+        first: dict[tuple[object, ...], tuple[str, str]] = {}
         names = []
         active = _active(context, part)
-        for key_of_scope, identifier, kind, content, user_id, key, target in active.select(
-            "scope", "memory_id", "kind", "content", "user_id", "key", "object"
+        for identifier, kind, content, target, *setting in active.select(
+            "memory_id", "kind", "content", "object", "scope", *_SETTING
         ).iter_rows():
-            statement = (key_of_scope, kind, user_id or "", key or "", match_key(MemoryKind(kind), content))
+            statement = (kind, match_key(MemoryKind(kind), content), *setting)
             object_key = name_key(target or "")
             other, other_object = first.setdefault(statement, (identifier, object_key))
             # Equal text with different objects states two different things.
@@ -87,7 +95,7 @@ def duplicates() -> Scan:
                 names.append(identifier)
         return len(active), names
 
-    columns = ("memory_id", "content", "subject", "predicate", "object", "user_id", "key", *_STATE)
+    columns = ("memory_id", "content", "subject", "predicate", "object", *_SETTING, *_STATE)
     return Scan(MEMORY_ROWS, columns, see, _concluded)
 
 
@@ -98,6 +106,7 @@ def contradictions() -> Scan:
         stated = _active(context, part).filter(
             pl.col("kind").is_in([kind.value for kind in RIVALS]),
             pl.all_horizontal(pl.col("subject", "predicate", "object").is_not_null()),
+            pl.col("memory_class") == MemoryClass.FACTUAL.value,
         )
         known: dict[tuple[object, ...], str] = {}
         names = []
@@ -119,16 +128,18 @@ def contradictions() -> Scan:
                     names.append(identifier)
         return len(stated), names
 
-    columns = ("memory_id", "subject", "predicate", "object", "is_point_in_time", *_STATE)
+    columns = ("memory_id", "subject", "predicate", "object", "is_point_in_time", "memory_class", *_STATE)
     return Scan(MEMORY_ROWS, columns, see, _concluded)
 
 
+#: The columns of :attr:`DurableMemory.setting`.
+_SETTING = ("user_id", "key", "memory_class", "outcome_success")
 #: Columns that decide whether a memory is active and consolidated.
-_STATE = (*SCOPE_COLUMNS, "kind", "is_newest", "status", "temperature", "changed_at")
+_STATE = (*SCOPE_COLUMNS, "kind", "context", "is_newest", "status", "temperature", "changed_at")
 
 
 def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
-    """Return active, recallable memories that have not changed since the agent's last successful consolidation."""
+    """Return active, recallable memories outside of contexts that the last successful consolidation has seen."""
     processed = pl.DataFrame(
         list(_processed_until(context).items()),
         schema={"scope": pl.String, "until": pl.Datetime("us", "UTC")},
@@ -138,6 +149,7 @@ def _active(context: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         pl.col("is_newest"),
         pl.col("status") == Status.ACTIVE.value,
         pl.col("temperature") != Temperature.COLD.value,
+        pl.col("context").is_null(),
     )
     with_end = recalled.join(processed, on="scope", maintain_order="left")
     return with_end.filter(pl.col("changed_at") < pl.col("until"))

@@ -131,10 +131,10 @@ class AsyncMemory:
         return await asyncio.to_thread(self.memory.list, kind, since=since, cursor=cursor, limit=limit)
 
     async def remember(
-        self, text: str, kind: str = "fact", *, tags: Sequence[str] = (), now: When | None = None
+        self, text: str, kind: str = "fact", *, tags: Sequence[str] = (), now: When | None = None, **options: Any
     ) -> str:
-        """Store a durable memory; see :meth:`Memory.remember`."""
-        return await asyncio.to_thread(self.memory.remember, text, kind, tags=tags, now=now)
+        """Store a durable memory; see :meth:`Memory.remember` for the options."""
+        return await asyncio.to_thread(self.memory.remember, text, kind, tags=tags, now=now, **options)
 
     async def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in Memory
         """Return all versions of a durable memory; see :meth:`Memory.history`."""
@@ -238,6 +238,11 @@ class AsyncMemory:
     def facts(self) -> AsyncView:
         """Return the facts, with methods to await; see :attr:`Memory.facts`."""
         return AsyncView(lambda: self.memory.facts)
+
+    @property
+    def contexts(self) -> AsyncView:
+        """Return the contexts, with methods to await; see :attr:`Memory.contexts`."""
+        return AsyncView(lambda: self.memory.contexts)
 
     @property
     def graph(self) -> AsyncView:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
+    from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.results import RunResult
@@ -120,6 +121,11 @@ class Memory(TieredMemory, SharedMemory):
     def facts(self) -> FactStore:
         """The durable memories that are facts, to store, look up and forget."""
         return FactStore(self.reader, lambda: self.writer)
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts of this user or agent: named containers of durable memories, with snapshots."""
+        return self.writer.contexts
 
     @property
     def graph(self) -> Graph:
@@ -283,19 +289,32 @@ class Memory(TieredMemory, SharedMemory):
         """
         return listed(self.reader, kind, since, cursor, limit)
 
-    def remember(self, text: str, kind: str = "fact", *, tags: Sequence[str] = (), now: When | None = None) -> str:
+    def remember(
+        self,
+        text: str,
+        kind: str = "fact",
+        *,
+        memory_class: str | None = None,
+        outcome_success: bool | None = None,
+        tags: Sequence[str] = (),
+        now: When | None = None,
+    ) -> str:
         """Store a durable memory; return its id. A text that is stored already counts as stated again.
 
         Args:
             text: the memory, at most 20,000 characters.
             kind: fact, preference, instruction, rule, decision or another kind of durable memory.
+            memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
+            outcome_success: whether the experience ended well; by default unknown.
             tags: labels.
             now: the current time.
 
         Raises:
             InputError: an argument is invalid.
         """
-        return self.writer.remember(text, kind, tags=tags, now=now)
+        return self.writer.remember(
+            text, kind, memory_class=memory_class, outcome_success=outcome_success, tags=tags, now=now
+        )
 
     def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in forget
         """Return all versions of a durable memory, oldest first; none if it is unknown.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _CACHED_PHRASES = 200_000
 
 #: Events with text of the memory itself. In other events all text is a note.
-SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE])
+SAYING = frozenset([MemoryVerb.REMEMBER, MemoryVerb.UPDATE, MemoryVerb.LINK, MemoryVerb.UNLINK])
 
 _Record = TypeVar("_Record", bound="Message | Edit | MemoryEvent")
 
@@ -297,7 +297,7 @@ def without_note(event: MemoryEvent) -> MemoryEvent:
 
 #: Fields that may name a person: all except these, so that a new field is included.
 _MESSAGE_TEXTS = tuple(Message.__dataclass_fields__.keys() - {"id", "scope", "user_id", "users", "role"})
-_CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind"})
+_CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind", "memory_class", "source_type"})
 
 
 def _texts_of(changes: Changes) -> list[str]:

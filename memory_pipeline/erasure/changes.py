@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Memory events store their changes as JSON. Its keys never name a person, so only its values are matched.
-_NO_TEXTS = frozenset(["kind"])
+_NO_TEXTS = frozenset(["kind", "memory_class", "source_type"])
 
 
 def texts_in(changes: str) -> list[str]:

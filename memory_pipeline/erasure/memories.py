@@ -79,13 +79,17 @@ def reassign_events(
         copies: tuple[MemoryEvent, ...] = (current,)
         if current.verb is MemoryVerb.REMEMBER:
             known_as[event.id] = memories.memory_id_for(current)
-        elif event.id in sources:
-            statements = sources[event.id]
-            successors = list(
-                dict.fromkeys(memories.resolved(known_as[source]) for source in statements if source in known_as)
-            )
+        elif (event.id, event.memory_id) in sources:
+            statements = sources[event.id, event.memory_id]
+            successors = _successors(memories, known_as, statements)
             is_whole = all(source in known_as for source in statements)
             copies = _copies_for(current, memories.resolved(current.memory_id), successors, is_whole=is_whole)
+            if current.other_id is not None and (event.id, current.other_id) in sources:  # the target of a link
+                targets = _successors(memories, known_as, sources[event.id, current.other_id])
+                target = memories.resolved(current.other_id)
+                target = target if target in targets else next(iter(targets), "")
+                is_same = target == memories.resolved(current.other_id)
+                copies = copies if is_same else tuple(_moved(one, one.memory_id, target) for one in copies if target)
         if copies != (event,):
             found[event.id] = copies
         for one in copies:
@@ -93,19 +97,24 @@ def reassign_events(
     return found
 
 
-def _sources_of(events: Iterable[MemoryEvent]) -> dict[str, tuple[str, ...]]:
-    """Return, for each event on an existing memory, the ids of the `remember` events behind the memory's content."""
+def _successors(memories: Memories, known_as: Mapping[str, str], statements: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(memories.resolved(known_as[source]) for source in statements if source in known_as))
+
+
+def _sources_of(events: Iterable[MemoryEvent]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return, for each event and memory that it names, the ids of the `remember` events behind the memory's content."""
     memories = Memories()
     statements: dict[str, list[str]] = {}
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
     for event in sorted(events, key=lambda event: event.order):
         if event.verb is MemoryVerb.REMEMBER:
             statements.setdefault(memories.memory_id_for(event), []).append(event.id)
         elif not event.is_consolidation:
-            memory = memories.newest.get(memories.resolved(event.memory_id))
-            if memory is not None:
-                parts = (memory.id, *memory.merged_ids)
-                found[event.id] = tuple(source for part in parts for source in statements.get(part, ()))
+            for one in filter(None, (event.memory_id, event.other_id)):
+                memory = memories.newest.get(memories.resolved(one))
+                if memory is not None:
+                    parts = (memory.id, *memory.merged_ids)
+                    found[event.id, one] = tuple(source for part in parts for source in statements.get(part, ()))
         apply(memories, event)
     return found
 
@@ -119,11 +128,12 @@ def _copies_for(
     return tuple(event if successor == memory_id else _moved(event, successor) for successor in successors)
 
 
-def _moved(event: MemoryEvent, memory_id: str) -> MemoryEvent:
+def _moved(event: MemoryEvent, memory_id: str, other_id: str | None = None) -> MemoryEvent:
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, event.changes, memory_id=memory_id, turn=event.turn,
-        place=event.place, editor=event.editor, reason=event.reason, other_id=event.other_id, evidence=event.evidence,
-        conversation_id=event.conversation_id, received_at=event.received_at, users=event.users,
+        place=event.place, editor=event.editor, reason=event.reason, other_id=other_id or event.other_id,
+        evidence=event.evidence, conversation_id=event.conversation_id, received_at=event.received_at,
+        users=event.users,
     )  # fmt: skip
 
 

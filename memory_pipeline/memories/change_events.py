@@ -18,7 +18,15 @@ from memory_pipeline.domain.memories.events import (
     check_terms,
     memory_reference,
 )
-from memory_pipeline.domain.memories.record import MAX_VALUE, MemoryKind, Status, shortened
+from memory_pipeline.domain.memories.record import (
+    CONTEXTS,
+    MAX_VALUE,
+    ContextType,
+    MemoryKind,
+    Status,
+    one_of,
+    shortened,
+)
 from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
@@ -35,16 +43,21 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.snapshot import MemorySnapshot
 
 #: Keys of a change that do not describe the memory.
-_CHANGE_KEYS = frozenset(["memory", "memory_id", "editor", "reason", "timestamp"])
+_CHANGE_KEYS = frozenset(["memory", "memory_id", "other_id", "editor", "reason", "timestamp"])
 _MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
+_NOT_OF_MEMORY = frozenset(["amount", "relation", "weight"])
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
-    MemoryVerb.REMEMBER: _MEMORY_KEYS - {"amount"},
-    MemoryVerb.UPDATE: _MEMORY_KEYS - {"amount", "user_id", "key", "value"},
+    MemoryVerb.REMEMBER: _MEMORY_KEYS - _NOT_OF_MEMORY,
+    MemoryVerb.UPDATE: _MEMORY_KEYS - _NOT_OF_MEMORY - {"user_id", "key", "context", "source_type"},
     MemoryVerb.FORGET: frozenset(),
     MemoryVerb.BOOST: frozenset(["amount"]),
     MemoryVerb.REDUCE: frozenset(["amount"]),
     MemoryVerb.CONFIRM: frozenset(),
     MemoryVerb.ACCESS: frozenset(),
+    MemoryVerb.DEACTIVATE: frozenset(),
+    MemoryVerb.REACTIVATE: frozenset(),
+    MemoryVerb.LINK: frozenset(["relation", "weight"]),
+    MemoryVerb.UNLINK: frozenset(["relation"]),
 }
 _TERMS = ("subject", "predicate", "object")
 #: Characters of a preference's value in its content.
@@ -123,6 +136,7 @@ class ChangeValidator:
         if verb is MemoryVerb.REMEMBER:
             changes = self._with_defaults(changes)
             changes = self._allowed(changes, changes.kind or MemoryKind.FACT)
+            self._check_context(changes.context, changes.tags)
             known = self._state.find(changes) if changes.content is not None and len(snapshot) else None
             changes = _with_subject(changes, None if known is None else known.subject)
             if at is not None:
@@ -131,13 +145,16 @@ class ChangeValidator:
                 known = None  # one event is enough for two equal changes at the same time
         else:
             known = self._changed_memory(fields.get("memory_id"), verb, changes, snapshot, moment)
-            if changes.content is not None and changes.content != known.content:
+            if fields.get("other_id") is not None:
+                self._changed_memory(fields["other_id"], verb, changes, snapshot, moment)
+            if changes.content is not None and changes.content != known.content and known.key is None:
                 changes = _with_subject(changes)
         if known is not None and at is None:
             moment = moment_after(moment, max(known.last_used_at, known.changed_at))
         record = {
             "memory": verb.value,
             "memory_id": fields.get("memory_id"),
+            "other_id": fields.get("other_id"),
             "changes": changes.to_record(),
             "turn": turn,
         }
@@ -161,10 +178,12 @@ class ChangeValidator:
         memory = self._state.get(snapshot.resolved(named.id))
         if memory is None:  # pragma: no cover  # erased a moment ago
             raise _unknown(identifier)
+        if verb in {MemoryVerb.UPDATE, MemoryVerb.CONFIRM}:  # both reactivate it
+            self._check_context(memory.context, memory.tags if changes.tags is None else changes.tags)
         if verb is MemoryVerb.UPDATE:
             if changes == NOTHING_SAID:
                 raise InputError(f"no change is given; expected one of {', '.join(sorted(_ACCEPTED[verb]))}")
-            if memory.key is not None and (changes.content or changes.kind or changes.subject):
+            if memory.user_id is not None and (changes.content or changes.kind or changes.subject or changes.value):
                 raise InputError(
                     f"memory {shown(memory.id)} is preference {shown(memory.key)} of {shown(memory.user_id)}; "
                     "use set_preference to change it"
@@ -174,8 +193,19 @@ class ChangeValidator:
                 self._allowed(changes, changes.kind)
         return memory
 
+    def _check_context(self, name: str | None, tags: Sequence[str] | None) -> None:
+        """Reject an entry of an unknown or archived context, and a context without a type."""
+        if name == CONTEXTS:
+            one_of(ContextType, "type", next(iter(tags or ()), None))
+        elif name is not None:
+            context = self._state.find(Changes(context=CONTEXTS, key=name))
+            if context is None or not context.is_active:
+                is_archived = context is not None and context.status is Status.ARCHIVED
+                problem = "archived; unarchive" if is_archived else "unknown; create"
+                raise InputError(f"context {shown(name)} is {problem} it first")
+
     def _with_defaults(self, changes: Changes) -> Changes:
-        if changes.key is not None:
+        if changes.user_id is not None and changes.key is not None:
             if changes.kind not in {None, MemoryKind.PREFERENCE}:
                 raise InputError(
                     f"kind {changes.kind} does not accept key {shown(changes.key)}; expected kind preference"

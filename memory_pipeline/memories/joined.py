@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.links import Link
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.memories.snapshot import AnySnapshot
@@ -54,6 +55,10 @@ class JoinedOverlays:
     def history(self, memory_id: str, until: datetime | None = None) -> tuple[DurableMemory, ...]:
         """Return all versions of a memory, oldest first."""
         return next((found for scope in self._scopes() if (found := scope.history(memory_id, until))), ())
+
+    def links(self, memory_id: str, until: datetime | None = None) -> list[Link]:
+        """Return the links of a memory, strongest first. They do not leave its scope."""
+        return next((found for scope in self._scopes() if (found := scope.links(memory_id, until))), [])
 
     def events(self, memory_ids: Collection[str] | None = None) -> list[MemoryEvent]:
         """Return the events of some memories, or of all, in order."""

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
 _FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
-_COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES)
+#: Attributes that filters compare as a whole.
+_COMPARED = ("memory_class", "outcome_success", "source_type", "context")
+_COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES, *_COMPARED)
 _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.
 _HEADER_COLUMNS = tuple(name for name in _COLUMNS if name != "content")
@@ -147,8 +149,8 @@ def _types() -> dict[str, pa.DataType]:
     """Return the types of a layout's columns, by the attributes of a memory."""
     figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
     times = dict.fromkeys(("last_accessed_at", "updated_at"), _TIME)
-    texts = dict.fromkeys(("id", "kind", "hook", *_TEXTS), pa.string())
-    return texts | {"tags": pa.list_(pa.string())} | figures | times
+    texts = dict.fromkeys(("id", "kind", "hook", *_TEXTS, *_COMPARED), pa.string())
+    return texts | {"tags": pa.list_(pa.string()), "outcome_success": pa.bool_()} | figures | times
 
 
 def _row_block(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
@@ -178,6 +180,7 @@ def _row_block(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
         "source_ids": pa.array([[memory_id] for memory_id in texts["memory_id"]], pa.list_(pa.string())),
         "confidence": rows["confidence"],
         "decay_rate": rows["decay_rate"],
+        **{name: rows[name] for name in _COMPARED},
         "used_at": pc.max_element_wise(_microseconds(stated_at), _microseconds(rows["last_accessed_at"])),
     }
     return RowBlock(pa.table(columns), vectors)

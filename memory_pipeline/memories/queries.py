@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import numpy as np
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.events import memory_reference
+from memory_pipeline.domain.memories.events import Changes, memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries, within_limits
-from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature, one_of
 from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.memories.links import Link
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.memories.joined import JoinedOverlays
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     # Inside of the class, `list` is its method.
     Found = list[DurableMemory]
     Headers = list[Header]
+    Links = list[Link]
 
 #: Maximum number of results of one call.
 MAX_LISTED = 10_000
@@ -46,6 +48,22 @@ _AHEAD: Final = timedelta(minutes=5)
 
 class HotIndex(TextLines[HotEntry]):
     """The hot index of an agent's durable memories, as text for a system prompt."""
+
+
+class Origin(TypedDict, total=False):
+    """Filters by how memories came about; None matches any. They precede limits and ranking, and are exact.
+
+    Attributes:
+        memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
+        outcome_success: whether experiences ended well; those with an unknown outcome match neither.
+        source_type: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``.
+        context: the name of the context of which they are entries.
+    """
+
+    memory_class: str | None
+    outcome_success: bool | None
+    source_type: str | None
+    context: str | None
 
 
 class DurableMemories:
@@ -88,6 +106,17 @@ class DurableMemories:
         memory_id, _ = reference_of(id)
         memory = self._state.get(memory_id)
         return self._state.events({memory_id, *(() if memory is None else memory.merged_ids)})
+
+    def links(self, id: str, *, now: When | None = None) -> Links:  # noqa: A002  # as above
+        """Return the links from and to a memory, strongest first; see :class:`MemoryWriter.link`.
+
+        A link to a memory that was revoked or erased is gone with it. The links of a merged memory are those of the
+        memory it was merged into. `now` as in :meth:`get`.
+
+        Raises:
+            InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
+        """
+        return self._state.links(reference_of(id)[0], until_of(now, self._state.calendar))
 
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.
@@ -141,17 +170,20 @@ class DurableMemories:
         user_id: str | None = None,
         limit: int = 100,
         now: When | None = None,
+        **origin: Unpack[Origin],
     ) -> Found:
         """Return the newest `limit` (1 to 10,000) memories that match all conditions, newest first.
 
         `status` is active, superseded, deprecated or archived; None for any. Subject, predicate and object match in any
-        case. `tag` is a label, `user_id` the user of a preference. `now` as in :meth:`get`.
+        case. `tag` is a label, `user_id` the user of a preference, `origin` as in :class:`Origin`. `now` as in
+        :meth:`get`.
 
         Raises:
             InputError: an argument is invalid.
         """
         _count("limit", limit)
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
+        terms = replace(terms, equal={**terms.equal, **values_of(origin)})
         top = self._state.snapshot(until_of(now, self._state.calendar))
         headers = top.headers(terms.mask, terms.fits, limit)
         memories = top.load([header.id for header in headers])
@@ -244,7 +276,7 @@ def precedence(identity: str) -> int:
 class _Conditions:
     """Conditions for memories, by attribute: a value, or a name in its compared form. None means any."""
 
-    equal: Mapping[str, str | None]
+    equal: Mapping[str, str | bool | None]
     called: Mapping[str, str | None]
     tag: str | None
 
@@ -263,7 +295,7 @@ class _Conditions:
         return cls(
             equal={
                 "kind": None if kind is None else MemoryKind.parse(kind).value,
-                "status": None if status is None else _status(status).value,
+                "status": None if status is None else one_of(Status, "status", status).value,
                 "predicate": None if predicate is None else snake_case(_text("predicate", predicate)),
                 "user_id": None if user_id is None else _text("user_id", user_id),
                 "key": None if key is None else _text("key", key),
@@ -294,6 +326,17 @@ class _Conditions:
         )
 
 
+def values_of(origin: Origin) -> dict[str, Any]:
+    """Return the values that attributes of memories must have.
+
+    Raises:
+        InputError: a value is invalid.
+    """
+    if unknown := origin.keys() - Origin.__annotations__.keys():
+        raise TypeError(f"unexpected argument {min(unknown)!r}")
+    return Changes.of(origin).to_record()
+
+
 def reference_of(text: object) -> tuple[str, int | None]:
     """Return the id of a memory, and the version number if the id names a version.
 
@@ -319,13 +362,6 @@ def until_of(now: When | None, calendar: Calendar) -> datetime | None:
 
 def _recalled(rows: Rows) -> NDArray[np.bool_]:
     return rows.equal("status", Status.ACTIVE.value) & ~rows.equal("temperature", Temperature.COLD.value)
-
-
-def _status(value: object) -> Status:
-    try:
-        return Status(value)  # type: ignore[arg-type]  # raises ValueError for any other value
-    except ValueError:
-        raise InputError(f"status {shown(value)} is unknown; accepted: {', '.join(Status)}") from None
 
 
 def _text(name: str, value: object) -> str:

@@ -7,7 +7,7 @@ of importance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +22,7 @@ from memory_pipeline.search.evidence import calibration_of
 from memory_pipeline.search.scoring import SIGNALS, score, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +49,7 @@ class Wanted:
         vector: the question's vector; None compares by words only.
         most: maximum number of memories.
         kinds: kinds to include; None for all.
+        equal: values that attributes must have, by name.
         where: further conditions; a memory's time is when it was last stated, updated or confirmed.
         exclude: ids of memories to leave out.
         only_fitting: leave out memories that share no word with the question and are not nearer to it than usual.
@@ -60,6 +61,7 @@ class Wanted:
     vector: NDArray[np.float32] | None
     most: int
     kinds: frozenset[MemoryKind] | None = None
+    equal: Mapping[str, str | bool] = field(default_factory=dict)
     where: Filter | None = None
     exclude: frozenset[str] = frozenset()
     only_fitting: bool = False
@@ -185,6 +187,8 @@ class MemoryRanker:
         if wanted.kinds is not None:
             kinds = pa.array(sorted(kind.value for kind in wanted.kinds), pa.string())
             mask &= _flags(pc.is_in(segment.rows["kind"], kinds))
+        for name, value in wanted.equal.items():
+            mask &= _flags(pc.fill_null(pc.equal(segment.rows[name], value), False))
         if wanted.where is not None:
             filtered = segment.mask(wanted.where)
             mask &= mask if filtered is None else filtered

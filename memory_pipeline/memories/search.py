@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import numpy as np
 
@@ -23,11 +23,12 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.scopes import optional_label
 from memory_pipeline.domain.text.ranking import Query
 from memory_pipeline.domain.text.recalled_text import mark_lines
-from memory_pipeline.errors import InputError, ModelError
+from memory_pipeline.errors import InputError, ModelError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories import DurableMemories
 from memory_pipeline.memories.layouts import Pool
+from memory_pipeline.memories.queries import values_of
 from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
 from memory_pipeline.search.arguments import MAX_RESULTS, count_of, share_of, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.graph import Graph, GraphFact
     from memory_pipeline.memories.joined import JoinedOverlays
+    from memory_pipeline.memories.queries import Origin
     from memory_pipeline.memories.ranker import MemoryRanker
     from memory_pipeline.memories.snapshot import AnySnapshot
 
@@ -109,26 +111,33 @@ class MemorySearch(DurableMemories):
         exclude: Collection[str] = (),
         hops: int = 1,
         minimum_score: float = 0.0,
+        vector: Sequence[float] | None = None,
         now: When | None = None,
+        **origin: Unpack[Origin],
     ) -> list[RecalledMemory]:
         """Return the best memories for a query, best first. Cold memories are left out; see :meth:`search_archive`.
 
         Args:
-            query: text to search for, at most 10,000 characters.
+            query: text to search for, at most 10,000 characters; with a `vector` it may be blank.
             max_results: 1 to 100.
             kind: a kind of memory; all kinds by default.
             tag: a label that the memories have.
             exclude: ids of memories that were shown before.
             hops: how far to walk the graph from the entities of a memory, 0 (not at all) to 3.
             minimum_score: leave out memories with a lower score, 0 to 1. A model that selects ignores it.
+            vector: the vector of the question, from the lake's embedder; by default that of `query`.
             now: ignore everything after this time, and count ages from it; the current time by default.
+            origin: see :class:`~memory_pipeline.memories.queries.Origin`.
 
         Raises:
-            InputError: an argument is invalid.
+            InputError: an argument is invalid, or `vector` has another dimension than the lake's embedder.
         """
         count_of("hops", hops, 0, MAX_HOPS)
-        wanted = self._wanted(query, max_results, kind, tag, exclude, minimum_score)
-        return self.chosen(wanted, query, hops, self._as_of(now))
+        wanted = self._wanted(query, max_results, kind, tag, exclude, origin, vector, minimum_score)
+        as_of = self._as_of(now)
+        if vector is not None:  # a model would select by the words alone
+            return self.load_results(self.ranked(wanted, as_of), as_of, hops)
+        return self.chosen(wanted, query, hops, as_of)
 
     def search_archive(
         self,
@@ -139,6 +148,7 @@ class MemorySearch(DurableMemories):
         tag: str | None = None,
         exclude: Collection[str] = (),
         now: When | None = None,
+        **origin: Unpack[Origin],
     ) -> list[RecalledMemory]:
         """Return the best cold memories for a query: superseded, archived or stale. Arguments as in :meth:`search`.
 
@@ -147,7 +157,7 @@ class MemorySearch(DurableMemories):
         Raises:
             InputError: an argument is invalid.
         """
-        wanted = self._wanted(query, max_results, kind, tag, exclude)
+        wanted = self._wanted(query, max_results, kind, tag, exclude, origin)
         as_of = self._as_of(now)
         return self.load_results(self.ranked(wanted, as_of, Pool.ARCHIVE), as_of)
 
@@ -225,19 +235,22 @@ class MemorySearch(DurableMemories):
         kind: MemoryKind | str | None,
         tag: str | None,
         exclude: Collection[str],
+        origin: Origin,
+        vector: Sequence[float] | None = None,
         minimum_score: float = 0.0,
     ) -> Wanted:
         text = validate_query(query)
-        if text is None:
+        if text is None and vector is None:
             raise InputError("query is blank; expected a text to search for. To list the newest memories, use list")
         count_of("max_results", most, 1, MAX_RESULTS)
         kinds = None if kind is None else frozenset([MemoryKind.parse(kind)])
         label = optional_label("tag", tag)
         return Wanted(
-            Query.of(text, ()),
-            self.embedded([text])[0],
+            Query.of(text or "", ()),
+            self.embedded([text or ""])[0] if vector is None else unit_vector(vector, self._embedder.dimension),
             most,
             kinds,
+            values_of(origin),
             where=None if label is None else Filter(tag=" ".join(label.split())),
             exclude=validate_ids("exclude", exclude),
             minimum_score=share_of("minimum_score", minimum_score, 0.0),
@@ -278,6 +291,25 @@ class MemorySearch(DurableMemories):
         )
         own_triple = _triple(memory.subject, memory.predicate, memory.object)
         return tuple(fact for fact in facts if _triple(fact.source, fact.label, fact.target) != own_triple)[:_FACTS]
+
+
+def unit_vector(vector: Sequence[float], dimension: int) -> NDArray[np.float32]:
+    """Return the vector of a caller at unit length.
+
+    Raises:
+        InputError: it has another dimension, or is no vector of finite numbers other than zero.
+    """
+    try:
+        numbers = np.asarray(vector, np.float32)
+    except (TypeError, ValueError):
+        raise InputError(f"vector {shown(vector)} is not accepted; expected {dimension} numbers") from None
+    if numbers.shape != (dimension,):
+        found = " × ".join(map(str, numbers.shape)) or "no"
+        raise InputError(f"vector has {found} dimensions; the lake's embedder has {dimension}")
+    length = float(np.linalg.norm(numbers))
+    if not np.isfinite(length) or not length:
+        raise InputError("vector is not accepted; expected finite numbers, not all zero")
+    return numbers / np.float32(length)
 
 
 def _without_hidden(top: AnySnapshot, found: list[Ranked], wanted: Wanted) -> list[Ranked]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, SourceType, Status, Temperature
 from memory_pipeline.lake.codec.memories import row_to_memory
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 HEADER_COLUMNS = (
     "memory_id", "version", "kind", "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance",
     "confidence", "decay_rate", "temperature", "status", "superseded_by", "merged_ids", "tags", "created_at",
-    "updated_at", "last_accessed_at", "is_point_in_time",
+    "updated_at", "last_accessed_at", "is_point_in_time", "memory_class", "outcome_success",
+    "source_type", "context",
 )  # fmt: skip
 _COPIED = (
     "title", "hook", "subject", "predicate", "object", "user_id", "key", "importance", "confidence", "superseded_by",
-    "created_at", "updated_at", "last_accessed_at", "is_point_in_time",
+    "created_at", "updated_at", "last_accessed_at", "is_point_in_time", "outcome_success",
+    "context",
 )  # fmt: skip
 
 
@@ -64,6 +66,10 @@ class Header:
     updated_at: datetime
     last_accessed_at: datetime | None
     is_point_in_time: bool
+    memory_class: MemoryClass
+    outcome_success: bool | None
+    source_type: SourceType
+    context: str | None
 
     @classmethod
     def of(cls, memory: DurableMemory) -> Header:
@@ -79,6 +85,8 @@ class Header:
             kind=MemoryKind(row["kind"]),
             temperature=Temperature(row["temperature"]),
             status=Status(row["status"]),
+            memory_class=MemoryClass(row["memory_class"]),
+            source_type=SourceType(row["source_type"]),
             merged_ids=tuple(row["merged_ids"]),
             tags=tuple(row["tags"]),
             **{name: row[name] for name in _COPIED},
@@ -149,9 +157,9 @@ class Rows:
         rows = self.table.take(pa.array(places, pa.int64()))
         return {row["memory_id"]: Header.read(row) for row in rows.to_pylist()}
 
-    def equal(self, column: str, value: str) -> NDArray[np.bool_]:
+    def equal(self, column: str, value: str | bool) -> NDArray[np.bool_]:
         """Return a mask of the rows with a value in a column."""
-        same = pc.fill_null(pc.equal(self.table[column], pa.scalar(value, pa.string())), False)
+        same = pc.fill_null(pc.equal(self.table[column], pa.scalar(value, self.table.schema.field(column).type)), False)
         flags: NDArray[np.bool_] = same.to_numpy(zero_copy_only=False).astype(np.bool_)
         return flags
 

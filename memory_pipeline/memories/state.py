@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
 from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.memories.links import LINKING, fold_links
+from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.lake.codec.memories import (
     IS_VERSION,
     STATE_COLUMNS,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration import MemoriesSettings
     from memory_pipeline.domain.memories.events import Changes, MemoryEvent
+    from memory_pipeline.domain.memories.links import Link
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.scopes import Scope
@@ -160,10 +163,28 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         # Events can change the newest version in the table without adding a version.
         return tuple(version for _, version in sorted((before | {one.version: one for one in overlaid}).items()))
 
-    def events(self, memory_ids: Collection[str] | None = None) -> list[MemoryEvent]:
-        """Return the events of some memories, or of all, in order."""
-        pending = _events_in(self._pending())
-        where = None
+    def links(self, memory_id: str, until: datetime | None = None) -> list[Link]:
+        """Return the links of a memory in both directions, strongest first; see :meth:`get`."""
+        snapshot = self.snapshot(until)
+
+        @cache
+        def resolved(one: str) -> str:
+            return snapshot.resolved(self._current_id(snapshot, one))
+
+        def is_linked(one: str) -> bool:
+            header = snapshot.header(one)
+            return header is not None and header.status is not Status.DEPRECATED
+
+        events = [event for event in self.events(verbs=LINKING) if until is None or event.event_at <= until]
+        own = resolved(memory_id)
+        return [link for link in fold_links(events, resolved, is_linked) if own in (link.source_id, link.target_id)]
+
+    def events(
+        self, memory_ids: Collection[str] | None = None, verbs: Collection[MemoryVerb] | None = None
+    ) -> list[MemoryEvent]:
+        """Return the events of some memories, or of all, or those with some verbs, in order."""
+        pending = [event for event in _events_in(self._pending()) if verbs is None or event.verb in verbs]
+        where = None if verbs is None else f"verb IN ({_listed(verbs)})"
         if memory_ids is not None:
             wanted = _listed(memory_ids)
             where = f"memory_id IN ({wanted}) OR other_id IN ({wanted})"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.memories import MemoryOverlay
+    from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.memories.snapshot import MemorySnapshot
     from memory_pipeline.overlay import PendingJournal
 
@@ -63,6 +64,11 @@ class MemoryEventWriter:
         confidence: float | None = None,
         decay_rate: float | None = None,
         is_point_in_time: bool | None = None,
+        memory_class: str | None = None,
+        outcome_success: bool | None = None,
+        source_type: str | None = None,
+        context: str | None = None,
+        key: str | None = None,
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
         now: When | None = None,
@@ -86,6 +92,12 @@ class MemoryEventWriter:
             decay_rate: how fast its relevance fades, per day since its last use; 0 by default.
             is_point_in_time: whether it describes the state of a moment, which will soon change; by default as
                 configured.
+            memory_class: ``factual``, or ``experiential``: what was tried, and how it ended; by default factual
+                without an outcome.
+            outcome_success: whether the experience ended well; by default unknown.
+            source_type: what made it: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``, the default. It stays.
+            context: the context of which it becomes an entry; see :attr:`contexts`.
+            key: of the entry. The next text with that key is its next version.
             tags: labels.
             editor: the author of the change.
             now: the time of the change; the current time by default.
@@ -97,7 +109,8 @@ class MemoryEventWriter:
         fields = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
-            "is_point_in_time": is_point_in_time, "tags": tags,
+            "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
+            "source_type": source_type, "context": context, "key": key, "tags": tags,
         }  # fmt: skip
         return self._one(MemoryVerb.REMEMBER, None, fields, editor, None, now)
 
@@ -116,6 +129,8 @@ class MemoryEventWriter:
         confidence: float | None = None,
         decay_rate: float | None = None,
         is_point_in_time: bool | None = None,
+        memory_class: str | None = None,
+        outcome_success: bool | None = None,
         tags: Sequence[str] | None = None,
         editor: str = AGENT,
         reason: str | None = None,
@@ -125,6 +140,7 @@ class MemoryEventWriter:
 
         Arguments are those of :meth:`remember`; None leaves a value unchanged. New `content` derives `title`, `hook`,
         `subject`, `predicate` and `object` again, or removes them, unless they are given too. `tags` replaces all tags.
+        A memory that becomes factual loses its outcome.
 
         Raises:
             InputError: an argument is invalid, no change is given, or this agent has no such memory. Nothing was
@@ -133,7 +149,8 @@ class MemoryEventWriter:
         fields = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
             "object": object, "importance": importance, "confidence": confidence, "decay_rate": decay_rate,
-            "is_point_in_time": is_point_in_time, "tags": tags,
+            "is_point_in_time": is_point_in_time, "memory_class": memory_class, "outcome_success": outcome_success,
+            "tags": tags,
         }  # fmt: skip
         return self._one(MemoryVerb.UPDATE, id, fields, editor, reason, now)
 
@@ -234,6 +251,29 @@ class MemoryEventWriter:
         self._write([_record(MemoryVerb.ACCESS, one) for one in found], now)
         return len(found)
 
+    def link(
+        self, source_id: str, target_id: str, relation: str, weight: float = 1.0, *, now: When | None = None
+    ) -> str:
+        """Link a memory to another one, or change the weight of the link; return the id of the source.
+
+        `relation` is a name such as ``supports`` or ``caused_by``; two memories may have links of several relations.
+        `weight` is the strength of the relationship, 0 to 1.
+
+        Raises:
+            InputError: an argument is invalid, or this agent has no such memories. Nothing was written.
+        """
+        fields = {"other_id": target_id, "relation": relation, "weight": weight}
+        return self._one(MemoryVerb.LINK, source_id, fields, AGENT, None, now)
+
+    def unlink(self, source_id: str, target_id: str, relation: str, *, now: When | None = None) -> str:
+        """Remove the link from a memory to another one, if there is one; return the id of the source.
+
+        Raises:
+            InputError: an argument is invalid, or this agent has no such memories. Nothing was written.
+        """
+        fields = {"other_id": target_id, "relation": relation}
+        return self._one(MemoryVerb.UNLINK, source_id, fields, AGENT, None, now)
+
     def set_preference(
         self, user_id: str, key: str, value: object, *, editor: str = AGENT, now: When | None = None
     ) -> str:
@@ -264,10 +304,11 @@ class MemoryEventWriter:
     def change_memories(self, changes: Sequence[Mapping[str, object]], *, now: When | None = None) -> list[str]:
         """Make many changes with one write; return the ids of the memories, in order. All are validated first.
 
-        A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM or ACCESS), the
-        arguments of the method of that name, and ``memory_id`` for all but REMEMBER. Optional: ``editor``, ``reason``,
-        and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with ``user_id``,
-        ``key`` and ``value``, any JSON.
+        A change is a mapping with ``memory`` (REMEMBER, UPDATE, FORGET, BOOST, REDUCE, CONFIRM, ACCESS, LINK,
+        UNLINK, or DEACTIVATE and REACTIVATE to archive it), the arguments of the method of that name, and ``memory_id``
+        for all but REMEMBER; of a link, ``memory_id`` is the source and ``other_id`` the target. Optional: ``editor``,
+        ``reason``, and ``timestamp`` (a time with its zone, in place of `now`). A preference is a REMEMBER with
+        ``user_id``, ``key`` and ``value``, any JSON.
 
         Raises:
             InputError: a change is invalid; the message says which. Nothing was written.
@@ -278,6 +319,13 @@ class MemoryEventWriter:
 
     def _require_grant(self) -> object:
         """Raise AccessDeniedError before anything is read, if this memory is another agent's and a grant is missing."""
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """The contexts of this scope: named containers of durable memories, with snapshots."""
+        from memory_pipeline.memories.contexts import Contexts
+
+        return Contexts(self._state, self.change_memories)
 
     @cached_property
     def _pending(self) -> PendingJournal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.identity import MEMORY, MESSAGE
 from memory_pipeline.domain.memories.decay import warning
@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memory_pipeline.domain.memories.record import DurableMemory
+    from memory_pipeline.memories.search import RecalledMemory
 
 _MOST_REASON, _MOST_ID = 500, 200
 _SHOWN_VERSIONS, _SHOWN_SOURCES = 10, 3
 _SHOWN_OF_REASON = 160
 _MOST_QUERY, _MOST_RESULTS = 2_000, 50
+
+#: Whether an experience ended well, by what a model calls it.
+OUTCOMES: Final = {"success": True, "failure": False}
 
 _log = logging.getLogger(__name__)
 
@@ -89,12 +93,19 @@ def _state_of(memory: DurableMemory) -> str:
     return f"{state}{why}, version {memory.version}"
 
 
-def _remember(access: Access, *, text: str, kind: str, title: str | None, is_snapshot: bool) -> str:
+def _remember(
+    access: Access, *, text: str, kind: str, title: str | None, is_snapshot: bool, outcome: str | None
+) -> str:
     writer, now = writer_of(access), access.clock()
     if not without_recalled(text).strip():
         return "Nothing was added: the text was recalled from memory, so it is stored already."
     memory_id = writer.remember(
-        text, kind, title=title or None, is_point_in_time=True if is_snapshot else None, now=now
+        text,
+        kind,
+        title=title or None,
+        is_point_in_time=True if is_snapshot else None,
+        outcome_success=OUTCOMES[outcome] if outcome else None,
+        now=now,
     )
     memory = access.reader.memories.get(memory_id)
     if memory is not None and memory.version > 1:
@@ -119,12 +130,29 @@ def _forget(access: Access, *, id: str, reason: str | None) -> str:  # noqa: A00
     return "It is revoked. What was said in conversations can still be found; `memory-pipeline forget` removes that."
 
 
+def experiences_text(access: Access, query: str, outcome: str) -> str:
+    """Return the experiences that ended in an outcome, best matches first."""
+    found = access.reader.memories.search(query, outcome_success=OUTCOMES[outcome], hops=0, now=access.clock())
+    if not found:
+        return f"No experience of this ended in {outcome}."
+    note_use(access, [one.memory.id for one in found])
+    return answer_text(
+        f"{len(found)} experiences that ended in {outcome}, best first:", _entries(access, found), access.max_tokens
+    )
+
+
 def _search_archive(access: Access, *, query: str, max_results: int) -> str:
     now = access.clock()
     found = access.reader.memories.search_archive(query, max_results, now=now)
     if not found:
         return "No archived memory matches."
-    entries = [
+    entries = _entries(access, found)
+    head = f"{len(found)} archived memories, best first, each with the reason; they may no longer be true:"
+    return answer_text(head, entries, access.max_tokens, "update_memory restores one that still holds.")
+
+
+def _entries(access: Access, found: Iterable[RecalledMemory]) -> list[TextEntry]:
+    return [
         TextEntry(
             f"[{access.reader.local_calendar.day_of(one.memory.updated_at)}] ",
             line(one.memory.content),
@@ -132,8 +160,6 @@ def _search_archive(access: Access, *, query: str, max_results: int) -> str:
         )
         for one in found
     ]
-    head = f"{len(found)} archived memories, best first, each with the reason; they may no longer be true:"
-    return answer_text(head, entries, access.max_tokens, "update_memory restores one that still holds.")
 
 
 _ID = Parameter(
@@ -157,6 +183,7 @@ REMEMBER = Tool(
             choices=tuple(kind.value for kind in MemoryKind),
         ),
         Parameter("title", "string", "What it is about, in a few words.", most=MAX_TITLE),
+        Parameter("outcome", "string", "How it ended, if it tells what was tried.", choices=tuple(OUTCOMES)),
         Parameter("is_snapshot", "boolean", "Whether it will soon change: a stock, a price, a status.", False),
         OTHER_OWNER,
     ),

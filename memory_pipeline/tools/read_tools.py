@@ -14,7 +14,7 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.graph import Facts
-from memory_pipeline.tools.memory_tools import ARCHIVE, durable_text, is_durable, note_use
+from memory_pipeline.tools.memory_tools import ARCHIVE, OUTCOMES, durable_text, experiences_text, is_durable, note_use
 from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
 from memory_pipeline.tools.tool import LEAST_TOKENS, OTHER_AGENT, Access, Parameter, Tool
 
@@ -94,7 +94,9 @@ def _wider(grain: Grain, maximum_days_ago: float) -> str:
     return f"; older memory: {', or '.join(hints)}." if hints else "."
 
 
-def _recall(access: Access, *, query: str, max_tokens: int) -> str:
+def _recall(access: Access, *, query: str, max_tokens: int, outcome: str | None) -> str:
+    if outcome:
+        return experiences_text(access, query, outcome)
     now = access.clock()
     tokens = min(max_tokens, access.max_tokens)
     overhead = -(-(FRAME_BYTES + _HEAD) // BYTES_PER_TOKEN)
@@ -342,6 +344,7 @@ def recall_tool(max_tokens: int) -> Tool:
                 least=LEAST_TOKENS,
                 most=max_tokens,
             ),
+            Parameter("outcome", "string", "Only what was tried and ended so.", choices=tuple(OUTCOMES)),
             OTHER_AGENT,
         ),
         _recall,

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,11 @@ from memory_pipeline.lake.schemas import (
     SCOPES,
 )
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
+from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import (
     ACME,
     NOW,
@@ -41,6 +44,7 @@ from memory_pipeline_tests.building import (
     event_rows,
     hours,
     memory_rows,
+    run,
     table_rows,
     write,
 )
@@ -52,6 +56,7 @@ from memory_pipeline_tests.erasure.lakes import (
     assert_verified,
     done,
     held,
+    kept,
     memory_of,
     remembered,
     written,
@@ -325,3 +330,60 @@ def test_texts_that_are_looked_for_are_found_in_all_columns(text: str, is_ascii:
     found = {path: set(texts) for path, texts in leaves(pa.table(columns), pa.array([text, "not there"]))}
     assert {path for path, texts in found.items() if text in texts} == {"changes", "content", "key_points.sentence"}
     assert "z" not in found["changes"]
+
+
+def test_the_experiences_links_and_contexts_of_a_user_are_erased(root: str, models: Models) -> None:
+    at, later = datetime(2024, 1, 15, 10, tzinfo=UTC), datetime(2024, 1, 20, tzinfo=UTC)
+    writer = MemoryWriter.open(root, workspace_id="acme", agent_id="support", user_id="dora-55", start=START)
+    own = MemoryWriter.open(root, workspace_id="acme", agent_id="support", start=START)
+    for number, one in enumerate((writer, own)):
+        lost = one.remember(f"The transfer over line {number}71 failed.", outcome_success=False, now=at)
+        cause = one.remember(f"Line {number}71 closes at night.", now=at)
+        one.link(lost, cause, "caused_by", 0.7, now=at)
+        one.contexts.create("tariffs", "knowledge_base", now=at)
+        one.contexts.put("tariffs", "basic", f"The basic tariff is {number}713.", now=at)
+        one.contexts.snapshot("tariffs", "january", now=at + timedelta(minutes=1))
+        one.contexts.put("tariffs", "basic", f"The basic tariff is {number}714.", now=at + timedelta(minutes=2))
+    kept(Lake(root), models, later)
+    writer.contexts.archive("tariffs", now=later)  # pending
+    report = forget(Lake(root), models, Subject.user("acme", "dora-55"), later + timedelta(hours=1))
+    assert_verified(Lake(root), report)
+    for text in (b"dora-55", b"line 071", b"0713"):
+        assert not [path for path in Path(root).rglob("*") if path.is_file() and text in path.read_bytes()]
+    assert MemoryWriter.open(root, workspace_id="acme", agent_id="support", user_id="dora-55").contexts.list() == []
+    # The agent's own are whole, and still verified after another run.
+    memories = MemoryReader(Lake(root), ACME, models.embedder).memories
+    [failed] = memories.list(outcome_success=False)
+    assert [(one.relation, one.weight) for one in memories.links(failed.id)] == [("caused_by", 0.7)]
+    assert own.contexts.restore("tariffs", "january", now=later + timedelta(hours=2)) == 1
+    assert [one.content for one in memories.list(context="tariffs")] == ["The basic tariff is 1713."]
+    run(Lake(root), models, later + timedelta(hours=3))
+    assert_verified(Lake(root), report)
+
+
+def test_a_link_and_an_entry_that_name_a_person_are_erased_with_them(root: str, models: Models) -> None:
+    at, later = datetime(2024, 1, 15, 10, tzinfo=UTC), datetime(2024, 1, 20, tzinfo=UTC)
+    own = MemoryWriter.open(root, workspace_id="acme", agent_id="support", start=START)
+    about = own.remember("Zelda's order is late.", now=at)
+    plain, other = own.remember("Orders ship on Monday.", now=at), own.remember("The depot is closed.", now=at)
+    own.link(plain, about, "explains", now=at)
+    own.link(plain, other, "told_by_zelda", now=at)
+    link = {"memory": "LINK", "memory_id": other, "other_id": plain, "relation": "explains"}
+    own.change_memories([{**link, "editor": "Zelda", "reason": "Zelda says so"}], now=at)
+    own.contexts.create("zelda", "project_context", now=at)
+    own.contexts.put("zelda", "status", "It is late.", now=at)
+    own.contexts.create("orders", now=at)
+    entry = own.contexts.put("orders", "status", "They are late.", editor="Zelda", now=at)
+    kept(Lake(root), models, later)
+    own.contexts.snapshot("orders", "for Zelda", now=later)  # pending
+    report = forget(Lake(root), models, Subject.person("acme", ["Zelda"]), later + timedelta(hours=1))
+    assert_verified(Lake(root), report)
+    assert not [path for path in Path(root).rglob("*") if path.is_file() and b"zelda" in path.read_bytes().lower()]
+    memories = MemoryReader(Lake(root), ACME, models.embedder).memories
+    assert [(one.source_id, one.target_id, one.relation) for one in memories.links(plain)] == [
+        (other, plain, "explains")
+    ]
+    contexts = MemoryWriter.open(root, workspace_id="acme", agent_id="support", start=START).contexts
+    assert [one.name for one in contexts.list()] == ["orders"]
+    assert contexts.snapshots("orders") == {}
+    assert [(one.id, one.editor) for one in memories.list(context="orders")] == [(entry, "agent")]

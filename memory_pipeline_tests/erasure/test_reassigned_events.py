@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.erasure import without_note
-from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
+from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import fold_events
 from memory_pipeline.erasure.memories import reassign_events
 from memory_pipeline_tests.building import ACME
@@ -70,6 +70,22 @@ def test_equal_statements_within_an_hour_and_later_are_distinguished() -> None:
     assert standing(events) == {"It is 9999.": "active", CODE: "deprecated"}
     assert standing(after(events, events[0])) == {CODE: "deprecated"}
     assert standing(after(events, events[2])) == {"It is 9999.": "active"}
+
+
+def test_links_follow_their_memories_or_go_with_them() -> None:
+    other = said("2024-03-01T09:00", "The key is at the porter's.")
+    for ends in ((FIRST.memory_id, other.memory_id), (other.memory_id, FIRST.memory_id)):
+        linked = MemoryEvent.of(
+            ACME, MemoryVerb.LINK, SECOND.event_at.replace(day=5), Changes(relation="opens", weight=0.5),
+            memory_id=ends[0], other_id=ends[1],
+        )  # fmt: skip
+        moved = after([FIRST, other, SECOND, linked], FIRST)[-1]
+        kept = {FIRST.memory_id: SECOND.memory_id}
+        assert (moved.memory_id, moved.other_id) == tuple(kept.get(end, end) for end in ends)
+        assert (moved.changes, moved.event_at) == (linked.changes, linked.event_at)
+        assert after([FIRST, other, SECOND, linked], SECOND)[-1] == linked
+        assert after([FIRST, other, linked], FIRST) == [other]
+        assert after([FIRST, other, SECOND, linked], other)[-1] == SECOND
 
 
 def test_a_merged_memory_is_revoked_completely() -> None:

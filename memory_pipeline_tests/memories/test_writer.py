@@ -560,6 +560,62 @@ def merge(root: str, winner: str, loser: str) -> None:
     refold_memories(lake, default_models().embedder, [ACME])
 
 
+# --- links -----------------------------------------------------------------------------------------------------------
+
+
+def test_f15_links_are_visible_at_once_and_at_past_times(
+    root: str, writer: MemoryWriter, memories: DurableMemories
+) -> None:
+    rain, flood, alarm = (
+        writer.remember(text, now=NOON) for text in ("It rains.", "The dam is full.", "Call the mill.")
+    )
+    assert writer.link(rain, flood, "Leads to", 0.8, now=after(10)) == rain
+    writer.link(flood, f"{alarm}#1", "leads_to", now=after(20))
+    [last, first] = memories.links(flood)
+    assert (last.source_id, last.target_id, last.weight) == (flood, alarm, 1.0)
+    assert (first.source_id, first.target_id, first.relation, first.weight) == (rain, flood, "leads_to", 0.8)
+    assert (first.editor, first.linked_at) == ("agent", after(10))
+    assert memories.links(alarm) == [last]
+    run(Lake(root), default_models())
+    assert memories.links(flood) == [last, first]
+    assert memories.links(flood, now=after(12)) == [first]
+    writer.unlink(rain, flood, "leads_to", now=after(30))
+    writer.forget(alarm, now=after(40))
+    assert memories.links(flood) == []
+    assert memories.links(flood, now=after(32)) == [last]
+    assert [event.verb for event in memories.explain(rain)] == ["REMEMBER", "LINK", "UNLINK"]
+
+
+def test_f15_links_survive_a_merge(root: str, writer: MemoryWriter, memories: DurableMemories) -> None:
+    lost, won, other = (writer.remember(f"Anna {text} tea.", now=NOON) for text in ("likes", "loves", "bought"))
+    writer.link(lost, other, "explains", 0.4, now=NOON)
+    merge(root, won, lost)
+    for own in (lost, won, other):
+        assert [(one.source_id, one.target_id, one.weight) for one in memories.links(own)] == [(won, other, 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"weight": 1.01}, "weight 1.01 is not valid; expected 0 to 1"),
+        ({"weight": -0.01}, "weight -0.01 is not valid; expected 0 to 1"),
+        ({"weight": math.nan}, "weight nan is not valid"),
+        ({"relation": ""}, "relation '' is not accepted"),
+        ({"target_id": NOBODY}, f"memory '{NOBODY}' is unknown to this agent"),
+        ({"source_id": NOBODY}, f"memory '{NOBODY}' is unknown to this agent"),
+        ({"target_id": "tea"}, "id 'tea' is not"),
+    ],
+)
+def test_f15_an_invalid_link_is_refused(root: str, writer: MemoryWriter, change: Any, says: str) -> None:
+    tea, figs = (writer.remember(f"Anna likes {thing}.", now=NOON) for thing in ("tea", "figs"))
+    with pytest.raises(InputError) as raised:
+        writer.link(**{"source_id": tea, "target_id": figs, "relation": "like"} | change, now=NOON)
+    assert says in str(raised.value)
+    with pytest.raises(InputError, match="a link has a relation and two memories"):
+        writer.link(tea, tea, "like", now=NOON)
+    assert written(root) == 2
+
+
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,16 @@ def test_a_memory_is_recalled_at_once_and_after_the_run(tools: MemoryTools, root
         run(Lake(root), default_models())
 
 
+def test_p15_what_failed_is_recalled_by_its_outcome(tools: MemoryTools, root: str) -> None:
+    tools.call("remember", {"text": "The export ran with one worker.", "outcome": "success"})
+    text = tools.call("remember", {"text": "The export ran with nine workers.", "outcome": "Failure"})
+    told = tools.call("recall_memory", {"query": "How did the export run?", "outcome": "failure"})
+    assert id_in(text) in told
+    assert "nine workers" in told
+    assert "one worker." not in told
+    assert {memory.access_count for memory in kept(root) if memory.outcome_success is False} == {1}
+
+
 def test_a_known_memory_is_not_added_again(root: str) -> None:
     texts = [
         tools_on(root, SOON + timedelta(days=day)).call("remember", {"text": text})

@@ -20,7 +20,7 @@ from memory_pipeline.domain.memories.deduplication import merge
 from memory_pipeline.domain.memories.draft import ConsolidationSettings, Draft, Night, named
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.hot_index import heat
-from memory_pipeline.domain.memories.record import ENDED, IMPORTANCE, MemoryKind, Temperature, shortened
+from memory_pipeline.domain.memories.record import ENDED, IMPORTANCE, MemoryClass, MemoryKind, Temperature, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +53,9 @@ def settle(draft: Draft, vocabulary: Vocabulary) -> None:
     _resolve_denials(draft)
     groups: defaultdict[tuple[str, str, str], list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
-        if memory.kind in RIVALS and memory.is_recalled and memory.subject and memory.predicate and memory.object:
-            groups[name_key(memory.subject), memory.predicate, RIVALS[memory.kind]].append(memory)
+        triple = _stated(memory)
+        if memory.kind in RIVALS and triple is not None:
+            groups[triple[0], triple[1], RIVALS[memory.kind]].append(memory)
     for (_, predicate, _), group in sorted(groups.items()):
         if len(group) > 1 and vocabulary.holds_one(predicate):
             candidates = sorted(group, key=_strength, reverse=True)
@@ -70,15 +71,28 @@ def _resolve_denials(draft: Draft) -> None:
     """Supersede memories that a later one denies, and denials that a later memory contradicts."""
     statements: defaultdict[tuple[str, str, str], list[tuple[DurableMemory, bool]]] = defaultdict(list)
     for memory in draft.memories.newest.values():
-        if memory.is_recalled and memory.subject and memory.predicate and memory.object:
-            predicate, asserts = _stance(memory.predicate)
-            statements[name_key(memory.subject), predicate, name_key(memory.object)].append((memory, asserts))
+        triple = _stated(memory)
+        if triple is not None:
+            predicate, asserts = _stance(triple[1])
+            statements[triple[0], predicate, triple[2]].append((memory, asserts))
     for _, group in sorted(statements.items(), key=lambda entry: entry[0]):
         last, last_asserts = max(group, key=lambda entry: (entry[0].updated_at, entry[0].id))
         for memory, asserts in sorted(group, key=lambda entry: entry[0].id):
             if asserts != last_asserts:
                 reason = f"{named(last)} denies it, and what was said later counts"
                 draft.act(MemoryVerb.SUPERSEDE, memory, reason, other=last)
+
+
+def _stated(memory: DurableMemory) -> tuple[str, str, str] | None:
+    """Return the triple that a memory states, with comparable names.
+
+    An experience states none: it happened. Entries of contexts are changed by those who write them.
+    """
+    if not (memory.is_recalled and memory.subject and memory.predicate and memory.object):
+        return None
+    if memory.memory_class is MemoryClass.EXPERIENTIAL or memory.context is not None:
+        return None
+    return name_key(memory.subject), memory.predicate, name_key(memory.object)
 
 
 def _stance(predicate: str) -> tuple[str, bool]:
@@ -137,7 +151,7 @@ def cool(draft: Draft, settings: ConsolidationSettings, curator: Curator) -> Non
 
 def _would_change(memory: DurableMemory, at: datetime, settings: ConsolidationSettings, *, confirms: bool) -> bool:
     """Return whether the pass would change a memory at an instant. If so, it would at all later instants."""
-    if not memory.is_active or memory.kind.is_permanent:
+    if not memory.is_active or memory.is_permanent:
         return False
     return _is_candidate(memory, at, settings, confirms=confirms) or _why_archive(memory, at, settings) is not None
 
@@ -245,7 +259,7 @@ def consolidate(
     review = {
         memory.id: rotten
         for memory in memories.newest.values()
-        if memory.is_active and not memory.kind.is_permanent and (rotten := rot_at(memory, at)) >= REVIEW
+        if memory.is_active and not memory.is_permanent and (rotten := rot_at(memory, at)) >= REVIEW
     }
     return Night(day, at, tuple(events), troubles, dict(sorted(review.items()))), memories
 

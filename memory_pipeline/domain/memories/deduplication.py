@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.draft import named
-from memory_pipeline.domain.memories.events import NOTHING_SAID, Changes, MemoryVerb
+from memory_pipeline.domain.memories.events import NOTHING_SAID, Changes, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import (
     MAX_CONTENT,
     DurableMemory,
-    match_key,
     one_line_summary,
     sentences,
     signs,
@@ -64,7 +63,7 @@ _DIGITS = 6
 class _Features:
     """The features that distinguish similar memories."""
 
-    setting: tuple[str | None, str | None]
+    setting: tuple[str | bool | None, ...]
     distinctions: tuple[frozenset[str], frozenset[str], frozenset[str]]
     words: tuple[str, ...]
     keys: frozenset[str]
@@ -75,13 +74,14 @@ class _Features:
 def merge(draft: Draft, settings: ConsolidationSettings, similar: Similar, curator: Curator) -> None:
     """Merge the memories that changed on the day with their duplicates; the newer one of each pair stays.
 
-    Duplicates have the same triple, the same words, or similar vectors, and no distinguishing feature: another user or
-    key, another subject or object, other numbers or dates, or other negated words. A merged memory is compared with its
-    merged content, so that chains end as one memory in any order.
+    Entries of contexts are left alone. Duplicates have the same triple, the same words, or similar vectors, and no
+    distinguishing feature: another user or key, another outcome, another subject or object, other numbers or dates, or
+    other negated words. A merged memory is compared with its merged content, so that chains end as one memory in any
+    order.
     """
     pool: defaultdict[MemoryKind, list[DurableMemory]] = defaultdict(list)
     for memory in draft.memories.newest.values():
-        if memory.is_recalled:
+        if memory.is_recalled and memory.context is None:
             pool[memory.kind].append(memory)
     features = FeatureCache()
     found: dict[tuple[str, str], float] = {}
@@ -132,11 +132,10 @@ class FeatureCache:
         version = memory.id, memory.version
         entry = self._known.get(version)
         if entry is None:
-            keys = frozenset((match_key(memory.kind, memory.content), *memory.match_keys))
+            keys = frozenset((key_of(memory), *memory.match_keys))
             subject, thing = (None if name is None else name_key(name) for name in (memory.subject, memory.object))
-            entry = _Features(
-                (memory.user_id, memory.key), _distinctions(memory.content), _stems(memory), keys, subject, thing
-            )
+            distinctions, stems = _distinctions(memory.content), _stems(memory)
+            entry = _Features(memory.setting, distinctions, stems, keys, subject, thing)
             self._known[version] = entry
         return entry
 
@@ -145,7 +144,7 @@ class FeatureCache:
         first, second = self.at(one), self.at(other)
         if first.setting != second.setting:
             return False
-        if one.user_id is not None and one.key is not None:
+        if one.key is not None:
             return True  # A user has one preference per name.
         if first.distinctions != second.distinctions:
             return False
@@ -165,8 +164,7 @@ def _merge_pair(
         return
     older, newer = sorted((one, other), key=_recency)
     content, how = newer.content, "the newer one stays"
-    is_setting = newer.user_id is not None and newer.key is not None
-    if not is_setting and match_key(newer.kind, newer.content) != match_key(older.kind, older.content):
+    if newer.key is None and key_of(newer) != key_of(older):
         joined = union(newer.content, older.content)
         if len(joined) > MAX_CONTENT:
             return  # Truncation would lose content.
@@ -221,7 +219,7 @@ def _alike(
         parts: defaultdict[Hashable, list[DurableMemory]] = defaultdict(list)
         for memory in group:
             entry = features.at(memory)
-            parts[entry.setting if None not in entry.setting else (entry.setting, entry.distinctions)].append(memory)
+            parts[entry.setting, None if memory.key is not None else entry.distinctions].append(memory)
         for part in parts.values():
             newest = max(part, key=_recency)
             for memory in part:
@@ -230,10 +228,10 @@ def _alike(
 
 
 def _keys(memory: DurableMemory) -> Iterator[Hashable]:
-    if memory.user_id is not None and memory.key is not None:
-        yield "preference", memory.user_id, memory.key
+    if memory.key is not None:
+        yield memory.setting
         return
-    key = match_key(memory.kind, memory.content)
+    key = key_of(memory)
     if key not in memory.match_keys:
         yield key
     yield from memory.match_keys

@@ -14,17 +14,22 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
-from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, make_id
+from memory_pipeline.domain.identity import EVENT, MEMORY, Reference, digest, make_id
 from memory_pipeline.domain.memories.record import (
     MAX_CONTENT,
     MAX_HOOK,
     MAX_TITLE,
     MAX_VALUE,
+    DurableMemory,
+    MemoryClass,
     MemoryKind,
+    SourceType,
     match_key,
+    one_of,
     preference_key,
 )
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
@@ -57,13 +62,15 @@ _SHORT = {
     "predicate": MAX_TERM,
     "object": MAX_TERM,
     "key": MAX_ID,
+    "context": MAX_ID,
+    "relation": MAX_TERM,
 }
 #: Highest decay per day: no relevance is left after a few hours.
 _MAX_RATE = 100.0
 
 
 class MemoryVerb(StrEnum):
-    """The action of an event. Only the consolidation may use those after ACCESS."""
+    """The action of an event. Only the consolidation may use those after REACTIVATE."""
 
     REMEMBER = "REMEMBER"
     UPDATE = "UPDATE"
@@ -72,6 +79,10 @@ class MemoryVerb(StrEnum):
     REDUCE = "REDUCE"
     CONFIRM = "CONFIRM"
     ACCESS = "ACCESS"
+    LINK = "LINK"
+    UNLINK = "UNLINK"
+    DEACTIVATE = "DEACTIVATE"
+    REACTIVATE = "REACTIVATE"
     PROMOTE = "PROMOTE"
     MERGE = "MERGE"
     SUPERSEDE = "SUPERSEDE"
@@ -87,7 +98,7 @@ class MemoryVerb(StrEnum):
         return self in _OPEN
 
 
-_OPEN = frozenset(list(MemoryVerb)[:7])
+_OPEN = frozenset(list(MemoryVerb)[:11])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,7 @@ class Changes:
     """The fields that an event sets. None leaves a field unchanged, or at its default for a new memory.
 
     The fields are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is for BOOST and
-    REDUCE, and `value` is JSON.
+    REDUCE, `value` is JSON, and `relation` and `weight` are for LINK and UNLINK.
     """
 
     kind: MemoryKind | None = None
@@ -114,10 +125,18 @@ class Changes:
     is_point_in_time: bool | None = None
     tags: tuple[str, ...] | None = None
     amount: float | None = None
+    memory_class: MemoryClass | None = None
+    outcome_success: bool | None = None
+    source_type: SourceType | None = None
+    context: str | None = None
+    relation: str | None = None
+    weight: float | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Changes:
         """Validate a mapping. None counts as missing. Recalled memory is removed from the content.
+
+        A memory with an outcome is experiential.
 
         Raises:
             InputError: a key is unknown or a value is invalid; the message names it.
@@ -129,6 +148,9 @@ class Changes:
         if unknown:
             raise InputError(f"{', '.join(map(shown, unknown))} is unknown; accepted: {', '.join(sorted(names))}")
         validated = {name: _READ[name](name, value) for name, value in values.items() if value is not None}
+        tried = MemoryClass.EXPERIENTIAL
+        if "outcome_success" in validated and validated.setdefault("memory_class", tried) is not tried:
+            raise InputError("outcome_success is of experiences; expected memory_class experiential, not factual")
         return cls(**validated)
 
     def to_record(self) -> dict[str, Any]:
@@ -155,7 +177,8 @@ class MemoryEvent:
             write, or number of the pass.
         place: position within the message or the pass.
         editor: author of the change.
-        other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it.
+        other_id: for MERGE the memory that is merged into this one, for SUPERSEDE the one that replaces it,
+            for LINK and UNLINK the target.
         evidence: ids of the source messages; empty for direct changes by an agent.
         received_at: when the journal received it or its source, UTC; None for the consolidation.
         speaker: name of the speaker of the source; None for other events.
@@ -234,6 +257,11 @@ class MemoryEvent:
             memory_id = None
         else:
             memory_id = memory_reference(memory_id)
+        other_id = None
+        if verb in {MemoryVerb.LINK, MemoryVerb.UNLINK}:
+            other_id = memory_reference(record.get("other_id"))
+            if changes.relation is None or other_id == memory_id:
+                raise InputError(f"a link has a relation and two memories; found {shown(changes.relation)} to itself")
         turn = record.get("turn", 0)
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
@@ -250,6 +278,7 @@ class MemoryEvent:
             turn=turn,
             editor=editor,
             reason=None if reason is None else _line("reason", reason, _MAX_REASON),
+            other_id=other_id,
             received_at=timestamp_of("received_at", record.get("received_at")),
             users=users_in(record),
         )
@@ -262,6 +291,7 @@ class MemoryEvent:
             "agent_id": self.scope.agent_id,
             **members_fields(self.scope, self.users),
             "memory_id": self.memory_id,
+            "other_id": self.other_id,
             "changes": self.changes.to_record(),
             "editor": self.editor,
             "reason": self.reason,
@@ -305,19 +335,30 @@ def new_memory_id(scope: Scope, changes: Changes, event_at: datetime) -> str:
     return make_id(MEMORY, Calendar().hour(event_at), *scope.ids, key_of(changes))
 
 
-def key_of(changes: Changes) -> str:
-    """Return the match key of a new memory."""
-    if changes.user_id is not None and changes.key is not None:
-        return preference_key(changes.user_id, changes.key)
-    return match_key(changes.kind or MemoryKind.FACT, changes.content or "")
+def key_of(said: Changes | DurableMemory) -> str:
+    """Return the match key of a memory, or of a new one.
+
+    Entries of a context match only others of it, by their keys if they have one. Experiences match only those with the
+    same outcome.
+    """
+    if said.context is not None and said.key is not None:
+        return digest("entry", said.context, said.key)
+    if said.user_id is not None and said.key is not None:
+        return preference_key(said.user_id, said.key)
+    key = match_key(said.kind or MemoryKind.FACT, said.content or "")
+    is_experience = said.memory_class is MemoryClass.EXPERIENTIAL
+    is_plain = said.context is None and not is_experience
+    return key if is_plain else digest(key, said.context, is_experience, said.outcome_success)
 
 
 def _complete_memory(changes: Changes) -> Changes:
     if changes.content is None:
         raise InputError("content is missing; expected the text to remember")
-    if (changes.user_id is None) != (changes.key is None):
+    if changes.context is not None and changes.user_id is not None:
+        raise InputError("user_id is of a preference, which belongs to no context; leave out user_id or context")
+    if changes.context is None and (changes.user_id is None) != (changes.key is None):
         raise InputError("user_id and key belong together; set both for a preference, or neither")
-    if changes.key is not None and changes.value is None:
+    if changes.user_id is not None and changes.value is None:
         raise InputError(f"value of preference {shown(changes.key)} is missing; expected JSON")
     if changes.amount is not None:
         raise InputError("amount is for BOOST and REDUCE; set importance instead")
@@ -411,11 +452,6 @@ def _flag(name: str, value: object) -> bool:
     return value
 
 
-def _kind(name: str, value: object) -> MemoryKind:
-    del name
-    return MemoryKind.parse(value)
-
-
 def _tags(name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple | set | frozenset):
         raise InputError(f"{name} {shown(value)} is not accepted; expected a list of texts")
@@ -427,14 +463,19 @@ def _tags(name: str, value: object) -> tuple[str, ...]:
 _READ: dict[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(_SHORT, _short),
     "user_id": label_of,
-    "kind": _kind,
+    "kind": partial(one_of, MemoryKind),
     "content": _content,
     "value": _json,
     "predicate": _predicate,
+    "relation": _predicate,
+    "weight": _share,
     "importance": _share,
     "confidence": _share,
     "amount": _share,
     "decay_rate": _rate,
     "is_point_in_time": _flag,
     "tags": _tags,
+    "memory_class": partial(one_of, MemoryClass),
+    "source_type": partial(one_of, SourceType),
+    "outcome_success": _flag,
 }

@@ -8,7 +8,8 @@ pipeline folds the stored events; readers continue with the pending ones.
 - FORGET revokes a memory: it stays in the history, and no search returns it.
 - BOOST and REDUCE change the importance, CONFIRM the confidence. A confirmed observation becomes a fact with the same
   id.
-- ACCESS counts a use.
+- DEACTIVATE archives a memory, REACTIVATE brings it back.
+- ACCESS counts a use. LINK and UNLINK change no memory (:mod:`memory_pipeline.domain.memories.links`).
 - PROMOTE, MERGE, SUPERSEDE, COOL, KEEP, ARCHIVE, HEAT and CHILL belong to the consolidation. They ignore
   inactive memories and unknown ids: after late, edited or erased conversations they may be outdated until their days
   are recomputed.
@@ -23,19 +24,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import MEMORY, make_id
-from memory_pipeline.domain.memories.events import STEP, Changes, MemoryEvent, MemoryVerb, key_of
+from memory_pipeline.domain.memories.events import CONVERSATION, STEP, Changes, MemoryEvent, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import (
     CONFIDENCE,
     DECAY_RATE,
     IMPORTANCE,
     MAX_SOURCES,
     DurableMemory,
+    MemoryClass,
     MemoryKind,
+    SourceType,
     Status,
     Temperature,
-    match_key,
     one_line_summary,
-    preference_key,
     title_of,
 )
 
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
-_TERMS = ("subject", "predicate", "object", "user_id", "key", "value", "is_point_in_time")
+_TERMS = (
+    "subject", "predicate", "object", "user_id", "key", "value", "is_point_in_time", "memory_class", "outcome_success",
+)  # fmt: skip
 _DIGITS = 6
 
 
@@ -161,6 +164,10 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
         access_count=0,
         last_accessed_at=None,
         is_point_in_time=bool(changes.is_point_in_time),
+        memory_class=changes.memory_class or MemoryClass.FACTUAL,
+        outcome_success=changes.outcome_success,
+        source_type=changes.source_type or (SourceType.USER if event.editor == CONVERSATION else SourceType.AGENT),
+        context=changes.context,
         temperature=Temperature.WARM,
         status=Status.ACTIVE,
         status_reason=None,
@@ -188,7 +195,7 @@ def _remember(memories: Memories, event: MemoryEvent) -> None:
 def _repeat(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     """Create a version with the event's evidence, and with its content unless the memory says more."""
     changes = event.changes
-    is_same = _content_key(memory) == key_of(changes)
+    is_same = key_of(memory) == key_of(changes)
     repeated = _restated(memory, changes) if is_same else memory
     repeated = replace(
         repeated,
@@ -225,6 +232,7 @@ def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
     updated = replace(
         updated,
         kind=changes.kind or memory.kind,
+        outcome_success=None if changes.memory_class is MemoryClass.FACTUAL else updated.outcome_success,
         tags=memory.tags if changes.tags is None else changes.tags,
         source_ids=_newest(memory.source_ids, event.evidence or (event.id,)),
         **{
@@ -233,9 +241,9 @@ def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
             if (value := getattr(changes, name)) is not None
         },
     )
-    if _content_key(updated) != _content_key(memory):
+    if key_of(updated) != key_of(memory):
         _unmatch(memories, memory)
-        updated = replace(updated, match_keys=(_content_key(updated),))
+        updated = replace(updated, match_keys=(key_of(updated),))
     _next_version(memories, memory, _revived(updated), event)
 
 
@@ -272,7 +280,7 @@ def _promote(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> N
 def _promoted(memories: Memories, memory: DurableMemory, event: MemoryEvent, updated_at: datetime) -> None:
     """Turn an observation into a fact that keeps its match keys."""
     fact = replace(memory, kind=MemoryKind.FACT, updated_at=updated_at)
-    fact = replace(fact, match_keys=_with(memory.match_keys, [_content_key(fact)]), status_reason=event.reason)
+    fact = replace(fact, match_keys=_with(memory.match_keys, [key_of(fact)]), status_reason=event.reason)
     before = memories.newest[memory.id]
     _next_version(memories, before, fact, event, updated_at=updated_at)
 
@@ -300,7 +308,7 @@ def _merge(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> Non
         match_keys=_with(memory.match_keys, other.match_keys),
         status_reason=event.reason,
     )
-    merged = replace(merged, match_keys=_with(merged.match_keys, [_content_key(merged)]))
+    merged = replace(merged, match_keys=_with(merged.match_keys, [key_of(merged)]))
     loser = replace(other, superseded_by=memory.id, match_keys=())
     _set_status(memories, loser, event, Status.SUPERSEDED, Temperature.COLD, event.reason)
     _next_version(memories, memory, merged, event, updated_at=max(memory.updated_at, other.updated_at))
@@ -322,6 +330,11 @@ def _cool(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None
 def _archive(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
     if _may_change(memories, memory, event):
         _set_status(memories, memory, event, Status.ARCHIVED, Temperature.COLD, event.reason)
+
+
+def _reactivate(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
+    if memory.status is Status.ARCHIVED:
+        _set_status(memories, memory, event, Status.ACTIVE, Temperature.WARM, None)
 
 
 def _keep(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
@@ -406,12 +419,6 @@ def _unmatch(memories: Memories, memory: DurableMemory) -> None:
             del memories.matches[key]
 
 
-def _content_key(memory: DurableMemory) -> str:
-    if memory.user_id is not None and memory.key is not None:
-        return preference_key(memory.user_id, memory.key)
-    return match_key(memory.kind, memory.content)
-
-
 def _rounded_share(value: float) -> float:
     """Clip a value to 0 to 1 and round it, so that 0.1 + 0.2 is 0.3."""
     return min(max(round(value, _DIGITS), 0.0), 1.0)
@@ -432,6 +439,10 @@ _APPLIED: dict[MemoryVerb, Callable[[Memories, DurableMemory, MemoryEvent], None
     MemoryVerb.REDUCE: _boost,
     MemoryVerb.CONFIRM: _confirm,
     MemoryVerb.ACCESS: _access,
+    MemoryVerb.LINK: lambda *_: None,
+    MemoryVerb.UNLINK: lambda *_: None,
+    MemoryVerb.DEACTIVATE: _archive,
+    MemoryVerb.REACTIVATE: _reactivate,
     MemoryVerb.PROMOTE: _promote,
     MemoryVerb.MERGE: _merge,
     MemoryVerb.SUPERSEDE: _supersede,

@@ -97,11 +97,12 @@ def within_limits(memories: Iterable[DurableMemory], entries: int, tokens: int) 
 
 
 def is_eligible(memory: DurableMemory, settings: ConsolidationSettings) -> bool:
-    """Return whether a memory may be in the hot index: recalled, not point-in-time, and important enough.
+    """Return whether a memory may be in the hot index: recalled, not point-in-time, in no context, important enough.
 
     That is: it would not be archived for its importance as soon as it is old enough.
     """
     matters = memory.importance > 0 if memory.kind.is_permanent else memory.importance >= settings.archive_below
+    matters = matters and memory.context is None
     return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.text.recalled_text import mark_lines
@@ -30,6 +30,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 #: Prefix of predicates that deny a previous fact.
 ENDED = "no_longer_"
 _CUT = "…"
+_One = TypeVar("_One", bound=StrEnum)
 #: Signs that change the meaning of a text: C# and C++, € and $, -5 and 5, 1.5 and 15.
 _SIGNS = re.compile(r"[#%&@]|(?<!\w)[-−](?=\d)|(?<=\d)[.,:/-](?=\d)")
 
@@ -85,10 +86,38 @@ class MemoryKind(StrEnum):
         Raises:
             InputError: the kind is unknown.
         """
-        try:
-            return cls(text)  # type: ignore[arg-type]  # other values raise ValueError
-        except ValueError:
-            raise InputError(f"kind {shown(text)} is unknown; accepted: {', '.join(cls)}") from None
+        return one_of(cls, "kind", text)
+
+
+class MemoryClass(StrEnum):
+    """Whether a memory states something, or tells what was tried and how it ended: an experience."""
+
+    FACTUAL = "factual"
+    EXPERIENTIAL = "experiential"
+
+
+class SourceType(StrEnum):
+    """What made a memory: what a user said, or a system, a tool, a workflow or an agent that wrote it."""
+
+    USER = "user"
+    SYSTEM = "system"
+    TOOL = "tool"
+    WORKFLOW = "workflow"
+    AGENT = "agent"
+
+
+class ContextType(StrEnum):
+    """What a context is for."""
+
+    AGENT_MEMORY = "agent_memory"
+    KNOWLEDGE_BASE = "knowledge_base"
+    SHARED_CONTEXT = "shared_context"
+    TOOL_CACHE = "tool_cache"
+    PROJECT_CONTEXT = "project_context"
+
+
+#: The context of the memories that stand for contexts.
+CONTEXTS = "contexts"
 
 
 class Temperature(StrEnum):
@@ -111,6 +140,18 @@ class Status(StrEnum):
     ARCHIVED = "archived"
 
 
+def one_of(kind: type[_One], name: str, value: object) -> _One:
+    """Return the member of an enumeration with a value.
+
+    Raises:
+        InputError: there is none; the message names the argument.
+    """
+    try:
+        return kind(value)  # type: ignore[arg-type]  # other values raise ValueError
+    except ValueError:
+        raise InputError(f"{name} {shown(value)} is unknown; accepted: {', '.join(kind)}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class DurableMemory:
     """One version of a durable memory. The newest version also has the current status, temperature and counts.
@@ -121,10 +162,13 @@ class DurableMemory:
         title: the topic, on one line.
         hook: one line of at most 120 characters, for the hot index.
         subject, predicate, object: the content as a triple, if it is one.
-        user_id, key, value: of a preference: the user, its name, and its value as JSON.
+        user_id, key, value: of a preference: the user, its name, and its value as JSON. An entry of a context has a
+            key, and may have a value.
         importance, confidence: 0 to 1. The importance is as set; its decay is computed on demand, never stored.
         decay_rate: decay of the relevance per day since the last use.
         is_point_in_time: whether it describes one moment and becomes stale soon.
+        outcome_success: whether an experience ended well; None if unknown or partial, and of other memories.
+        context: the name of the context of which it is an entry.
         status_reason: reason for the status or the temperature; None if they never changed.
         superseded_by: id of the memory that replaced it.
         merged_ids: ids of the memories that were merged into it.
@@ -156,6 +200,10 @@ class DurableMemory:
     access_count: int
     last_accessed_at: datetime | None
     is_point_in_time: bool
+    memory_class: MemoryClass
+    outcome_success: bool | None
+    source_type: SourceType
+    context: str | None
     temperature: Temperature
     status: Status
     status_reason: str | None
@@ -176,6 +224,16 @@ class DurableMemory:
     def version_id(self) -> str:
         """The id of this version: ``memory:…#3``."""
         return f"{self.id}#{self.version}"
+
+    @property
+    def setting(self) -> tuple[str | bool | None, ...]:
+        """What memories have in common that can say the same, or can contradict each other."""
+        return self.user_id, self.key, self.memory_class, self.outcome_success
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether time does not make it stale: by its kind, or because it is an entry of a context."""
+        return self.kind.is_permanent or self.context is not None
 
     @property
     def is_active(self) -> bool:

@@ -13,7 +13,14 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.memories.events import Changes, MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories
-from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import (
+    DurableMemory,
+    MemoryClass,
+    MemoryKind,
+    SourceType,
+    Status,
+    Temperature,
+)
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.codec import (
     Attribute,
@@ -41,10 +48,16 @@ def _changes_to_json(event: MemoryEvent) -> str:
     return json.dumps(event.changes.to_record(), ensure_ascii=False, separators=(",", ":"))
 
 
+_FORMS: dict[str, Callable[[Any], Any]] = {
+    "kind": MemoryKind,
+    "memory_class": MemoryClass,
+    "source_type": SourceType,
+}
+
+
 def _changes(text: str) -> Changes:
     record = json.loads(text)
-    if "kind" in record:
-        record["kind"] = MemoryKind(record["kind"])
+    record |= {name: form(record[name]) for name, form in _FORMS.items() if name in record}
     if "tags" in record:
         record["tags"] = tuple(record["tags"])
     return Changes(**record)
@@ -74,7 +87,7 @@ _MEMORIES = Codec(
     given=(*SCOPE_COLUMNS, "is_newest", "source_digest", "vector", "embed_model", "digest"),
     attributes={
         "id": Attribute(("memory_id",)),
-        "kind": MemoryKind,
+        **_FORMS,
         "temperature": Temperature,
         "status": Status,
     },

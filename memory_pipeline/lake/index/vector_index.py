@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 #: Names the embedder of the vectors. Stored with them, so that deleting the folder forgets both.
 _EMBEDDER = f"{PROJECTIONS}/_embedder.json"
 #: Version of the columns and of the tokenizer. An index of another format must be rebuilt.
-_FORMAT = 4
+_FORMAT = 5
 _AFRESH = (
     "delete the lake's projections folder, and recompute the whole range with `memory-pipeline run --from … --to …`"
 )

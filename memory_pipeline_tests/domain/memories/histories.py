@@ -16,6 +16,7 @@ from memory_pipeline.domain.memories.events import (
     new_memory_id,
 )
 from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.memories.links import LINKING
 from memory_pipeline.domain.scopes import Scope
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
 _OPEN = [verb for verb in MemoryVerb if verb.is_open and verb is not MemoryVerb.REMEMBER]
 _CONSOLIDATION = [verb for verb in MemoryVerb if not verb.is_open]
 _CONTENTS = ["Anna likes tea.", "anna likes TEA", "Anna likes coffee.", "Always be brief."]
+_OUTCOMES: list[dict[str, Any]] = [{}, {"outcome_success": False}, {"memory_class": "factual"}]
 _KINDS = ["fact", "observation", "instruction"]
 
 
@@ -91,7 +93,8 @@ def histories(draw: st.DrawFn, *, with_consolidation: bool = True) -> list[Memor
         if verb is MemoryVerb.REMEMBER:
             event = draw(_said())
         elif verb.is_open:
-            event = do(verb, draw(st.sampled_from(ids)), draw(st.integers(0, 47)), **draw(_changes(verb)))
+            other = draw(st.sampled_from(ids)) if verb in LINKING else None
+            event = do(verb, draw(st.sampled_from(ids)), draw(st.integers(0, 47)), other=other, **draw(_changes(verb)))
         else:
             event = do(
                 verb, draw(st.sampled_from(ids)), draw(st.sampled_from([12, 36])), other=draw(st.sampled_from(ids)),
@@ -112,10 +115,17 @@ def _said(draw: st.DrawFn) -> MemoryEvent:
         preference = {"user_id": draw(st.sampled_from(["anna", "omar"])), "key": "drink", "kind": "preference"}
         value = draw(st.sampled_from(['"tea"', '"coffee"']))
         return remember(f"Drinks {value}.", hours, value=value, **preference)
+    if draw(st.integers(0, 4)) == 0:
+        entry: dict[str, Any] = {
+            "context": draw(st.sampled_from(["board", "notes"])),
+            "key": draw(st.sampled_from([None, "drink"])),
+        }
+        return remember(draw(st.sampled_from(_CONTENTS)), hours, **entry)
     spoken = {"conversation": "c1", "evidence": [f"m{draw(st.integers(0, 3))}"], "editor": CONVERSATION}
     return remember(
         draw(st.sampled_from(_CONTENTS)), hours, kind=draw(st.sampled_from(_KINDS)), place=draw(st.integers(0, 2)),
         importance=draw(st.sampled_from([None, 0.0, 0.3, 1.0])), tags=draw(st.sampled_from([None, ["a"], ["b", "c"]])),
+        outcome_success=draw(st.sampled_from([None, None, True, False])),
         **(spoken if draw(st.booleans()) else {}),
     )  # fmt: skip
 
@@ -123,12 +133,17 @@ def _said(draw: st.DrawFn) -> MemoryEvent:
 def _changes(verb: MemoryVerb) -> st.SearchStrategy[dict[str, Any]]:
     if verb in (MemoryVerb.BOOST, MemoryVerb.REDUCE):
         return st.sampled_from([{}, {"amount": 0.7}])
+    if verb in LINKING:
+        weights: list[dict[str, float]] = [{"weight": 0.0}, {"weight": 0.5}, {}] if verb is MemoryVerb.LINK else [{}]
+        return st.tuples(st.sampled_from(["supports", "caused"]), st.sampled_from(weights)).map(
+            lambda drawn: {"relation": drawn[0], **drawn[1]}
+        )
     if verb not in (MemoryVerb.UPDATE, MemoryVerb.MERGE):
         return st.just({})
     return st.fixed_dictionaries(
         {}, optional={"content": st.sampled_from(_CONTENTS), "importance": st.sampled_from([0.1, 0.9])}
     ).flatmap(
-        lambda said: st.just(said) if verb is MemoryVerb.MERGE else st.sampled_from(_KINDS).map(
-            lambda kind: {**said, "kind": kind}
-        )
+        lambda said: st.just(said) if verb is MemoryVerb.MERGE else st.tuples(
+            st.sampled_from(_KINDS), st.sampled_from(_OUTCOMES)
+        ).map(lambda drawn: {**said, "kind": drawn[0], **drawn[1]})
     )  # fmt: skip

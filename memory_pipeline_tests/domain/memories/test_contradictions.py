@@ -150,3 +150,14 @@ def test_liking_supersedes_disliking() -> None:
     )
     assert superseded(loves, bored, parsley) == {loves.memory_id: bored.memory_id}
     assert superseded(hates, bored) == {}
+
+
+@pytest.mark.parametrize(("outcome", "active"), [(True, 2), (None, 1)])
+def test_p15_experiences_do_not_contradict_each_other(outcome: bool | None, active: int) -> None:
+    triple: dict[str, Any] = {"subject": "order 17", "predicate": "status", "outcome_success": outcome}
+    events = [
+        remember("Order 17 was refused.", object="refused", **triple),
+        remember("Order 17 was accepted.", 1, object="accepted", **triple),
+    ]
+    _, memories = consolidated(events)
+    assert sum(memory.is_active for memory in memories.newest.values()) == active

@@ -126,6 +126,14 @@ def test_different_users_and_keys_are_never_merged() -> None:
     assert not merges(likes(0, "anna", "drink"), remember("Drinks tea", 1, kind="preference"))
 
 
+@pytest.mark.parametrize("outcome", [False, None])
+def test_p15_a_success_is_never_merged_with_a_failure_or_a_fact(outcome: bool | None) -> None:
+    won = remember("Asked for a quote by mail.", outcome_success=True)
+    other = remember("Asked for quotes by mail.", 1, outcome_success=outcome)
+    assert not merges(won, other)
+    assert merges(won, remember("Asked for quotes by mail.", 1, outcome_success=True))
+
+
 def test_a_user_has_one_preference_per_name() -> None:
     tea = remember("Drinks 2 teas.", 0, kind="preference", user_id="anna", key="drink", value='"tea"')
     milk = remember("No coffee, but milk.", 1, kind="preference", user_id="anna", key="else", value='"milk"')

@@ -19,6 +19,7 @@ from memory_pipeline.domain.memories.events import (
     memory_reference,
     new_memory_id,
 )
+from memory_pipeline.domain.memories.links import LINKING
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MAX_HOOK, MemoryKind
 from memory_pipeline.domain.text.recalled_text import mark
 from memory_pipeline.errors import InputError
@@ -57,8 +58,10 @@ def test_an_event_round_trips_through_the_journal(changes: dict[str, Any], turn:
 
 @pytest.mark.parametrize("verb", [verb for verb in MemoryVerb if verb.is_open])
 def test_each_verb_of_agents_round_trips_through_the_journal(verb: MemoryVerb) -> None:
-    amount: dict[str, Any] = {"amount": 0.2} if verb in (MemoryVerb.BOOST, MemoryVerb.REDUCE) else {}
-    event = TEA if verb is MemoryVerb.REMEMBER else do(verb, TEA, 1, reason="as asked", turn=3, **amount)
+    said: dict[str, Any] = {"amount": 0.2} if verb in (MemoryVerb.BOOST, MemoryVerb.REDUCE) else {}
+    if verb in LINKING:
+        said = {"other": remember("Anna likes figs."), "relation": "supports", "weight": 0.5}
+    event = TEA if verb is MemoryVerb.REMEMBER else do(verb, TEA, 1, reason="as asked", turn=3, **said)
     assert MemoryEvent.from_record(event.to_record()) == event
     assert MemoryEvent.from_record(event.to_record() | {"editor": "Anna"}).editor == "Anna"
 
@@ -122,6 +125,12 @@ def test_consolidation_events_come_first_at_equal_times() -> None:
         ({"tags": [str(n) for n in range(51)]}, "tags has 51 entries; expected at most 50"),
         ({"tags": [["a"]]}, "tags ['a'] is not a text"),
         ({"tags": ["x" * 101]}, "tags"),
+        ({"memory_class": "learned"}, "memory_class 'learned' is unknown; accepted: factual, experiential"),
+        ({"outcome_success": "no"}, "outcome_success 'no' is not accepted; expected true or false"),
+        ({"outcome_success": False, "memory_class": "factual"}, "expected memory_class experiential, not factual"),
+        ({"weight": 1.5}, "weight 1.5 is not valid; expected 0 to 1"),
+        ({"weight": -0.1}, "weight -0.1 is not valid"),
+        ({"relation": "!?"}, "relation '!?' has no letter or digit"),
         ({"amount": 1.5}, "amount 1.5 is not valid"),
         ({"value": "tea"}, "value 'tea' is not JSON"),
         ({"value": {"a": 1}}, "value {'a': 1} is not a text"),

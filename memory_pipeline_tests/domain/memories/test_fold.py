@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, fold_events
-from memory_pipeline.domain.memories.record import DECAY_RATE, MAX_SOURCES, MemoryKind, Status, Temperature
+from memory_pipeline.domain.memories.record import DECAY_RATE, MAX_SOURCES, MemoryClass, MemoryKind, Status, Temperature
 from memory_pipeline_tests.domain.memories.histories import at, do, histories, newest, only, remember
 
 TEA = remember("Anna likes tea.")
@@ -54,6 +54,7 @@ def test_invariants_of_all_memories(events: list[MemoryEvent]) -> None:
         assert memory.superseded_by is None or (not memory.is_active and memory.superseded_by in memories.newest)
         assert memory.superseded_by != own
         assert memories.resolved(own) in memories.newest
+        assert memory.outcome_success is None or memory.memory_class is MemoryClass.EXPERIENTIAL
         assert memories.resolved(memories.resolved(own)) == memories.resolved(own)
         for earlier, later in pairwise(versions):
             assert earlier.changed_at <= later.changed_at
@@ -375,3 +376,57 @@ def test_only_observations_are_promoted() -> None:
     assert (fact.kind, fact.id, fact.version, fact.updated_at, fact.changed_at) == (
         MemoryKind.FACT, seen.memory_id, 2, at(0), at(12)
     )  # fmt: skip
+
+
+# --- experiences -----------------------------------------------------------------------------------------------------
+
+
+def test_p15_experiences_with_the_same_words_and_other_outcomes_are_other_memories() -> None:
+    won, lost, open_ = (remember("Asked for a quote by mail.", hours, outcome_success=outcome)
+                        for hours, outcome in enumerate([True, False, None]))  # fmt: skip
+    again = remember("asked for a quote by mail", 3, outcome_success=False)
+    memories = fold_events([won, lost, open_, again])
+    found = {memory.outcome_success: memory for memory in memories.newest.values()}
+    assert {outcome: memory.version for outcome, memory in found.items()} == {True: 1, False: 2, None: 1}
+    assert [found[outcome].memory_class for outcome in (True, False, None)] == [
+        MemoryClass.EXPERIENTIAL, MemoryClass.EXPERIENTIAL, MemoryClass.FACTUAL,
+    ]  # fmt: skip
+
+
+def test_p15_an_update_sets_the_outcome_and_a_fact_has_none() -> None:
+    tried = remember("Asked for a quote by mail.", memory_class="experiential")
+    lost = do("UPDATE", tried, 1, outcome_success=False)
+    memory = only(tried, lost, remember("Asked for a quote by mail.", 2, outcome_success=False))
+    assert (memory.version, memory.outcome_success) == (3, False)
+    memory = only(tried, lost, do("UPDATE", tried, 2, memory_class="factual"))
+    assert (memory.version, memory.outcome_success, memory.memory_class) == (3, None, MemoryClass.FACTUAL)
+
+
+# --- contexts --------------------------------------------------------------------------------------------------------
+
+
+def test_p4_entries_of_a_context_are_matched_by_key_or_words_within_it() -> None:
+    told = [
+        remember("Pause first.", 0, context="board", key="retry"),
+        remember("Never pause.", 1, context="board", key="retry"),
+        remember("Pause first.", 2, context="notes", key="retry"),
+        remember("Pause first.", 3, context="board"),
+        remember("pause FIRST", 4, context="board"),
+        remember("Pause first.", 5),
+    ]
+    found = [(one.context, one.key, one.content, one.version) for one in newest(*told).values()]
+    assert found == [
+        ("board", "retry", "Never pause.", 2), ("notes", "retry", "Pause first.", 1), ("board", None, "pause FIRST", 2),
+        (None, None, "Pause first.", 1),
+    ]  # fmt: skip
+
+
+def test_p4_a_deactivated_memory_comes_back_unless_it_was_revoked() -> None:
+    away = do("DEACTIVATE", TEA, 1, reason="the board is archived")
+    memory = only(TEA, away)
+    assert (memory.status, memory.temperature, memory.version) == (Status.ARCHIVED, Temperature.COLD, 1)
+    memory = only(TEA, away, do("REACTIVATE", TEA, 2))
+    assert (memory.status, memory.temperature, memory.version) == (Status.ACTIVE, Temperature.WARM, 1)
+    revoked = only(TEA, away, do("FORGET", TEA, 2), do("REACTIVATE", TEA, 3))
+    assert revoked.status is Status.DEPRECATED
+    assert only(TEA, do("FORGET", TEA, 1), do("DEACTIVATE", TEA, 2)).status is Status.DEPRECATED

@@ -252,7 +252,7 @@ def test_count_returns_the_number_of_rows_that_pass(index: VectorIndex) -> None:
     assert index.count(ACME, Grain.WORKING, Filter(tag="none")) == 0
 
 
-@pytest.mark.parametrize("written", [{}, {"format": 3}, {"format": 5}, {"format": "4"}, {"format": None}])
+@pytest.mark.parametrize("written", [{}, {"format": 4}, {"format": 6}, {"format": "5"}, {"format": None}])
 def test_an_index_of_another_format_is_refused_with_a_remedy(root: str, written: dict[str, object]) -> None:
     embedder = HashingEmbedder(64)
     storage = Storage(root)

@@ -1,0 +1,180 @@
+"""Contexts: named containers of durable memories in one scope, with snapshots.
+
+A context is a durable memory itself, and so are its entries, which carry its name. A snapshot is a name for a point in
+time, an UPDATE of the context's memory.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryVerb
+from memory_pipeline.domain.memories.record import CONTEXTS, ContextType, DurableMemory, Status, one_of
+from memory_pipeline.domain.scopes import label_of
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.memories.queries import until_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from memory_pipeline.domain.periods import When
+    from memory_pipeline.memories.state import MemoryOverlay
+
+    # Inside of the class, `list` is its method.
+    Found = list["Context"]
+
+#: What a restore brings back.
+_RESTORED: Final = (
+    "content", "value", "title", "hook", "kind", "subject", "predicate", "object", "importance", "confidence",
+    "decay_rate", "is_point_in_time", "memory_class", "outcome_success", "tags",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A context. `type` is agent_memory, knowledge_base, shared_context, tool_cache or project_context."""
+
+    name: str
+    type: ContextType
+    description: str
+    is_archived: bool
+    created_at: datetime
+
+
+class Contexts:
+    """The contexts of a scope. Take it from :attr:`Memory.contexts`.
+
+    The consolidation leaves entries alone: it neither merges nor archives them. They are searched and listed with
+    other memories, or alone by the filter ``context``. All methods raise InputError if an argument is invalid, or the
+    context unknown. `now` is the time of the change; the current time by default.
+    """
+
+    def __init__(self, state: MemoryOverlay, change: Callable[..., Sequence[str]]) -> None:
+        self._state = state
+        self._change = change
+
+    def create(
+        self,
+        name: str,
+        type: str = ContextType.AGENT_MEMORY,  # noqa: A002  # its usual name
+        description: str | None = None,
+        *,
+        now: When | None = None,
+    ) -> Context:
+        """Create a context, or return it if it exists.
+
+        Raises:
+            InputError: it exists with another type.
+        """
+        kind, known = one_of(ContextType, "type", type), self._memory(name)
+        if name == CONTEXTS:
+            raise InputError(f"name {shown(name)} is reserved; choose another one")
+        if known is None:
+            content = description or f"Context {name} ({kind.value.replace('_', ' ')})"
+            record = {"content": content, "title": name, "context": CONTEXTS, "key": name, "tags": [kind.value]}
+            self._change([{"memory": MemoryVerb.REMEMBER.value, **record}], now=now)
+        elif known.tags != (kind.value,):
+            raise InputError(f"context {shown(name)} exists and has the type {known.tags[0]}, not {kind.value}")
+        return _context_of(self._known(name))
+
+    def list(self, *, now: When | None = None) -> Found:
+        """Return all contexts by name, archived ones too, at `now`."""
+        found = self._in(CONTEXTS, until_of(now, self._state.calendar)).values()
+        contexts = [_context_of(one) for one in found if one.status is not Status.DEPRECATED]
+        return sorted(contexts, key=lambda context: context.name)
+
+    def put(
+        self, name: str, key: str, text: str, value: object = None, *, editor: str = AGENT, now: When | None = None
+    ) -> str:
+        """Write an entry: new, or the next version of the one with that key. Return its id.
+
+        `text` is what searches read. `value` is any JSON; None leaves that of an earlier version.
+        """
+        entry: dict[str, object] = {"content": text, "context": name, "key": key, "editor": editor}
+        entry |= {} if value is None else {"value": value}
+        return self._change([{"memory": MemoryVerb.REMEMBER.value, **entry}], now=now)[0]
+
+    def get(self, name: str, key: str) -> DurableMemory | None:
+        """Return the newest version of an entry, or None; none of an archived context is returned."""
+        found = self._state.find(Changes.of({"context": name, "key": key}))
+        return found if found is not None and found.is_active else None
+
+    def archive(self, name: str, *, now: When | None = None) -> int:
+        """Take the entries out of all searches but that of the archive; return their number. Nothing can be put."""
+        return self._switch(name, MemoryVerb.DEACTIVATE, Status.ACTIVE, now)
+
+    def unarchive(self, name: str, *, now: When | None = None) -> int:
+        """Bring the entries of an archived context back; return their number."""
+        return self._switch(name, MemoryVerb.REACTIVATE, Status.ARCHIVED, now)
+
+    def snapshot(self, name: str, label: str, *, now: When | None = None) -> None:
+        """Name the present state of a context, to restore it later. The last snapshot with a label counts."""
+        change = {"memory": MemoryVerb.UPDATE.value, "memory_id": self._known(name).id}
+        self._change([{**change, "value": label_of("label", label)}], now=now)
+
+    def snapshots(self, name: str) -> dict[str, datetime]:
+        """Return the time of each snapshot of a context by its label, UTC."""
+        events = self._state.events({self._known(name).id})
+        return {str(json.loads(one.changes.value)): one.event_at for one in events if one.changes.value is not None}
+
+    def restore(self, name: str, label: str, *, editor: str = AGENT, now: When | None = None) -> int:
+        """Bring the entries back to what they were at a snapshot; return the number of changed ones.
+
+        It writes new versions, and revokes entries that are newer: the history keeps everything.
+        """
+        name, times = self._known(name).key or name, self.snapshots(name)
+        if label not in times:
+            raise InputError(
+                f"context {shown(name)} has no snapshot {shown(label)}; it has: {', '.join(times) or 'none'}"
+            )
+        before = {own: one for own, one in self._in(name, times[label]).items() if one.is_active}
+        current = self._in(name, None)
+        who = {"editor": editor, "reason": f"restored from snapshot {label}"}
+        changes: list[dict[str, Any]] = [
+            {"memory": MemoryVerb.FORGET.value, "memory_id": own, **who}
+            for own, one in current.items()
+            if one.is_active and own not in before
+        ]
+        for own, old in before.items():
+            fields, present = _restored(old), _restored(current[own])
+            if fields != present or not current[own].is_active:
+                if fields["value"] == present["value"]:
+                    del fields["value"]
+                changes.append({"memory": MemoryVerb.UPDATE.value, "memory_id": own, **fields, **who})
+        self._change(changes, now=now)
+        return len(changes)
+
+    def _switch(self, name: str, verb: MemoryVerb, status: Status, now: When | None) -> int:
+        record, reason = self._known(name), f"context {name} is archived"
+        found = [own for own, one in self._in(record.key or name, None).items() if one.status is status]
+        if record.status is status:
+            ids = [record.id, *found]
+            self._change([{"memory": verb.value, "memory_id": own, "reason": reason} for own in ids], now=now)
+        return len(found)
+
+    def _memory(self, name: str) -> DurableMemory | None:
+        found = self._state.find(Changes.of({"context": CONTEXTS, "key": name}))
+        return None if found is None or found.status is Status.DEPRECATED else found
+
+    def _known(self, name: str) -> DurableMemory:
+        if (found := self._memory(name)) is None:
+            raise InputError(f"context {shown(name)} is unknown; create it first")
+        return found
+
+    def _in(self, name: str, until: datetime | None) -> dict[str, DurableMemory]:
+        """Return the entries of a context by id, whatever their status, at `until`, UTC."""
+        top = self._state.snapshot(until)
+        headers = top.headers(lambda rows: rows.equal("context", name), lambda header: header.context == name)
+        return top.load([header.id for header in headers])
+
+
+def _restored(memory: DurableMemory) -> dict[str, Any]:
+    return {field: getattr(memory, field) for field in _RESTORED} | {"value": json.loads(memory.value or "null")}
+
+
+def _context_of(memory: DurableMemory) -> Context:
+    is_archived = memory.status is Status.ARCHIVED
+    return Context(memory.key or "", ContextType(memory.tags[0]), memory.content, is_archived, memory.created_at)

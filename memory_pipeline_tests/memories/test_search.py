@@ -1,0 +1,143 @@
+"""Filters of durable memories are exact, before and after the pipeline has run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline.domain.memories.events import MemoryVerb
+from memory_pipeline.errors import AccessDeniedError, InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.factory import default_models
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.writer import MemoryWriter
+from memory_pipeline_tests.building import ACME
+from memory_pipeline_tests.memories.keeping import event, land, minute, remember, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory_pipeline.memories.search import MemorySearch
+
+#: As many memories of each outcome as of the others.
+TRIED = [
+    remember(f"Attempt {number} to reach the depot by phone.", minute(number), outcome_success=outcome)
+    for number in range(30)
+    for outcome in [(True, False, None)[number % 3]]
+]
+FAILED = {one.memory_id for one in TRIED[1::3]}
+
+
+def reader_of(lake: Lake) -> MemoryReader:
+    return MemoryReader(lake, ACME, default_models().embedder)
+
+
+@pytest.fixture(params=["landed", "pending", "half"])
+def memories(request: pytest.FixtureRequest, tmp_path: Path) -> MemorySearch:
+    lake = Lake(str(tmp_path))
+    landed = {"landed": 30, "pending": 0, "half": 14}[request.param]
+    if landed:
+        land(lake, *TRIED[:landed])
+    if landed < 30:
+        write(lake, *TRIED[landed:])
+    return reader_of(lake).memories
+
+
+def test_p15_the_filter_by_a_failed_outcome_is_exact(memories: MemorySearch) -> None:
+    found = memories.search("Did I reach the depot by phone?", 100, outcome_success=False)
+    assert {one.memory.id for one in found} == FAILED
+    assert {one.id for one in memories.list(outcome_success=False)} == FAILED
+    assert len(memories.search("depot", 100, outcome_success=True)) == len(memories.list(outcome_success=True)) == 10
+    assert len(memories.search("depot", 5, outcome_success=False)) == 5, "the filter precedes the limit"
+    assert len(memories.search("depot", 100, memory_class="experiential")) == 20
+    assert len(memories.list(memory_class="factual")) == 10
+
+
+def test_p15_an_outcome_that_is_set_later_is_found(memories: MemorySearch, tmp_path: Path) -> None:
+    lake, open_ = Lake(str(tmp_path)), TRIED[2].memory_id
+    write(lake, event(MemoryVerb.UPDATE, minute(90), open_, outcome_success=False))
+    assert {one.memory.id for one in memories.search("depot", 100, outcome_success=False)} == FAILED | {open_}
+    assert {one.id for one in memories.list(outcome_success=False, now=minute(60))} == FAILED
+
+
+@pytest.mark.parametrize("name", ["memory_class", "outcome_success", "source_type"])
+def test_p17_each_filter_selects_what_was_said_so(memories: MemorySearch, tmp_path: Path, name: str) -> None:
+    lake = Lake(str(tmp_path))
+    makers = (None, "user", "system", "tool", "workflow", "agent")
+    more = [
+        remember(f"The {maker} found depot {number}.", minute(40 + number), source_type=maker)
+        for number, maker in enumerate(makers)
+    ]
+    spoken = event(
+        MemoryVerb.REMEMBER, minute(50), editor="conversation", content="User: The depot is far.", kind="fact",
+        evidence=["m1"], conversation_id="c1",
+    )  # fmt: skip
+    land(lake, spoken, are_edits=False)
+    write(lake, *more)
+    every = memories.list(limit=100)
+    assert len(every) == 37
+    values = {getattr(one, name) for one in every} - {None}
+    assert len(values) == (5 if name == "source_type" else 2)
+    for value in values:
+        expected = {one.id for one in every if getattr(one, name) == value}
+        assert {one.memory.id for one in memories.search("depot", 100, **{name: value})} == expected
+        assert {one.id for one in memories.list(**{name: value})} == expected
+    made_by = {one.content: one.source_type.value for one in every}
+    assert (made_by[spoken.changes.content or ""], made_by["The None found depot 0."]) == ("user", "agent")
+
+
+def test_p17_memories_are_found_by_a_vector_of_the_callers(memories: MemorySearch) -> None:
+    embedder = default_models().embedder
+    [vector] = embedder.embed(["Attempt 13 to reach the depot by phone."])
+    for query in ("", "depot"):
+        found = memories.search(query, 3, vector=[3 * float(number) for number in vector])
+        assert found[0].memory.content == "Attempt 13 to reach the depot by phone."
+    assert {one.memory.id for one in memories.search("", 100, vector=vector, outcome_success=False)} == FAILED
+
+
+@pytest.mark.parametrize(
+    ("vector", "says"),
+    [
+        ([0.5] * 3, "vector has 3 dimensions; the lake's embedder has 384"),
+        ([[0.5] * 384], "vector has 1 × 384 dimensions; the lake's embedder has 384"),
+        ([0.0] * 384, "expected finite numbers, not all zero"),
+        ([float("nan")] * 384, "expected finite numbers"),
+        (["a"] * 384, "is not accepted; expected 384 numbers"),
+    ],
+)
+def test_p17_a_vector_of_the_wrong_dimension_is_refused(memories: MemorySearch, vector: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        memories.search("depot", vector=vector)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("outcome_success", "no", "outcome_success 'no' is not accepted; expected true or false"),
+        ("source_type", "cron", "source_type 'cron' is unknown; accepted: user, system, tool, workflow, agent"),
+        ("memory_class", "learned", "memory_class 'learned' is unknown; accepted: factual, experiential"),
+    ],
+)
+def test_an_invalid_filter_is_named(memories: MemorySearch, name: str, value: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        memories.search("depot", **{name: value})
+    with pytest.raises(InputError, match=says):
+        memories.list(**{name: value})
+
+
+def test_an_unknown_filter_is_a_programming_error(memories: MemorySearch) -> None:
+    with pytest.raises(TypeError, match="unexpected argument 'title'"):
+        memories.list(title="depot")  # type: ignore[call-arg]  # on purpose
+
+
+def test_p15_other_agents_learn_from_failures_through_a_grant(root: str) -> None:
+    lake = Lake(root)
+    writer = MemoryWriter(lake, ACME)
+    failed = writer.remember("Two retries without a pause blocked the account.", outcome_success=False)
+    writer.remember("One retry after a pause worked.", outcome_success=True)
+    other = MemoryReader.open(root, workspace_id=ACME.workspace_id, agent_id="sales").of_agent(ACME.agent_id)
+    with pytest.raises(AccessDeniedError):
+        other.memories.search("retries", outcome_success=False)
+    writer.share_with_agent("sales")
+    assert [one.memory.id for one in other.memories.search("retries", outcome_success=False)] == [failed]
