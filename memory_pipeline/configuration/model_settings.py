@@ -223,7 +223,7 @@ class Embedding(Endpoint):
     Attributes:
         model: also ``fastembed/NAME``, for a model that runs in this process.
         dimension: length of the vectors; required for a hosted model.
-        batch_size: maximum number of texts per request.
+        batch_size: maximum number of texts per request; a local model has batches of 16 unless it is set.
         context_tokens: maximum tokens of a text; longer texts are truncated.
     """
 

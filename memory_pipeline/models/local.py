@@ -34,7 +34,7 @@ _Model = TypeVar("_Model")
 
 #: Queries whose vectors are kept in memory: an agent asks about the same text in several ways.
 _KEPT_QUERIES: Final = 1_000
-#: Most texts of one batch. Larger batches are not faster on a CPU, and need memory: the longest text pads the others.
+#: Texts of one batch, unless batch_size is set. Larger batches are slower on a CPU: the longest text pads the others.
 _MOST_TEXTS: Final = 16
 #: Seconds between lines of progress, and from a failed download to the next: fastembed tries for 40 seconds.
 _REPORT_EVERY: Final = 10.0
@@ -102,7 +102,8 @@ class LocalEmbedder:
             return vectors
         model, name, done = self._model(), self._endpoint.model, 0
         started = reported = time.monotonic()
-        for places in _batches(texts, min(self._endpoint.batch_size, _MOST_TEXTS)):
+        size = self._endpoint.batch_size if "batch_size" in self._endpoint.model_fields_set else _MOST_TEXTS
+        for places in _batches(texts, size):
             batch = model.embed([texts[place] for place in places], batch_size=len(places))
             raw = np.array(list(batch), np.float32)
             if raw.shape != (len(places), self.dimension):
@@ -176,7 +177,7 @@ class _OnFirstUse(Generic[_Model]):
 
 
 def _batches(texts: Sequence[str], size: int) -> Iterator[list[int]]:
-    """Yield positions in batches of texts of similar length, the longest first: shorter texts are padded in vain."""
+    """Yield positions in batches of texts of similar length, the longest first, so that little padding is computed."""
     places = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     for start in range(0, len(places), size):
         yield places[start : start + size]
@@ -236,7 +237,7 @@ def _loaded(kind: str, name: str, parameters: dict[str, Any]) -> Any:
     finally:
         logger.enable("fastembed")
     started = time.monotonic()
-    _log.info("downloading %s/%s, about %.0f MB", LOCAL, name, 1_000 * described["size_in_GB"])
+    _log.warning("downloading %s/%s, about %.0f MB", LOCAL, name, 1_000 * described["size_in_GB"])
     opened = model(name, **parameters)
     _log.info("downloaded %s/%s in %.0f seconds", LOCAL, name, time.monotonic() - started)
     return opened

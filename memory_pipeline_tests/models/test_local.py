@@ -71,6 +71,12 @@ def test_texts_of_similar_length_share_a_batch() -> None:
     assert vectors.argmax(axis=1).tolist() == [1, 7, 2, 6, 3]
 
 
+def test_a_batch_has_16_texts_unless_batch_size_is_set() -> None:
+    model = Lengths()
+    LocalEmbedder(Embedding(model="fastembed/any", dimension=8), lambda _: model).embed(["text"] * 40)
+    assert list(map(len, model.asked)) == [16, 16, 8]
+
+
 def test_the_vector_of_a_query_is_kept() -> None:
     model = Lengths()
     embedder = LocalEmbedder(ENDPOINT, lambda _: model)
