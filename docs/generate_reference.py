@@ -45,6 +45,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "summaries.GRAIN": model_settings.Summarization,
     "graph": sections.GraphSettings,
     "injection": model_settings.Injection,
+    "injection.cross_encoder": model_settings.CrossEncoder,
     "memories": sections.MemoriesSettings,
     "embedding": model_settings.Embedding,
     "embedding of a workspace": sections.EmbeddingKey,

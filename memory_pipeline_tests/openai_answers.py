@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Json = dict[str, Any]
-Route = Literal["chat", "embeddings"]
+Route = Literal["chat", "embeddings", "rerank"]
 
 CHAT_FAULTS = frozenset({"bad_content", "fenced", "length", "refusal", "filtered"})
 EMBEDDING_FAULTS = frozenset({"wrong_dims", "wrong_count", "reorder", "nan", "zero"})
@@ -59,7 +59,8 @@ class Fault:
 
     def strikes(self, path: Route, text: str, chance: float) -> bool:
         """Count the request and return whether it is struck; `chance` is a random number from 0 to 1."""
-        if self.kind in (EMBEDDING_FAULTS if path == "chat" else CHAT_FAULTS) or self.path not in {None, path}:
+        others = {"chat": EMBEDDING_FAULTS, "embeddings": CHAT_FAULTS, "rerank": EMBEDDING_FAULTS | CHAT_FAULTS}
+        if self.kind in others[path] or self.path not in {None, path}:
             return False
         if self.match is not None and not re.search(self.match, text):
             return False
@@ -136,6 +137,17 @@ def embedding_reply(body: Json, dimension: int, kind: str = "") -> Json:
         for index, vector in enumerate(vectors)
     ]
     return _reply("list", body, data=data[::-1] if kind == "reorder" else data, usage=_usage("".join(texts)))
+
+
+def rerank_reply(body: Json, results: list[Json] | None) -> Json:
+    """Return `results`, by default the documents by the number of words that they share with the query."""
+    words = set(re.findall(r"\w+", body["query"].lower()))
+    shared = [len(words & set(re.findall(r"\w+", text.lower()))) for text in body["documents"]]
+    order = sorted(range(len(shared)), key=lambda place: -shared[place])
+    ranked = [{"index": place, "relevance_score": shared[place] / (len(words) or 1)} for place in order]
+    tokens = _usage("".join([body["query"], *body["documents"]]))
+    meta = {"billed_units": {"search_units": 1}, "tokens": {"input_tokens": tokens["prompt_tokens"]}}
+    return _reply("rerank", body, results=ranked if results is None else results, meta=meta, usage=tokens)
 
 
 def embedding(text: str, dimension: int) -> NDArray[np.float32]:

@@ -1,5 +1,7 @@
 """A small HTTP server on loopback that speaks OpenAI's protocol and injects faults. No network, no model, no key.
 
+It answers ``/rerank`` too, in Cohere's format, which Infinity and vLLM share.
+
 In a test::
 
     with OpenAIServer() as server:                      # POST {server.base_url}/chat/completions and /embeddings
@@ -37,7 +39,7 @@ kind                effect
 ``padded``          headers at once, then one blank per `delay` seconds (default 0.05) for an hour
 ``malformed``       200 with truncated JSON; ``html``: 200 with a proxy's page
 ``truncated``       half of the announced length, then the connection closes
-``empty``           no choices, no data
+``empty``           no choices, no data, no results
 ``wrong_dims``      vectors of `dims` numbers (default 7)
 ``wrong_count``     one vector too few; for a single text one too many
 ``reorder``         vectors in reverse order with the right `index`, which is legal
@@ -73,6 +75,7 @@ from memory_pipeline_tests.openai_answers import (
     as_stream,
     chat_reply,
     embedding_reply,
+    rerank_reply,
 )
 
 __all__ = ["Fault", "OpenAIServer", "Request"]
@@ -80,7 +83,7 @@ __all__ = ["Fault", "OpenAIServer", "Request"]
 Answer = Callable[[Json], str | Json]
 
 #: Endings of request paths. The prefix differs by provider, and Azure adds a query.
-ROUTES: dict[str, Route] = {"/chat/completions": "chat", "/embeddings": "embeddings"}
+ROUTES: dict[str, Route] = {"/chat/completions": "chat", "/embeddings": "embeddings", "/rerank": "rerank"}
 #: Requests beyond this number are only counted, so that a benchmark does not exhaust memory.
 MOST_KEPT = 100_000
 
@@ -102,6 +105,7 @@ class OpenAIServer:
     Attributes:
         answer: returns the answer to a chat request's body: a text, or an object that becomes JSON. An object with
             ``tool_calls`` becomes a message with these.
+        ranked: returns the results for the body of a request to rerank.
         faults: the faults to inject.
         seed: selects the requests that a fault with a probability strikes.
         latency: seconds before each answer.
@@ -116,6 +120,7 @@ class OpenAIServer:
 
     def __init__(self, port: int = 0, *, dimension: int = 16, latency: float = 0.0) -> None:
         self.answer: Answer | None = None
+        self.ranked: Callable[[Json], list[Json]] | None = None
         self.faults: list[Fault] = []
         self.seed = 0
         self.latency = latency
@@ -296,7 +301,12 @@ class _Handler(BaseHTTPRequestHandler):
         elif kind == "html":
             self._send_bytes(200, b"<!DOCTYPE html><html><body>Sign in to the network</body></html>", "text/html")
         elif kind == "empty":
-            self._send(200, {"object": "list", "data": []} if request.path == "embeddings" else {"choices": []})
+            lists: Json = {
+                "chat": {"choices": []},
+                "embeddings": {"object": "list", "data": []},
+                "rerank": {"results": []},
+            }
+            self._send(200, lists[request.path])
         else:
             if kind == "slow":
                 self.server.owner.stopping.wait(delay)
@@ -314,13 +324,15 @@ class _Handler(BaseHTTPRequestHandler):
         owner, body, kind = self.server.owner, request.body, "" if fault is None else fault.kind
         if request.path == "chat":
             reply = chat_reply(body, owner.answer(body) if owner.answer else None, kind)
+        elif request.path == "rerank":
+            reply = rerank_reply(body, owner.ranked(body) if owner.ranked else None)
         else:
             dimension = body.get("dimensions") or owner.dimension
             reply = embedding_reply(body, dimension if fault is None or kind != "wrong_dims" else fault.dims, kind)
         if owner.cost_per_call is not None:
             reply["usage"]["cost"] = owner.cost_per_call
         if not owner.counts_tokens:
-            del reply["usage"]
+            reply = {name: value for name, value in reply.items() if name not in {"usage", "meta"}}
         return reply
 
     def _send_error(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:

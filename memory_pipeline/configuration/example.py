@@ -20,7 +20,7 @@ defaults:
   # The embedder, one for the whole lake. If you change it, all vectors are recomputed.
   embedding:
     model: openrouter/thenlper/gte-base   # LiteLLM's provider/model; or fastembed/NAME (local); or deterministic
-    dimension: 768                        # length of the vectors; required unless deterministic
+    dimension: 768                        # length of the vectors; required for a hosted model
     api_key: env:OPENROUTER_API_KEY       # default: the provider's usual variable
     context_tokens: 512                   # maximum tokens of a text; longer texts are truncated
     batch_size: 64                        # texts per request, 1 to 2,048
@@ -64,16 +64,24 @@ defaults:
     single_valued: [on_call, favourite_tool]
     multi_valued: [speaks, works_for]     # in snake_case; each predicate in one of the two lists
 
-  # Memory that is injected into an agent's prompts: any key of completion, and six more.
+  # Memory that is injected into an agent's prompts: any key of completion, and seven more.
   injection:
     enabled: true                         # false: nothing is injected, and the answer says so
     max_results: 5                        # maximum items, 1 to 50
     max_tokens: 1000                      # token budget of all items, 50 to 1,000,000
     minimum_score: 0.14                   # items of memory that fit the prompt worse are left out, 0 to 1
-    rerank: deterministic                 # or none, or model: this section's model reorders the results
+    rerank: deterministic                 # or none, or model: this section's model reorders the results, or
+                                          # cross_encoder: the model below scores each result for the prompt
     entities: deterministic               # or model: it finds the people, places and things in a prompt
     #timeout_seconds: 5                   # maximum wait of the caller, times attempts
     #attempts: 1
+    cross_encoder:                        # inherited as a whole
+      model: cohere/rerank-v3.5           # LiteLLM's provider/model for rerank; or fastembed/NAME (local)
+      api_key: env:COHERE_API_KEY         # default: the provider's usual variable
+      #api_base: http://localhost:7997    # of a server such as infinity/NAME or hosted_vllm/NAME
+      context_tokens: 512                 # maximum tokens of the prompt and one result; longer ones are truncated
+      timeout_seconds: 10                 # maximum wait of the caller, times attempts
+      attempts: 1
 
   # Durable memories: valid until they are revoked or superseded, independent of the calendar.
   memories:

@@ -80,6 +80,11 @@ class Endpoint(Record):
         """LiteLLM's name of the provider: the part before the first slash."""
         return self.model.partition("/")[0]
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the model runs in this process: no key, no address, no cost."""
+        return self.provider == LOCAL
+
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: str) -> str:
@@ -170,6 +175,20 @@ class Summarization(Completion):
     minimum_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 400
 
 
+class CrossEncoder(Endpoint):
+    """The cross-encoder of ``rerank: cross_encoder``: a model that scores one text for one prompt.
+
+    Attributes:
+        model: a model of LiteLLM's rerank endpoint, or ``fastembed/NAME``, for a model that runs in this process.
+        context_tokens: maximum tokens of the prompt and one result together; longer ones are truncated.
+    """
+
+    # Shorter than the defaults of Endpoint: a caller waits for the answer.
+    timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    attempts: Annotated[int, Field(ge=1, le=20)] = 1
+    context_tokens: Annotated[int, Field(ge=100)] = 512
+
+
 class Injection(TextModelSettings):
     """Settings of the injection of memory into an agent's prompts.
 
@@ -178,8 +197,10 @@ class Injection(TextModelSettings):
         max_results: maximum number of items.
         max_tokens: token budget of all items together. The limit of the model's answer is `max_output_tokens`.
         minimum_score: items of memory with a lower score, 0 to 1, are left out.
-        rerank: how results are reordered: not at all, by rules, or by the model of this section.
+        rerank: how results are reordered: not at all, by rules, by the model of this section, or by its
+            `cross_encoder`.
         entities: how the people, places and things in a prompt are found: by rules, or by the model of this section.
+        cross_encoder: the model of ``rerank: cross_encoder``.
     """
 
     # Shorter than the defaults of Endpoint: a caller waits for the answer.
@@ -189,8 +210,9 @@ class Injection(TextModelSettings):
     max_results: Annotated[int, Field(ge=1, le=50)] = 5
     max_tokens: Annotated[int, Field(ge=50, le=1_000_000)] = 1_000
     minimum_score: Annotated[float, Field(ge=0, le=1)] = DEFAULT_FLOOR
-    rerank: Literal["none", "deterministic", "model"] = "deterministic"
+    rerank: Literal["none", "deterministic", "model", "cross_encoder"] = "deterministic"
     entities: Literal["deterministic", "model"] = "deterministic"
+    cross_encoder: CrossEncoder = CrossEncoder()
 
     @property
     def for_model(self) -> tuple[str, ...]:
@@ -203,19 +225,14 @@ class Embedding(Endpoint):
 
     Attributes:
         model: also ``fastembed/NAME``, for a model that runs in this process.
-        dimension: length of the vectors; required unless the model is deterministic.
-        batch_size: maximum number of texts per request.
+        dimension: length of the vectors; required for a hosted model.
+        batch_size: maximum number of texts per request; a local model has batches of 16 unless it is set.
         context_tokens: maximum tokens of a text; longer texts are truncated.
     """
 
     dimension: Annotated[int, Field(ge=8, le=16_384)] | None = None
     batch_size: Annotated[int, Field(ge=1, le=2_048)] = 64
     context_tokens: Annotated[int, Field(ge=100)] = 8_000
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the model runs in this process: no key, no address, no cost."""
-        return self.provider == LOCAL
 
 
 class Budget(Record):

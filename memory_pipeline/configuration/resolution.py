@@ -283,7 +283,7 @@ class Resolution:
             self.faults.append(((*path, *(paths[0] if len(paths) == 1 else ("completion",))), fault))
 
     def _check_embedding(self, embedding: Embedding) -> None:
-        if not embedding.is_deterministic and embedding.dimension is None:
+        if not embedding.is_deterministic and not embedding.is_local and embedding.dimension is None:
             self.faults.append(
                 (("defaults", "embedding", "dimension"), "missing; expected the length of the model's vectors")
             )
@@ -313,6 +313,11 @@ class Resolution:
 def _keys_without_model(settings: AgentSettings) -> dict[Path, str]:
     """Return the error message of each key that asks for a model where none is set."""
     lacking: dict[Path, str] = {}
+    if settings.injection.rerank == "cross_encoder" and settings.injection.cross_encoder.is_deterministic:
+        lacking["injection", "rerank"] = (
+            "cross_encoder is not accepted without a model; name one in cross_encoder of the section, such as "
+            "cross_encoder: {model: cohere/rerank-v3.5}"
+        )
     if settings.injection.is_deterministic:
         for name in settings.injection.for_model:
             lacking["injection", name] = (

@@ -41,6 +41,7 @@ _BELONGS = {
     "agents": "set agents in a workspace",
     "api_key": "set api_key in completion, extraction, summaries.GRAIN, injection or embedding",
     "budget": "set budget in a workspace, or in defaults for all of them",
+    "cross_encoder": "set cross_encoder in injection",
     "embedding": "set embedding in defaults, and its api_key in a workspace",
     "entities": "set entities in injection",
     "hot_entries": "set hot_entries in memories",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.configuration import Configuration
+    from memory_pipeline.configuration.model_settings import Embedding
     from memory_pipeline.domain.facts import Extractor
     from memory_pipeline.domain.memories.draft import Curator
     from memory_pipeline.domain.model_calls import CallStore
@@ -86,13 +87,13 @@ def dry_run_models(
 
 def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]) -> Embedder:
     """Return the embedder for search queries. Its calls are neither stored nor budgeted."""
-    if configuration.embedding.is_deterministic:
-        from memory_pipeline.models.deterministic.embedding import HashingEmbedder
-
-        return HashingEmbedder()
+    embedder = _own_embedder(configuration.embedding)
+    if embedder is not None:
+        return embedder
+    from memory_pipeline.models.hosted.embedding import HostedEmbedder
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-    return _embedder(LlmExecutor(configuration, None, clock))
+    return HostedEmbedder(LlmExecutor(configuration, None, clock))
 
 
 def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[], datetime]) -> ReadingModels:
@@ -102,9 +103,11 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
     """
     settings, memories = configuration.injection(scope), configuration.memories(scope)
     model_keys = {*(settings.for_model if settings.enabled else ()), *memories.for_reading}
-    if not model_keys:
+    has_cross_encoder = settings.enabled and settings.rerank == "cross_encoder"
+    if not model_keys and not has_cross_encoder:
         return ReadingModels()
     from memory_pipeline.models.hosted.query_models import (
+        CrossEncoderReranker,
         HostedEntityFinder,
         HostedImaginer,
         HostedReranker,
@@ -113,9 +116,17 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
     executor = LlmExecutor(configuration, None, clock)
+    reranker: Reranker | None = HostedReranker(executor, scope) if "rerank" in model_keys else None
+    if has_cross_encoder:
+        local = None
+        if settings.cross_encoder.is_local:
+            from memory_pipeline.models.local import LocalCrossEncoder
+
+            local = LocalCrossEncoder(settings.cross_encoder)
+        reranker = CrossEncoderReranker(executor, scope, local)
     return ReadingModels(
         HostedEntityFinder(executor, scope) if "entities" in model_keys else None,
-        HostedReranker(executor, scope) if "rerank" in model_keys else None,
+        reranker,
         HostedSelector(executor, scope) if "selection" in model_keys else None,
         HostedImaginer(executor, scope) if "imagining" in model_keys else None,
     )
@@ -136,7 +147,13 @@ def _hosted(executor: LlmExecutor, timezone: str) -> Models:
 
 
 def _embedder(executor: LlmExecutor) -> Embedder:
-    endpoint = executor.configuration.embedding
+    from memory_pipeline.models.hosted.embedding import HostedEmbedder
+
+    return _own_embedder(executor.configuration.embedding) or HostedEmbedder(executor)
+
+
+def _own_embedder(endpoint: Embedding) -> Embedder | None:
+    """Return the embedder of this process; None for a hosted one."""
     if endpoint.is_deterministic:
         from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 
@@ -145,6 +162,4 @@ def _embedder(executor: LlmExecutor) -> Embedder:
         from memory_pipeline.models.local import LocalEmbedder
 
         return LocalEmbedder(endpoint)
-    from memory_pipeline.models.hosted.embedding import HostedEmbedder
-
-    return HostedEmbedder(executor)
+    return None

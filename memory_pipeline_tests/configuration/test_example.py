@@ -18,6 +18,7 @@ from memory_pipeline.configuration import (
     Price,
     Summarization,
 )
+from memory_pipeline.configuration.model_settings import CrossEncoder
 from memory_pipeline.configuration.sections import (
     ConfigurationDocument,
     DefaultsSection,
@@ -72,7 +73,7 @@ def test_every_task_of_the_example_has_a_key() -> None:
     configuration = Configuration.parse(EXAMPLE, "example")
     for scope in (Scope("acme", "support"), Scope("other", "any")):
         described = configuration.describe(scope)
-        assert str(described).count("'api_key': 'env:") == 8
+        assert str(described).count("'api_key': 'env:") == 9
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_every_task_of_the_example_has_a_key() -> None:
         Budget,
         GraphSettings,
         Injection,
+        CrossEncoder,
         RetentionSection,
     ],
 )

@@ -238,7 +238,7 @@ def refused(text: str) -> list[str]:
             "workspaces:\n  a:\n    injection:\n      rerank: openai/gpt-5-mini",
             (
                 "line 4: workspaces.a.injection.rerank: 'openai/gpt-5-mini' is not accepted; "
-                "expected none or deterministic or model"
+                "expected none or deterministic or model or cross_encoder"
             ),
         ),
         (

@@ -16,12 +16,34 @@ def refused(text: str) -> list[str]:
     return str(refusal.value).splitlines()
 
 
-def test_a_model_that_embeds_needs_a_dimension() -> None:
-    for model in ("openai/text-embedding-3-small", "fastembed/BAAI/bge-small-en-v1.5"):
-        assert refused(f"defaults:\n  embedding:\n    model: {model}") == [
-            "file, line 2: defaults.embedding.dimension: missing; expected the length of the model's vectors"
-        ]
-        assert Configuration.parse(f"defaults: {{embedding: {{model: {model}, dimension: 384}}}}", "file").uses_models
+def test_a_hosted_model_that_embeds_needs_a_dimension() -> None:
+    model = "openai/text-embedding-3-small"
+    assert refused(f"defaults:\n  embedding:\n    model: {model}") == [
+        "file, line 2: defaults.embedding.dimension: missing; expected the length of the model's vectors"
+    ]
+    assert Configuration.parse(f"defaults: {{embedding: {{model: {model}, dimension: 384}}}}", "file").uses_models
+    local = Configuration.parse("defaults: {embedding: {model: fastembed/BAAI/bge-small-en-v1.5}}", "file")
+    assert local.embedding.dimension is None  # fastembed knows it
+
+
+def test_a_cross_encoder_needs_a_model() -> None:
+    (line,) = refused("defaults:\n  injection: {rerank: cross_encoder}")
+    assert line == (
+        "file, line 2: defaults.injection.rerank: cross_encoder is not accepted without a model; "
+        "name one in cross_encoder of the section, such as cross_encoder: {model: cohere/rerank-v3.5}"
+    )
+    text = """
+defaults: {injection: {cross_encoder: {model: infinity/m, api_base: "http://127.0.0.1:9", timeout_seconds: 2}}}
+workspaces:
+  w: {injection: {rerank: cross_encoder}, agents: {a: {injection: {cross_encoder: {model: fastembed/BAAI/x}}}}}
+"""
+    configuration = Configuration.parse(text, "file")
+    assert not configuration.uses_models  # it only helps reading
+    inherited, own = (configuration.injection(Scope("w", agent)) for agent in "ba")
+    assert (inherited.rerank, inherited.cross_encoder.model, inherited.cross_encoder.timeout_seconds) == (
+        "cross_encoder", "infinity/m", 2,
+    )  # fmt: skip
+    assert (own.cross_encoder.is_local, own.cross_encoder.api_base) == (True, None)  # not another model's address
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ KEYS = st.sampled_from(
     "defaults workspaces acme agents support completion extraction summaries embedding budget daily montly model "
     "api_key api_base parameters price prompt dimension max_concurrency usd_per_month when_spent known_facts "
     "extra_headers input timeout_seconds answer_format apikey temperature length a/b x..y 2024-01-15 no "
-    "graph single_valued multi_valued injection rerank entities max_tokens "
+    "graph single_valued multi_valued injection rerank cross_encoder entities max_tokens "
     "retention plan working conversations weekly previews".split()
 )
 SCALARS = st.sampled_from(

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memory_pipeline.configuration.model_settings import Embedding
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.model_calls import Use
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.schemas import FACTS
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
+from memory_pipeline.models.factory import default_models
+from memory_pipeline.models.local import LocalEmbedder
 from memory_pipeline.steps.embed import vectors_in, with_vectors
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours
+from memory_pipeline.steps.materialize import materialize
+from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from memory_pipeline.lake import Lake
 
 HOURS = hours("2024-01-15T08")
 OTHER = Scope("globex", "sales")
@@ -95,3 +103,43 @@ def test_no_rows_cause_no_request() -> None:
     embedder = Embedder()
     assert with_vectors(NOTHING, {}, HOURS, embedder).num_rows == 0
     assert embedder.asked == []
+
+
+class Counted:
+    """A model of fastembed that records the texts it embeds."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed(self, documents: Sequence[str], batch_size: int = 256) -> Iterator[NDArray[np.float32]]:
+        self.asked += documents
+        yield from (np.eye(8, dtype=np.float32)[len(text) % 8] for text in documents)
+
+
+def test_unchanged_texts_are_not_embedded_again_by_a_later_run_or_a_backfill(lake: Lake) -> None:
+    model = Counted()
+    embedder = LocalEmbedder(Embedding(model="fastembed/any", dimension=8), lambda _: model)
+    models = replace(default_models(), embedder=embedder)
+    said = [f"I bought {number} apples in Porto." for number in range(20)]
+    write(
+        lake, *(conversation(*said[day::4], at=f"2024-01-1{day}T08:00", conversation_id=f"c{day}") for day in range(4))
+    )
+    run(lake, models)
+    before = list(model.asked)
+    assert all(before.count(f"Anna: {text}") == 1 for text in said)
+
+    def backfill() -> list[str]:
+        """Compute all partitions again. Return the texts that were embedded."""
+        model.asked.clear()
+        run(lake, models)
+        for grain in Grain:
+            name = "working_facts" if grain is Grain.WORKING else f"{grain}_summaries"
+            list(materialize(lake, models, grain, [Period(grain, key) for key in lake.ledger.entries(name)]))
+        return list(model.asked)
+
+    assert backfill() == []
+    write(lake, conversation("I sold the pears.", at="2024-01-12T08:40", conversation_id="c9"))
+    again = backfill()
+    assert "Anna: I sold the pears." in again
+    assert set(again).isdisjoint(before)
+    assert backfill() == []

@@ -7,6 +7,7 @@ count towards no budget. The ports are in :mod:`memory_pipeline.domain.ports`.
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import wait
 from copy import copy
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from memory_pipeline.configuration.model_settings import Completion
+    from memory_pipeline.configuration.model_settings import Endpoint
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
+    from memory_pipeline.models.local import LocalCrossEncoder
 
 _Value = TypeVar("_Value")
 
@@ -96,6 +98,39 @@ class HostedReranker:
         places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= shown))
         chosen = set(places)
         return [*places, *(place for place in range(len(texts)) if place not in chosen)]
+
+
+class CrossEncoderReranker:
+    """Rerank search results with the `cross_encoder` of `injection`; a `Reranker` of the ports.
+
+    Without a `local` one, LiteLLM asks a rerank endpoint.
+    """
+
+    def __init__(self, executor: LlmExecutor, scope: Scope, local: LocalCrossEncoder | None = None) -> None:
+        self._executor = executor
+        self._model = executor.configuration.injection(scope).cross_encoder
+        self._local = local
+
+    def order(self, prompt: str, texts: Sequence[str]) -> list[int]:
+        """Return all positions of `texts`, those of the highest scores first.
+
+        A long prompt and long texts are cut to fit the model's context. Texts without a score stay last in their given
+        order. The model is not called for fewer than two texts or a blank prompt.
+        """
+        line = _ends(_line(prompt), int(self._model.context_tokens * _PROMPT_SHARE))
+        if len(texts) < 2 or not line:
+            return list(range(len(texts)))
+        room = self._model.context_tokens - count_tokens(line)
+        lines = [_beginning(_line(text), room) or "-" for text in texts]  # servers refuse empty texts
+        if self._local is None:
+            _load(self._model)
+        scores = dict(_in_time(self._model, lambda is_over: self._scores(line, lines, is_over)))
+        return sorted(range(len(texts)), key=lambda place: -scores.get(place, -math.inf))
+
+    def _scores(self, line: str, lines: Sequence[str], is_over: threading.Event) -> list[tuple[int, float]]:
+        if self._local is not None:
+            return self._local.scores(line, lines, is_over)
+        return _stoppable(self._executor, is_over).rerank(self._model, line, lines).value
 
 
 class HostedSelector:
@@ -177,27 +212,48 @@ class _QueryModel(Question):
         # A Use needs a period. This one names no partition, since nothing is stored.
         use = Use(self._scope, Calendar().hour(self._executor.clock()))
         request = self.request(use, Purpose.READING, f"<{tag}>\n{text}\n</{tag}>", tag)
-        seconds = self.model.timeout_seconds * self.model.attempts
         _load(self.model)
-        # A copy that can be stopped without stopping other questions. It shares the circuit breaker.
-        executor, is_over = copy(self._executor), threading.Event()
-        executor._stopped = is_over
 
-        def read_in_time(answer: str) -> _Value:
-            if is_over.is_set():  # the caller has gone on; no correction either
-                raise ModelError(Trouble.TIMEOUT, f"{self.model.model}: no answer within {seconds:g} seconds")
-            return read(answer)
+        def work(is_over: threading.Event) -> _Value:
+            def read_in_time(answer: str) -> _Value:
+                if is_over.is_set():  # the caller has gone on; no correction either
+                    raise _late(self.model)
+                return read(answer)
 
-        future = litellm_client.run_in_thread(lambda: executor.complete(request, read_in_time).value, "reader-question")
-        try:
-            if not wait([future], seconds).done:
-                raise ModelError(Trouble.TIMEOUT, f"{self.model.model}: no answer within {seconds:g} seconds")
-        finally:
-            is_over.set()
-        return future.result()
+            return _stoppable(self._executor, is_over).complete(request, read_in_time).value
+
+        return _in_time(self.model, work)
 
 
-def _load(model: Completion) -> None:
+def _in_time(model: Endpoint, work: Callable[[threading.Event], _Value]) -> _Value:
+    """Return the result of `work`, which runs on a thread of its own. Its event is set once nobody waits any more.
+
+    Raises:
+        ModelError: there is no result in the model's time.
+    """
+    is_over = threading.Event()
+    future = litellm_client.run_in_thread(lambda: work(is_over), "reader-question")
+    try:
+        if not wait([future], model.timeout_seconds * model.attempts).done:
+            raise _late(model)
+    finally:
+        is_over.set()
+    return future.result()
+
+
+def _late(model: Endpoint) -> ModelError:
+    seconds = model.timeout_seconds * model.attempts
+    return ModelError(Trouble.TIMEOUT, f"{model.model}: no answer within {seconds:g} seconds")
+
+
+def _stoppable(executor: LlmExecutor, is_over: threading.Event) -> LlmExecutor:
+    """Return a copy that an event stops without stopping other questions. It shares the circuit breaker."""
+    executor = copy(executor)
+    executor._stopped = is_over
+    return executor
+
+
+def _load(model: Endpoint) -> None:
     """Import LiteLLM, which takes seconds, before the model's time starts. Looking up a price imports it."""
     litellm_client.price(model.model_copy(update={"price": None}))
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.configuration.model_settings import Embedding, Endpoint
+    from memory_pipeline.configuration.model_settings import CrossEncoder, Embedding, Endpoint
     from memory_pipeline.domain.model_calls import CallStore, Payer
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _Value = TypeVar("_Value")
-_Reply = TypeVar("_Reply", litellm_client.Reply, litellm_client.EmbeddingReply)
+_Reply = TypeVar("_Reply", litellm_client.Reply, litellm_client.EmbeddingReply, litellm_client.RerankReply)
 
 #: Seconds. A server that asks for a longer Retry-After is not retried.
 _LONGEST_WAIT = 120.0
@@ -130,6 +130,21 @@ class LlmExecutor:
             return np.frombuffer(base64.b64decode(text), np.float32).reshape(len(texts), -1)
 
         return self._stored_or_asked(requests, read, lambda: self._vectors(endpoint, texts, requests)).value
+
+    def rerank(self, endpoint: CrossEncoder, query: str, texts: Sequence[str]) -> Answered[list[tuple[int, float]]]:
+        """Return positions of texts, each at most once, with their scores for a query; higher is better.
+
+        Raises:
+            ModelError: the model returned no scores, or was not asked.
+        """
+        requests = Requests(None, "", Purpose.READING, endpoint, None)
+        key, secrets = self._key(endpoint.api_key)
+
+        def send() -> litellm_client.RerankReply:
+            return litellm_client.rerank(endpoint, query, texts, api_key=key, secrets=secrets)
+
+        reply, _ = self._send(endpoint, endpoint.api_key, requests, lambda: None, send)
+        return Answered(reply.scores, reply.tokens_in, 0, reply.cost)
 
     def known(self, key: str, period: Period, read: Callable[[str], _Value]) -> Answered[_Value] | None:
         """Return a stored answer; None if there is none, or if it fails the current checks."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.configuration.model_settings import Completion, Embedding, Endpoint
+    from memory_pipeline.configuration.model_settings import Completion, CrossEncoder, Embedding, Endpoint
 
 _Result = TypeVar("_Result")
 
@@ -81,6 +81,15 @@ class EmbeddingReply:
     """Embeddings: one row of unit length per text, in the order of the texts."""
 
     values: NDArray[np.float32]
+    tokens_in: int
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RerankReply:
+    """Positions of texts, each at most once, with their scores; higher is better. Tokens and cost as in `Reply`."""
+
+    scores: list[tuple[int, float]]
     tokens_in: int
     cost: float | None
 
@@ -150,6 +159,34 @@ def embed(
         return EmbeddingReply(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, cost)
     except ValueError as error:
         raise CallError(Trouble.INVALID, str(error), is_transient=True, tokens_in=tokens_in, cost=cost) from None
+
+
+def rerank(
+    endpoint: CrossEncoder, query: str, texts: Sequence[str], *, api_key: str | None, secrets: Collection[str]
+) -> RerankReply:
+    """Score texts for a query in one request, with the provider's variable if `api_key` is None.
+
+    Texts that the server leaves out have no score. Results with a wrong position or score are ignored.
+
+    Raises:
+        CallError: there is no usable result.
+    """
+    fixed = {"query": query, "documents": list(texts), "top_n": len(texts), "return_documents": False}
+    response = _send("rerank", endpoint, {}, fixed, api_key, secrets)
+    meta = response.meta or {}
+    tokens: Any = (meta.get("tokens") or {}).get("input_tokens") or (meta.get("billed_units") or {}).get("total_tokens")
+    tokens = int(tokens or sum(map(count_tokens, [query, *texts])))
+    listed = getattr(response, "_hidden_params", {}).get("response_cost")  # some are priced by request, not by token
+    known = endpoint.price if endpoint.price or listed else price(endpoint)
+    cost = tokens * known.input / 1e6 if known else float(listed) if listed else None
+    scores: dict[int, float] = {}
+    for result in response.results or ():
+        if 0 <= result["index"] < len(texts) and math.isfinite(result["relevance_score"]):
+            scores.setdefault(result["index"], result["relevance_score"])
+    if not scores:
+        message = f"the answer ranks none of the {len(texts)} texts"
+        raise CallError(Trouble.INVALID, message, is_transient=True, tokens_in=tokens, cost=cost)
+    return RerankReply(list(scores.items()), tokens, cost)
 
 
 def price(endpoint: Endpoint) -> Price | None:
