@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.memories.record import one_of
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of
 from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.domain.subjects import SubjectKind
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.scopes import ScopeOf
     from memory_pipeline.domain.subjects import Subject
 
-_One = TypeVar("_One", bound=StrEnum)
 #: In place of an agent: all agents of the workspace. They may only read.
 EVERYONE: Final = "*"
 
@@ -52,7 +52,7 @@ class AccessLevel(StrEnum):
         Raises:
             InputError: there is none.
         """
-        return _one_of(cls, "level", value)
+        return one_of(cls, "level", value)
 
 
 class AccessVerb(StrEnum):
@@ -121,7 +121,7 @@ class AccessEvent:
         level = record.get("level")
         return cls(
             recorded_scope(record, scope_of),
-            _one_of(AccessVerb, "access", record.get("access")),
+            one_of(AccessVerb, "access", record.get("access")),
             record.get("to_agent"),
             record.get("to_team"),
             None if level is None else AccessLevel.parse(level),
@@ -223,10 +223,3 @@ def denial(agent: Scope, level: AccessLevel, owner: Scope, user_id: str | None) 
         f"agent {shown(agent.agent_id)} may not {action} the memory{user} of agent {shown(owner.agent_id)}; that agent "
         f"grants access{needed} with share_with_agent, or `memory-pipeline share`"
     )
-
-
-def _one_of(kind: type[_One], name: str, value: object) -> _One:
-    found = next((one for one in kind if one.value == value), None)
-    if found is None:
-        raise InputError(f"{name} {shown(value)} is unknown; accepted: {', '.join(kind)}")
-    return found

@@ -52,9 +52,21 @@ class Contexts:
     context unknown. `now` is the time of the change; the current time by default.
     """
 
-    def __init__(self, state: MemoryOverlay, change: Callable[..., Sequence[str]]) -> None:
-        self._state = state
+    def __init__(
+        self,
+        state: MemoryOverlay,
+        change: Callable[..., Sequence[str]],
+        require_grant: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`require_grant` raises AccessDeniedError if the memory is another agent's and a grant is missing."""
+        self._overlay = state
         self._change = change
+        self._require_grant = require_grant
+
+    @property
+    def _state(self) -> MemoryOverlay:
+        self._require_grant()
+        return self._overlay
 
     def create(
         self,

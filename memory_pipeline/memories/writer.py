@@ -325,7 +325,7 @@ class MemoryEventWriter:
         """The contexts of this scope: named containers of durable memories, with snapshots."""
         from memory_pipeline.memories.contexts import Contexts
 
-        return Contexts(self._state, self.change_memories)
+        return Contexts(self._state, self.change_memories, self._require_grant)
 
     @cached_property
     def _pending(self) -> PendingJournal:

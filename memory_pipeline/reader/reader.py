@@ -25,7 +25,7 @@ from memory_pipeline.reader.granted_scopes import GrantedScopes
 from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject
 from memory_pipeline.reader.packing.items import InjectedContext
 from memory_pipeline.reader.packing.recall import choose
-from memory_pipeline.reader.packing.sources import MemorySources, Request
+from memory_pipeline.reader.packing.sources import MemorySources, RecallRequest
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
@@ -386,7 +386,7 @@ class MemoryReader:
         )  # fmt: skip
         count_of("hops", hops, 0, MAX_HOPS)
         floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
-        request = Request(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
+        request = RecallRequest(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
         found = self._sources.candidates(text, max_tokens, request)
         durable = self._sources.durable(text, CHOSEN, request, found, hops)
         facts, points = ([item for item in items if item.score >= floor] for items in (found.facts, found.points))
@@ -534,7 +534,7 @@ class MemoryReader:
             self._lake.calendar, instant, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
         )
         floor = share_of("minimum_score", minimum_score, settings.minimum_score)
-        request = Request(everything, instant, None if now is None else instant, excluded, floor)
+        request = RecallRequest(everything, instant, None if now is None else instant, excluded, floor)
         return inject(
             text,
             documents,

@@ -30,9 +30,14 @@ def calibration_of(
     weights: Weights,
     *,
     is_semantic: bool,
+    fewest: int = 0,
 ) -> Calibration:
-    """Return the calibration of a search from its scored rows."""
-    if not words:  # such as "What was it?": nothing tells whether it fits
+    """Return the calibration of a search from its scored rows.
+
+    The best hit has the score 0.5 if nothing tells whether the question fits: if it has no words, such as "What was
+    it?", or if there are less than `fewest` rows.
+    """
+    if not words or sum(map(len, segments)) < fewest:
         return Calibration(0.0, max((float(part.totals.max(initial=-np.inf)) for part in scored), default=0.0))
     evidence, best = evidence_of(question, words, segments, scored, weights, is_semantic=is_semantic)
     return Calibration(evidence.logit, best)

@@ -45,6 +45,8 @@ _RANKED_AT_ONCE = 100
 #: Most rows that are scanned for an id, if the table is too large to cache.
 _LOOKED_THROUGH = 10_000
 _TICK: Final = timedelta(microseconds=1)
+#: In fewer rows no word is rare, and an answer with other words than its question would be missed.
+_FEWEST: Final = 16
 POINTS: Final = 40
 
 
@@ -195,7 +197,9 @@ class Searcher:
     def _calibration(
         self, question: Query, words: Sequence[Word], segments: Sequence[RowBlock], scored: Sequence[Scored]
     ) -> Calibration:
-        return calibration_of(question, words, segments, scored, self._weights, is_semantic=self._is_semantic)
+        return calibration_of(
+            question, words, segments, scored, self._weights, is_semantic=self._is_semantic, fewest=_FEWEST
+        )
 
     def _ranked(
         self,

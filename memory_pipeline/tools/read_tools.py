@@ -77,7 +77,7 @@ def _search(
     if hits.total > len(hits) == max_results:
         hint = f"More: raise max_results (at most {_MOST_RESULTS}), or narrow days, person or query."
     else:
-        more = f"; {hits.older:,} more, older than {first}" if hits.older else ""
+        more = f", which hides {hits.older:,}" if hits.older else ""
         hint = f"That is all since {first}, the cut-off{more}{_wider(which, maximum_days_ago)}"
     if not hits:
         found = f"None of {hits.total:,} memories fits" if hits.total else "Nothing is remembered"

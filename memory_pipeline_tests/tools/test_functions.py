@@ -105,7 +105,7 @@ def test_a_search_reports_the_total_and_the_cut_off_date(tools: MemoryTools) -> 
 def test_an_answer_limited_by_age_names_the_coarser_grain(tools: MemoryTools) -> None:
     text = tools.call("search_memory", {"maximum_days_ago": 10})
     assert "2 of 2 memories (grain working, since 2024-02-21, until 2024-03-02), newest first:" in text
-    assert "That is all since 2024-02-21, the cut-off; older memory: grain daily, or a greater maximum_days" in text
+    assert "That is all since 2024-02-21, the cut-off, which hides 3; older memory: grain daily, or a" in text
     nothing = tools.call("search_memory", {"grain": "weekly", "maximum_days_ago": 3})
     assert nothing.startswith("Nothing is remembered (grain weekly, since 2024-02-28")
     assert "grain monthly" in nothing

@@ -27,7 +27,7 @@ _LEAST_SEARCHED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RecallRequest:
     """The conditions of a recall or an injection.
 
     Attributes:
@@ -54,7 +54,7 @@ class MemorySources:
         self._graph = graph
         self._memories = memories
 
-    def candidates(self, text: str, max_tokens: int, request: Request) -> RecallCandidates:
+    def candidates(self, text: str, max_tokens: int, request: RecallRequest) -> RecallCandidates:
         """Return the facts and points for a question; see :func:`~memory_pipeline.reader.packing.recall.candidates`."""
         return candidates(
             self._searcher,
@@ -66,7 +66,9 @@ class MemorySources:
             rules_for=lambda shown: self._states.rules(request.exclude, shown, request.as_of, request.at),
         )
 
-    def durable(self, text: str, most: int, request: Request, found: RecallCandidates, hops: int) -> list[Recalled]:
+    def durable(
+        self, text: str, most: int, request: RecallRequest, found: RecallCandidates, hops: int
+    ) -> list[Recalled]:
         """Return durable memories for a question, each followed by graph facts around its entities."""
         memories = self._memories.fitting(
             text, most, request.exclude, request.as_of, hops=hops, where=request.where,
@@ -74,7 +76,9 @@ class MemorySources:
         )  # fmt: skip
         return durable_items(memories, self._searcher.local_calendar, found.hides)
 
-    def searches(self, text: str, request: Request, speaker: str | None, hops: int, *, is_filled: bool) -> Searches:
+    def searches(
+        self, text: str, request: RecallRequest, speaker: str | None, hops: int, *, is_filled: bool
+    ) -> Searches:
         """Return the searches of an injection; the last one, of the hot index, is empty unless `is_filled`."""
 
         @cache

@@ -93,8 +93,13 @@ def histories(draw: st.DrawFn, *, with_consolidation: bool = True) -> list[Memor
         if verb is MemoryVerb.REMEMBER:
             event = draw(_said())
         elif verb.is_open:
-            other = draw(st.sampled_from(ids)) if verb in LINKING else None
-            event = do(verb, draw(st.sampled_from(ids)), draw(st.integers(0, 47)), other=other, **draw(_changes(verb)))
+            one, other = draw(st.sampled_from(ids)), None
+            if verb in LINKING:
+                others = [each for each in ids if each != one]
+                if not others:
+                    continue
+                other = draw(st.sampled_from(others))
+            event = do(verb, one, draw(st.integers(0, 47)), other=other, **draw(_changes(verb)))
         else:
             event = do(
                 verb, draw(st.sampled_from(ids)), draw(st.sampled_from([12, 36])), other=draw(st.sampled_from(ids)),
