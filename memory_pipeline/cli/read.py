@@ -22,7 +22,7 @@ MINIMUM_SCORE = click.option(
     "--min-score",
     "minimum_score",
     type=float,
-    help="Minimum score, 0 to 1: how well a result fits QUERY. Default: 0.14, which nothing reaches if QUERY is about "
+    help="Minimum score, 0 to 1: how well a result fits QUERY. Default: 0.11, which nothing reaches if QUERY is about "
     "something else; 0 shows the best, however badly they fit.",
 )
 

@@ -69,7 +69,7 @@ defaults:
     enabled: true                         # false: nothing is injected, and the answer says so
     max_results: 5                        # maximum items, 1 to 50
     max_tokens: 1000                      # token budget of all items, 50 to 1,000,000
-    minimum_score: 0.14                   # items of memory that fit the prompt worse are left out, 0 to 1
+    minimum_score: 0.11                   # items of memory that fit the prompt worse are left out, 0 to 1
     rerank: deterministic                 # or none, or model: this section's model reorders the results, or
                                           # cross_encoder: the model below scores each result for the prompt
     entities: deterministic               # or model: it finds the people, places and things in a prompt

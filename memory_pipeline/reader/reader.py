@@ -24,7 +24,7 @@ from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.reader.granted_scopes import GrantedScopes
 from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject
 from memory_pipeline.reader.packing.items import InjectedContext
-from memory_pipeline.reader.packing.recall import choose
+from memory_pipeline.reader.packing.recall import choose, fitting
 from memory_pipeline.reader.packing.sources import MemorySources, RecallRequest
 from memory_pipeline.reader.proactive_recall import proactive_recall
 from memory_pipeline.reader.scope_states import ScopeStates
@@ -274,7 +274,7 @@ class MemoryReader:
             conversation_id: the conversation that a fact comes from.
             tag: a tag of that conversation.
             minimum_importance: 0 to 1.
-            minimum_score: leave out hits with a lower score, 0 to 1; by default 0.14, which nothing reaches if the
+            minimum_score: leave out hits with a lower score, 0 to 1; by default 0.11, which nothing reaches if the
                 query is about something else than this memory. 0 returns the best hits however badly they fit.
             offset: hits to skip, at most 10,000; 10 is the second page of 10.
             explain: add to each hit the parts of its score.
@@ -365,7 +365,7 @@ class MemoryReader:
             person: the speaker, or a name in the text.
             tag: a tag of a conversation or of a durable memory; summaries have none.
             minimum_importance: 0 to 1.
-            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.14, as
+            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.11, as
                 in :meth:`search_memory`.
             exclude: ids of items that were shown before. They are left out in their other forms too.
             hops: steps in the graph from the entities of a durable memory, 0 (no graph facts) to 3.
@@ -389,8 +389,8 @@ class MemoryReader:
         request = RecallRequest(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
         found = self._sources.candidates(text, max_tokens, request)
         durable = self._sources.durable(text, CHOSEN, request, found, hops)
-        facts, points = ([item for item in items if item.score >= floor] for items in (found.facts, found.points))
-        return choose(facts, points, self.calendar, max_tokens, durable)
+        said, lasting = fitting([*found.facts, *found.points], durable, floor)
+        return choose(said, (), self.calendar, max_tokens, lasting)
 
     @one_read()
     def imagine(
@@ -454,7 +454,7 @@ class MemoryReader:
             speaker: the person who asks; "I" in the query is this name.
             hops: steps in the graph from the entities in the query, 0 (no graph facts) to 3.
             minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default from the
-                configuration (0.14). If nothing fits, graph facts are left out too.
+                configuration (0.11).
             exclude: ids of items that were shown before. They are left out in their other forms too.
             conversation: the conversation of the query, with ``conversation_id``, ``tags``, ``source`` or ``capture``
                 as for a write. If its capture is none, nothing is returned.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memory_pipeline.errors import InputError
+from memory_pipeline.reader.packing.recall import fitting
+from memory_pipeline_tests.reader.injecting import recalled
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk
 
 if TYPE_CHECKING:
@@ -72,6 +75,17 @@ def test_a_floor_leaves_out_hits_that_fit_worse(ways: dict[str, MemoryReader]) -
     assert [hit.id for hit in above] == [hit.id for hit in hits if hit.score >= floor]
     recalled = ways["held"].recall(OWN[0], minimum_score=floor, now=JANUARY)
     assert all(item.score >= floor for item in recalled)
+
+
+def test_what_a_conversation_left_does_not_fit_alone_but_what_was_remembered_may() -> None:
+    said = recalled("Anna: I moved to Porto.", 1)
+    known = replace(said, grain="durable", id="memory:1", source_ids=("message:2024-01-15T08:1",))
+    own = replace(known, id="memory:2", source_ids=("event:2024-01-15T08:1",))
+    both = replace(known, id="memory:3", source_ids=(*known.source_ids, *own.source_ids))
+    unfit = replace(said, score=0.1)
+    assert fitting([unfit], [known, own, both], 0.5) == ([], [own, both])
+    assert fitting([unfit, said], [known, own], 0.5) == ([said], [known, own])
+    assert fitting([], [known], 0.5) == ([], [known])
 
 
 def test_a_question_without_words_of_its_own_is_not_judged(ways: dict[str, MemoryReader]) -> None:

@@ -68,7 +68,7 @@ def test_yesterday_in_a_question_is_that_of_the_reader(lake: Lake, zone: str, is
     """It is 03:00 UTC on the 17th: yesterday is the 16th in UTC and Tokyo, and the 15th in Los Angeles."""
     question = "What did Anna say yesterday about Porto?"
     scores = [
-        reader.search_memory(query=question, now=NOW)[0].score
+        sum((reader.search_memory(query=question, explain=True, now=NOW)[0].parts or {}).values())
         for reader in (reader_in(lake, zone), reader_in(lake, "UTC"))
     ]
     assert (scores[0] > scores[1]) is is_near

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 #: Hits with a lower score are left out by default: nothing fits.
-DEFAULT_FLOOR: Final = 0.14
+DEFAULT_FLOOR: Final = 0.11
 #: How much each point of the ranking's sum, by which a hit is behind the best one, lowers its logit.
 _BEHIND: Final = 0.05
 

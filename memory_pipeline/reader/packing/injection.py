@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from math import fsum, log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,6 +29,7 @@ from memory_pipeline.reader.packing.items import (
     in_order,
 )
 from memory_pipeline.reader.packing.packer import Packer, by_worth
+from memory_pipeline.reader.packing.recall import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,17 +80,16 @@ def inject(
 ) -> InjectedContext:
     """Return the context for a prompt: at most `most` items in a budget. `calendar` is that of the summaries.
 
-    Facts and points with a lower score are left out; if nothing else fits, graph facts are too. Without a query, the
-    context has only the hot index.
+    Facts and points with a lower score are left out; see :func:`~memory_pipeline.reader.packing.recall.fitting`.
+    Without a query, the context has only the hot index.
     """
     packer = Packer(calendar, max_tokens, is_block=True, most=most)
     troubles: dict[str, str] = {}
     ranked: list[Recalled] = []
     if query is not None:
         found, troubles = _search(query, most, max_tokens, models, searches)
-        fitting = [one for one in found["memory"] if one.score >= minimum_score]
-        facts = _scored(found["graph"], found["memory"]) if fitting or found["durable"] or not found["memory"] else []
-        own = settled([*fitting, *found["durable"], *facts])
+        lasting = [*found["durable"], *_scored(found["graph"], found["memory"])]
+        own = settled(chain.from_iterable(fitting(found["memory"], lasting, minimum_score)))
         if settings.rerank == "deterministic":
             documents = by_words(query, documents)
         ranked = distinct(in_turn(by_worth(distinct(own)), documents))

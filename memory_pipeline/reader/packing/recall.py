@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.identity import MEMORY, Reference
+from memory_pipeline.domain.identity import MEMORY, MESSAGE, Reference
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.reader.packing.items import DURABLE, GRAPH, Recalled, Recollection, compact
 from memory_pipeline.reader.packing.packer import Packer, by_worth
@@ -55,6 +55,26 @@ class RecallCandidates(NamedTuple):
     points: list[Recalled]
     rules: SuppressionRules
     hides: Callable[[GraphFact], bool]
+
+
+class Fitting(NamedTuple):
+    """What fits a question: facts and points, and durable memories and graph facts."""
+
+    said: list[Recalled]
+    lasting: list[Recalled]
+
+
+def fitting(said: Sequence[Recalled], lasting: Iterable[Recalled], minimum_score: float) -> Fitting:
+    """Leave out facts and points with a lower score.
+
+    If none is left, durable memories and graph facts that come from messages alone are left out too: they are few, so
+    their own scores tell less. What an agent remembered by itself stays.
+    """
+    fits = [item for item in said if item.score >= minimum_score]
+    if fits or not said:
+        return Fitting(fits, list(lasting))
+    message = f"{MESSAGE}:"
+    return Fitting([], [one for one in lasting if not all(source.startswith(message) for source in one.source_ids)])
 
 
 def considered(budget: int) -> int:
