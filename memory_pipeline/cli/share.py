@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 _team = click.option("--team", metavar="NAME", help="A team of agents, in place of TO.")
 _to = click.argument("to", metavar="[TO]", required=False)
+_context = click.option("--context", metavar="NAME", help="One context, in place of the whole memory.")
 _user = id_option("--user", "user_id", "The user whose memory is shared. [default: the agent's own memory]")
 
 
 @cli.command()
 @_to
 @_team
+@_context
 @required_agent_options
 @_user
 @behalf_option
@@ -35,29 +37,32 @@ _user = id_option("--user", "user_id", "The user whose memory is shared. [defaul
     show_default=True,
     help="read; write, to change durable memories too; or admin, to share the memory with others too.",
 )
-def share(to: str | None, team: str | None, level: str, agent: AgentMemory, as_json: bool) -> None:
-    """Let the agent TO of the same workspace use an agent's memory.
+def share(to: str | None, team: str | None, context: str | None, level: str, agent: AgentMemory, as_json: bool) -> None:
+    """Let the agent TO of the same workspace use an agent's memory, or one context of it.
 
     Without --user that is the agent's own memory, and that of no user. It takes effect at the next read or write, also
     in processes that are running.
     """
-    _own(agent).share_with_agent(to, agent.user_id, level, team=team)
-    who = to or f"team {team}"
-    _say(as_json, {"to": to, "team": team, "level": level}, f"{who} has access to the memory of {agent}: {level}")
+    _own(agent).share_with_agent(to, agent.user_id, level, team=team, context=context)
+    who, what = to or f"team {team}", "the memory" if context is None else f"context {context}"
+    record = {"to": to, "team": team, "context": context, "level": level}
+    _say(as_json, record, f"{who} has access to {what} of {agent}: {level}")
 
 
 @cli.command()
 @_to
 @_team
+@_context
 @required_agent_options
 @_user
 @behalf_option
 @common
-def unshare(to: str | None, team: str | None, agent: AgentMemory, as_json: bool) -> None:
+def unshare(to: str | None, team: str | None, context: str | None, agent: AgentMemory, as_json: bool) -> None:
     """Take back what `share` gave to the agent TO. It takes effect at the next read or write."""
-    had = _own(agent).revoke(to, agent.user_id, team=team)
+    had = _own(agent).revoke(to, agent.user_id, team=team, context=context)
     who = to or f"team {team}"
-    _say(as_json, {"to": to, "team": team, "had_access": had}, "revoked" if had else f"{who} had no grant")
+    record = {"to": to, "team": team, "context": context, "had_access": had}
+    _say(as_json, record, "revoked" if had else f"{who} had no grant")
 
 
 @cli.command()
@@ -66,11 +71,13 @@ def unshare(to: str | None, team: str | None, agent: AgentMemory, as_json: bool)
 @behalf_option
 @common
 @click.option("--history", is_flag=True, help="All grants, revokes and changes of teams, oldest first.")
-def shares(history: bool, agent: AgentMemory, as_json: bool) -> None:
-    """List with whom an agent shares its own memory, or with --user that of the user."""
+@click.option("--context", metavar="NAME", help="Only the grants of one context: its members.")
+def shares(history: bool, context: str | None, agent: AgentMemory, as_json: bool) -> None:
+    """List with whom an agent shares its own memory and its contexts, or with --user those of the user."""
     agent.lake()  # it must exist
     writer = agent.granted_writer()
-    rows = [_row(one) for one in (writer.access_history() if history else writer.grants())]
+    found = writer.access_history(context=context) if history else writer.grants(context=context)
+    rows = [_row(one) for one in found]
     if as_json or not rows:
         click.echo(to_json(rows) if as_json else plain(f"the memory of {agent} is shared with nobody"), err=not as_json)
         return
@@ -112,7 +119,7 @@ def _own(agent: AgentMemory) -> MemoryWriter | GrantedWriter:
 
 def _row(event: AccessEvent) -> dict[str, object]:
     record = event.to_record()
-    names = ("access", "to_agent", "to_team", "level", "timestamp", "by_agent")
+    names = ("access", "to_agent", "to_team", "context", "level", "timestamp", "by_agent")
     return {name: record.get(name) or "" for name in names}
 
 

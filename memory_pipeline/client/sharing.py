@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.access import AccessLevel
+from memory_pipeline.domain.access import AccessLevel, is_member
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.sessions import DEFAULT_NAME, pool_container
+from memory_pipeline.errors import AccessDeniedError, shown
 from memory_pipeline.search.arguments import MAX_DAYS_AGO
 from memory_pipeline.sessions.store import session_store
 from memory_pipeline.sessions.views import SharedPool
@@ -16,11 +18,10 @@ from memory_pipeline.writer import MemoryWriter
 from memory_pipeline.writer.sharing import AccessWriter, require_grant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
+    from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline.search.searcher import Hits
     from memory_pipeline.writer import GrantedWriter
@@ -35,21 +36,55 @@ class AgentAccess:
         writer: changes its durable memories and grants.
     """
 
-    def __init__(self, reader: MemoryReader, writer: GrantedWriter, open_pool: Callable[[str], SharedPool]) -> None:
+    def __init__(
+        self, lake: Lake, asking: Scope, reader: MemoryReader, writer: GrantedWriter, user_id: str | None
+    ) -> None:
+        """Open what is shared with the agent `asking`."""
         self.reader = reader
         self.writer = writer
-        self._open_pool = open_pool
+        self._lake = lake
+        self._asking = asking
+        self._user_id = user_id
 
-    def pool(self, name: str = DEFAULT_NAME) -> SharedPool:
-        """Return a private pool of the agent, or of its user. Each call of its methods needs a grant.
+    @property
+    def contexts(self) -> Contexts:
+        """Its contexts. A grant of one context opens this one, and nothing else."""
+        return self.writer.contexts
 
-        To read needs the level ``read``, all else ``write``.
+    def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> SharedPool:
+        """Return a private pool of the agent, or the pool of one of its teams; or that of its user.
+
+        Each call of a method of a private pool needs a grant: to read of the level ``read``, else ``write``. Each call
+        of a method of a team's pool needs to be in the team.
 
         Raises:
-            InputError: the name is invalid.
+            InputError: an argument is invalid.
             ConfigurationError: as for :meth:`Memory.session`.
         """
-        return self._open_pool(name)
+        kind = "agent_private" if team is None else "team_shared"
+        owner = self.writer.scope
+        container = pool_container(
+            owner.workspace_id, owner.agent_id, self._user_id, name, kind, None, team, None, None
+        )
+        require = self._require_grant if team is None else partial(self._require_member, team)
+        entries = session_store(self._lake).entries(container).guarded(require)
+        return SharedPool(entries, lambda: datetime.now(UTC), name, kind, None)
+
+    def _require_grant(self, is_write: bool) -> None:
+        target, level = self.writer.scope, AccessLevel.WRITE if is_write else AccessLevel.READ
+        grant = require_grant(self._lake, self._asking, level, target, self._user_id)
+        if grant is not None:
+            operation = "pool.write" if is_write else "pool.read"
+            self._lake.access_log.note(self._asking, target, operation, grant_ids=[grant.id], level=grant.level)
+
+    def _require_member(self, team: str, is_write: bool) -> None:  # noqa: ARG002  # members may do both
+        target, asking = self.writer.scope, self._asking.own
+        if asking != target.own and not is_member(asking, team, target, self._lake.access.state(target)):
+            self._lake.access_log.note(asking, target, "pool")
+            raise AccessDeniedError(
+                f"agent {shown(asking.agent_id)} is in no team {shown(team)} of agent {shown(target.agent_id)}; that "
+                "agent adds it with add_to_team, or `memory-pipeline team add`"
+            )
 
 
 class SharedMemory(AccessWriter):
@@ -87,22 +122,7 @@ class SharedMemory(AccessWriter):
             AccessDeniedError: `user_id` is given and the lake does not exist.
         """
         writer = MemoryWriter(self.lake, self._scope).of_agent(agent, user_id)
-
-        def opened(name: str) -> SharedPool:
-            def require(is_write: bool) -> None:
-                level, target = AccessLevel.WRITE if is_write else AccessLevel.READ, writer.scope
-                grant = require_grant(self.lake, self._scope, level, target, user_id)
-                if grant is not None:
-                    operation, granted = "pool.write" if is_write else "pool.read", grant.level
-                    self.lake.access_log.note(self._scope, target, operation, grant_ids=[grant.id], level=granted)
-
-            container = pool_container(
-                self._scope.workspace_id, agent, user_id, name, "agent_private", None, None, None, None
-            )
-            entries = session_store(self.lake).entries(container).guarded(require)
-            return SharedPool(entries, lambda: datetime.now(UTC), name, "agent_private", None)
-
-        return AgentAccess(self.reader.of_agent(agent, user_id), writer, opened)
+        return AgentAccess(self.lake, self._scope, self.reader.of_agent(agent, user_id), writer, user_id)
 
     def retrieve_shared(
         self,

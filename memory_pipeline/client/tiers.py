@@ -138,7 +138,8 @@ class TieredMemory:
                 ``tool_cache`` or ``blackboard``.
             scope: ``global`` for all agents and users of the workspace; ``account`` for all agents of this user;
                 ``team``, ``agent`` or ``task``.
-            team: the team, for its scope or type.
+            team: a team that this agent keeps, for its scope or type; see :meth:`add_to_team`. Its members open the
+                pool by :meth:`of_agent`.
             task: the task, for its scope or type.
             run: the run that alone sees the pool. It expires a day after its last write.
 

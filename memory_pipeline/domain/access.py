@@ -5,8 +5,9 @@ In the journal an event is a file of its own::
     {"access": "grant", "workspace_id": "acme", "agent_id": "support", "to_agent": "sales", "to_team": null,
      "level": "read", "timestamp": "2024-01-15T07:03:00+00:00"}
 
-``agent_id`` gives access to its own memory, or, with an ``identity``, to that of one of its users. A team is a list of
-agents that ``agent_id`` keeps: nobody else decides who is in it.
+``agent_id`` gives access to its own memory, or, with an ``identity``, to that of one of its users. With a ``context``
+it gives access to that context alone. A team is a list of agents that ``agent_id`` keeps: nobody else decides who is in
+it.
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class AccessEvent:
             leaves the team.
         level: of a grant.
         event_at: time, UTC.
+        context: the context of the memory to which a grant or a revoke is limited.
         by_agent: the agent that made the change, if it is not the owner of the memory.
     """
 
@@ -89,9 +91,11 @@ class AccessEvent:
     level: AccessLevel | None
     event_at: datetime
     by_agent: str | None = None
+    context: str | None = None
 
     def __post_init__(self) -> None:
         optional_label("by_agent", self.by_agent)
+        optional_label("context", self.context)
         optional_label("agent", self.to_agent)
         optional_label("team", self.to_team)
         if self.scope.is_group:
@@ -101,6 +105,8 @@ class AccessEvent:
                 raise InputError("agent and team are both needed to change a team")
             if self.scope.identity:
                 raise InputError("a team is kept by an agent, not by one of its users; leave out user_id")
+            if self.context is not None:
+                raise InputError("a team belongs to no context; leave out context")
         elif (self.to_agent is None) == (self.to_team is None):
             problem = "neither is given" if self.to_agent is None else "both are given"
             raise InputError(f"access is given to an agent or to a team; {problem}")
@@ -127,6 +133,7 @@ class AccessEvent:
             None if level is None else AccessLevel.parse(level),
             timestamp_of("timestamp", record.get("timestamp")),
             record.get("by_agent"),
+            record.get("context"),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -141,6 +148,7 @@ class AccessEvent:
             "level": None if self.level is None else self.level.value,
             "timestamp": self.event_at.isoformat(),
             **({} if self.by_agent is None else {"by_agent": self.by_agent}),
+            **({} if self.context is None else {"context": self.context}),
         }
 
     @property
@@ -156,7 +164,7 @@ class AccessEvent:
     @property
     def decides(self) -> Hashable:
         """What the event decides: of two events with the same, the later one counts."""
-        return self.scope, self.verb.is_of_team, self.to_agent, self.to_team
+        return self.scope, self.verb.is_of_team, self.to_agent, self.to_team, self.context
 
     @property
     def order(self) -> tuple[datetime, int]:
@@ -186,17 +194,19 @@ def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) ->
     return AccessState(frozenset(event for event in last.values() if event.verb is AccessVerb.GRANT), teams)
 
 
-def decide(agent: Scope, level: AccessLevel, target: Scope, access: AccessState) -> bool:
-    """Return whether an agent may read, write or administer a scope.
+def decide(agent: Scope, level: AccessLevel, target: Scope, access: AccessState, context: str | None = None) -> bool:
+    """Return whether an agent may read, write or administer a scope, or one of its contexts.
 
     An agent may do everything with its own memory, and that of its users and groups. Otherwise it needs a grant for
     this very scope, to itself or to one of the teams of the scope's agent. Nothing crosses workspaces, and no grant
-    opens the memory of a group.
+    opens the memory of a group. A grant of a scope covers its contexts; one of a context covers nothing else.
     """
-    return agent.own == target.own or grant_for(agent, level, target, access) is not None
+    return agent.own == target.own or grant_for(agent, level, target, access, context) is not None
 
 
-def grant_for(agent: Scope, level: AccessLevel, target: Scope, access: AccessState) -> AccessEvent | None:
+def grant_for(
+    agent: Scope, level: AccessLevel, target: Scope, access: AccessState, context: str | None = None
+) -> AccessEvent | None:
     """Return the grant that lets an agent use the memory of another one, the one with the highest level, or None."""
     if agent.workspace_id != target.workspace_id or target.is_group:
         return None
@@ -204,22 +214,34 @@ def grant_for(agent: Scope, level: AccessLevel, target: Scope, access: AccessSta
         grant
         for grant in access.grants
         if grant.scope == target
+        and grant.context in {None, context}
         and grant.level is not None
         and grant.level.rank >= level.rank
         and (
             grant.to_agent in {agent.agent_id, EVERYONE}
-            or (grant.to_team is not None and agent.agent_id in access.teams.get((target.own, grant.to_team), ()))
+            or (grant.to_team is not None and is_member(agent, grant.to_team, target, access))
         )
     ]
     return max(found, key=lambda grant: (grant.level and grant.level.rank, grant.id), default=None)
 
 
-def denial(agent: Scope, level: AccessLevel, owner: Scope, user_id: str | None) -> AccessDeniedError:
-    """Return the error for an agent without a grant. It is the same whether or not there is such an agent or user."""
+def is_member(agent: Scope, team: str, target: Scope, access: AccessState) -> bool:
+    """Return whether an agent is in a team that the agent of a scope keeps."""
+    return agent.agent_id in access.teams.get((target.own, team), ())
+
+
+def denial(
+    agent: Scope, level: AccessLevel, owner: Scope, user_id: str | None, context: str | None = None
+) -> AccessDeniedError:
+    """Return the error for an agent without a grant.
+
+    It is the same whether or not there is such an agent, user or context.
+    """
     user = "" if user_id is None else f" of user {shown(user_id)}"
+    what = "the memory" if context is None else f"context {shown(context)}"
     action = {AccessLevel.READ: "read", AccessLevel.WRITE: "change", AccessLevel.ADMIN: "share"}[level]
     needed = "" if level is AccessLevel.READ else f" with the level {level}"
     return AccessDeniedError(
-        f"agent {shown(agent.agent_id)} may not {action} the memory{user} of agent {shown(owner.agent_id)}; that agent "
+        f"agent {shown(agent.agent_id)} may not {action} {what}{user} of agent {shown(owner.agent_id)}; that agent "
         f"grants access{needed} with share_with_agent, or `memory-pipeline share`"
     )

@@ -68,7 +68,7 @@ class Container:
 
     Attributes:
         workspace_id: nothing crosses workspaces.
-        agent_id: the agent; empty if all agents of the workspace may see it.
+        agent_id: the agent, or the one that keeps the team; empty if all agents of the workspace may see it.
         identity: ``user:`` and an id; empty for the agents themselves.
         kind: the kind of its entries.
         space: the id of the session, or the name of the pool.
@@ -125,9 +125,10 @@ def pool_container(
     """Return the container of a pool.
 
     Its scope says who finds it by its name: ``global`` all agents of the workspace, for any user; ``account`` all of
-    them, for the same user; ``team`` and ``task`` those who name the team or task, for the same user; ``agent`` one
-    agent, for the same user. A pool of the type ``agent_private`` is seen by its agent alone, and a pool of a run by
-    those who name the run, for the same user.
+    them, for the same user; ``task`` those who name the task, for the same user; ``team`` the agent that keeps the
+    team and, by :meth:`AgentAccess.pool`, its members, for the same user; ``agent`` one agent, for the same user. A
+    pool of the type ``agent_private`` is seen by its agent alone, and a pool of a run by those who name the run, for
+    the same user.
 
     Raises:
         InputError: an argument is invalid or missing.
@@ -155,9 +156,9 @@ def pool_container(
             problem = "needs" if one in needed else "takes no"
             raise InputError(f"a pool of the type {pool_type} with the scope {scope} {problem} {one}")
     section = json.dumps([pool_type, scope, *(label_of(one, named[one]) for one in needed)], ensure_ascii=False)
-    is_private = pool_type == "agent_private" or scope == "agent"
+    is_of_agent = pool_type == "agent_private" or scope == "agent" or team is not None
     identity = "" if scope == "global" else identity
-    return Container(workspace_id, agent_id if is_private else "", identity, EntryKind.POOL, name, section)
+    return Container(workspace_id, agent_id if is_of_agent else "", identity, EntryKind.POOL, name, section)
 
 
 def micros_of(at: datetime) -> int:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.access import AccessEvent, fold_access, grant_for
+from memory_pipeline.domain.access import AccessEvent, fold_access
 from memory_pipeline.errors import InputError, LakeError
 from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from memory_pipeline.domain.access import AccessLevel
+    from memory_pipeline.domain.access import AccessState
     from memory_pipeline.domain.scopes import Scope, ScopeOf
     from memory_pipeline.lake.files.storage import FileInfo, Storage
     from memory_pipeline.lake.journal import Journal
@@ -60,14 +60,13 @@ class AccessEvents:
         found = (self._read(path) for path in paths_among(entries))
         return [event for event in found if event is not None]
 
-    def grant_for(self, agent: Scope, level: AccessLevel, target: Scope) -> AccessEvent | None:
-        """Return the grant that lets an agent use the memory of another one now, or None; see :func:`grant_for`.
+    def state(self, target: Scope) -> AccessState:
+        """Return the grants of a scope in force now, and the teams of its agent.
 
         Raises:
             LakeError: as for :meth:`among`.
         """
-        events = [event for scope in {target.own, target} for event in self.of(scope)]  # teams are of the agent
-        return grant_for(agent, level, target, fold_access(events))
+        return fold_access(event for scope in {target.own, target} for event in self.of(scope))
 
     def all(self) -> Iterator[AccessEvent]:
         """Yield all events of the lake.

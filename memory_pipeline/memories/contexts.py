@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryVerb
 from memory_pipeline.domain.memories.record import CONTEXTS, ContextType, DurableMemory, Status, one_of
 from memory_pipeline.domain.scopes import label_of
@@ -18,13 +21,16 @@ from memory_pipeline.memories.queries import until_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from memory_pipeline.domain.periods import When
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.memories.search import MemorySearch, RecalledMemory
     from memory_pipeline.memories.state import MemoryOverlay
 
     # Inside of the class, `list` is its method.
     Found = list["Context"]
+    Entries = list[DurableMemory]
+    Recalled = list[RecalledMemory]
 
 #: What a restore brings back.
 _RESTORED: Final = (
@@ -45,28 +51,32 @@ class Context:
 
 
 class Contexts:
-    """The contexts of a scope. Take it from :attr:`Memory.contexts`.
+    """The contexts of a scope. Take it from :attr:`Memory.contexts`, or for another agent from :meth:`Memory.of_agent`.
 
     The consolidation leaves entries alone: it neither merges nor archives them. They are searched and listed with
-    other memories, or alone by the filter ``context``. All methods raise InputError if an argument is invalid, or the
-    context unknown. `now` is the time of the change; the current time by default.
+    other memories, or alone. All methods raise InputError if an argument is invalid, or the context unknown. `now` is
+    the time of the change; the current time by default.
+
+    For another agent, each call needs a grant of the context or of the whole memory: of the level ``read`` to read, of
+    ``write`` to change it. Without one it raises AccessDeniedError.
     """
 
     def __init__(
         self,
+        lake: Lake,
         state: MemoryOverlay,
-        change: Callable[..., Sequence[str]],
-        require_grant: Callable[[], object] = lambda: None,
+        change: Callable[[Sequence[object], When | None, str], Sequence[str]],
+        require: Callable[[AccessLevel, str | None], object],
     ) -> None:
-        """`require_grant` raises AccessDeniedError if the memory is another agent's and a grant is missing."""
-        self._overlay = state
-        self._change = change
-        self._require_grant = require_grant
+        """`change` writes changes at a time to entries of a context, or to the context itself.
 
-    @property
-    def _state(self) -> MemoryOverlay:
-        self._require_grant()
-        return self._overlay
+        `require` raises AccessDeniedError if the memory is another agent's, and no grant of a level opens the whole
+        memory or a context.
+        """
+        self._lake = lake
+        self._state = state
+        self._change = change
+        self._require = require
 
     def create(
         self,
@@ -81,19 +91,21 @@ class Contexts:
         Raises:
             InputError: it exists with another type.
         """
+        self._require(AccessLevel.WRITE, name)
         kind, known = one_of(ContextType, "type", type), self._memory(name)
         if name == CONTEXTS:
             raise InputError(f"name {shown(name)} is reserved; choose another one")
         if known is None:
             content = description or f"Context {name} ({kind.value.replace('_', ' ')})"
             record = {"content": content, "title": name, "context": CONTEXTS, "key": name, "tags": [kind.value]}
-            self._change([{"memory": MemoryVerb.REMEMBER.value, **record}], now=now)
+            self._change([{"memory": MemoryVerb.REMEMBER.value, **record}], now, name)
         elif known.tags != (kind.value,):
             raise InputError(f"context {shown(name)} exists and has the type {known.tags[0]}, not {kind.value}")
         return _context_of(self._known(name))
 
     def list(self, *, now: When | None = None) -> Found:
-        """Return all contexts by name, archived ones too, at `now`."""
+        """Return all contexts by name, archived ones too, at `now`. For another agent, this needs the whole memory."""
+        self._require(AccessLevel.READ, None)
         found = self._in(CONTEXTS, until_of(now, self._state.calendar)).values()
         contexts = [_context_of(one) for one in found if one.status is not Status.DEPRECATED]
         return sorted(contexts, key=lambda context: context.name)
@@ -107,12 +119,32 @@ class Contexts:
         """
         entry: dict[str, object] = {"content": text, "context": name, "key": key, "editor": editor}
         entry |= {} if value is None else {"value": value}
-        return self._change([{"memory": MemoryVerb.REMEMBER.value, **entry}], now=now)[0]
+        return self._change([{"memory": MemoryVerb.REMEMBER.value, **entry}], now, name)[0]
+
+    def remove(self, name: str, key: str, *, editor: str = AGENT, now: When | None = None) -> bool:
+        """Revoke an entry, and keep its history; return whether there was one."""
+        self._require(AccessLevel.WRITE, name)
+        found = self._entry(name, key)
+        if found is not None:
+            change = {"memory": MemoryVerb.FORGET.value, "memory_id": found.id, "editor": editor}
+            self._change([change], now, name)
+        return found is not None
 
     def get(self, name: str, key: str) -> DurableMemory | None:
         """Return the newest version of an entry, or None; none of an archived context is returned."""
-        found = self._state.find(Changes.of({"context": name, "key": key}))
-        return found if found is not None and found.is_active else None
+        self._require(AccessLevel.READ, name)
+        return self._entry(name, key)
+
+    def entries(self, name: str, *, now: When | None = None) -> Entries:
+        """Return the entries of a context at `now`, by key; none of an archived context."""
+        self._require(AccessLevel.READ, name)
+        found = self._in(self._name(name), until_of(now, self._state.calendar)).values()
+        return sorted((one for one in found if one.is_active), key=lambda entry: (entry.key or "", entry.id))
+
+    def search(self, name: str, query: str, max_results: int = 5) -> Recalled:
+        """Return the best entries of a context for a query, best first; none of an archived context."""
+        self._require(AccessLevel.READ, name)
+        return self._search.search(query, max_results, context=self._name(name), hops=0)
 
     def archive(self, name: str, *, now: When | None = None) -> int:
         """Take the entries out of all searches but that of the archive; return their number. Nothing can be put."""
@@ -124,11 +156,13 @@ class Contexts:
 
     def snapshot(self, name: str, label: str, *, now: When | None = None) -> None:
         """Name the present state of a context, to restore it later. The last snapshot with a label counts."""
+        self._require(AccessLevel.WRITE, name)
         change = {"memory": MemoryVerb.UPDATE.value, "memory_id": self._known(name).id}
-        self._change([{**change, "value": label_of("label", label)}], now=now)
+        self._change([{**change, "value": label_of("label", label)}], now, name)
 
     def snapshots(self, name: str) -> dict[str, datetime]:
         """Return the time of each snapshot of a context by its label, UTC."""
+        self._require(AccessLevel.READ, name)
         events = self._state.events({self._known(name).id})
         return {str(json.loads(one.changes.value)): one.event_at for one in events if one.changes.value is not None}
 
@@ -137,7 +171,8 @@ class Contexts:
 
         It writes new versions, and revokes entries that are newer: the history keeps everything.
         """
-        name, times = self._known(name).key or name, self.snapshots(name)
+        self._require(AccessLevel.WRITE, name)
+        name, times = self._name(name), self.snapshots(name)
         if label not in times:
             raise InputError(
                 f"context {shown(name)} has no snapshot {shown(label)}; it has: {', '.join(times) or 'none'}"
@@ -156,16 +191,43 @@ class Contexts:
                 if fields["value"] == present["value"]:
                     del fields["value"]
                 changes.append({"memory": MemoryVerb.UPDATE.value, "memory_id": own, **fields, **who})
-        self._change(changes, now=now)
+        self._change(changes, now, name)
         return len(changes)
 
     def _switch(self, name: str, verb: MemoryVerb, status: Status, now: When | None) -> int:
+        self._require(AccessLevel.WRITE, name)
         record, reason = self._known(name), f"context {name} is archived"
         found = [own for own, one in self._in(record.key or name, None).items() if one.status is status]
         if record.status is status:
             ids = [record.id, *found]
-            self._change([{"memory": verb.value, "memory_id": own, "reason": reason} for own in ids], now=now)
+            self._change([{"memory": verb.value, "memory_id": own, "reason": reason} for own in ids], now, name)
         return len(found)
+
+    @cached_property
+    def _search(self) -> MemorySearch:
+        # Imported late: most programs search contexts with other memories, by a reader.
+        from memory_pipeline.graph import Graph
+        from memory_pipeline.graph.joined import JoinedGraphs
+        from memory_pipeline.memories.joined import JoinedOverlays
+        from memory_pipeline.memories.layouts import MemoryLayouts
+        from memory_pipeline.memories.ranker import MemoryRanker
+        from memory_pipeline.memories.search import MemorySearch
+        from memory_pipeline.models.factory import reading_embedder
+
+        state, calendar = self._state, self._state.calendar
+        embedder = reading_embedder(self._lake.configuration(), lambda: datetime.now(UTC))
+        layouts = MemoryLayouts(state, embedder)
+        ranker = MemoryRanker(lambda: [layouts], embedder, calendar)
+        graph = Graph.joining(JoinedGraphs(list, None), calendar)
+        return MemorySearch(JoinedOverlays(lambda: [state]), ranker, embedder, graph, calendar)
+
+    def _entry(self, name: str, key: str) -> DurableMemory | None:
+        found = self._state.find(Changes.of({"context": name, "key": key}))
+        return found if found is not None and found.is_active else None
+
+    def _name(self, name: str) -> str:
+        """Return the name of a context as it is stored."""
+        return self._known(name).key or name
 
     def _memory(self, name: str) -> DurableMemory | None:
         found = self._state.find(Changes.of({"context": CONTEXTS, "key": name}))

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import MemoryKind, Status
@@ -317,15 +318,18 @@ class MemoryEventWriter:
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         return self._write(changes, now)
 
-    def _require_grant(self) -> object:
-        """Raise AccessDeniedError before anything is read, if this memory is another agent's and a grant is missing."""
+    def _require_grant(self, level: AccessLevel = AccessLevel.WRITE, context: str | None = None) -> object:
+        """Raise AccessDeniedError before anything is read, if this memory is another agent's and a grant is missing.
+
+        It is needed for the whole memory, or only for a context.
+        """
 
     @cached_property
     def contexts(self) -> Contexts:
         """The contexts of this scope: named containers of durable memories, with snapshots."""
         from memory_pipeline.memories.contexts import Contexts
 
-        return Contexts(self._state, self.change_memories, self._require_grant)
+        return Contexts(self._lake, self._state, self._write, self._require_grant)
 
     @cached_property
     def _pending(self) -> PendingJournal:
@@ -357,8 +361,13 @@ class MemoryEventWriter:
         [identifier] = self._write([_record(verb, memory_id, fields, editor, reason)], now)
         return identifier
 
-    def _write(self, changes: Sequence[object], now: When | None) -> list[str]:
-        """Write all changes or nothing; return the ids of the memories, in order."""
+    def _write(
+        self,
+        changes: Sequence[object],
+        now: When | None,
+        context: str | None = None,  # noqa: ARG002  # a writer for another agent needs its grant
+    ) -> list[str]:
+        """Write all changes or nothing; return the ids of the memories, in order. All are of a `context` if given."""
         received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if not changes:
             return []

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, denial, fold_access
+from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, denial, fold_access, grant_for
 from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.errors import InputError, shown
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 _TICK = timedelta(microseconds=1)
+#: What an agent without a grant tried, in the log of access.
+_DENIED = {AccessLevel.READ: "read", AccessLevel.WRITE: "change", AccessLevel.ADMIN: "share"}
 
 
 class Shareable(NamedTuple):
@@ -53,24 +55,29 @@ class AccessWriter:
         level: str = AccessLevel.READ,
         *,
         team: str | None = None,
+        context: str | None = None,
         now: When | None = None,
     ) -> None:
-        """Let another agent of the workspace, or a team of agents, use the agent's own memory.
+        """Let another agent of the workspace, or a team of agents, use the agent's own memory, or one context of it.
 
         That covers no memory of a user: name each user whose memory is shared. The memory of a group cannot be shared.
-        A second grant replaces the first one.
+        A second grant replaces the first one; that of a context is apart from that of the whole memory.
 
         Args:
             agent: the agent that gets access; ``*`` lets all agents of the workspace read. Or name a `team`.
             user_id: the user whose memory is shared, in place of the agent's own. A writer for a user accepts no other.
             level: ``read``; ``write``, to change durable memories too; or ``admin``, to share it with others too.
             team: a team that this agent keeps; see :meth:`add_to_team`. Its later members get access too.
+            context: the context that is shared, in place of the whole memory. Those with a grant of it are its members:
+                ``grants(context=…)`` lists them.
             now: the time of the grant.
 
         Raises:
-            InputError: an argument is invalid, or the writer is of a group. Nothing was written.
+            InputError: an argument is invalid, the writer is of a group, or there is no such context. Nothing was
+                written.
         """
-        self._change(AccessVerb.GRANT, agent, team, self._shared(user_id), AccessLevel.parse(level), now)
+        scope, rank = self._shared(user_id, context), AccessLevel.parse(level)
+        self._change(AccessVerb.GRANT, agent, team, scope, rank, now, context)
 
     def revoke(
         self,
@@ -78,16 +85,18 @@ class AccessWriter:
         user_id: str | None = None,
         *,
         team: str | None = None,
+        context: str | None = None,
         now: When | None = None,
     ) -> bool:
-        """Take back what was given with the same agent or team, and the same user. Return whether it had access.
+        """Take back what was given with the same agent or team, user and context. Return whether it had access.
 
-        An agent may still have access by a team. Of a grant and a revoke at the same time, the revoke counts.
+        An agent may still have access by a team, or to a context by a grant of the whole memory. Of a grant and a
+        revoke at the same time, the revoke counts.
 
         Raises:
             InputError: as for :meth:`share_with_agent`.
         """
-        return self._change(AccessVerb.REVOKE, agent, team, self._shared(user_id), None, now)
+        return self._change(AccessVerb.REVOKE, agent, team, self._shared(user_id, context), None, now, context)
 
     def add_to_team(self, team: str, agent: str, *, now: When | None = None) -> None:
         """Add an agent to a team: it gets the access that this agent gave to the team.
@@ -107,19 +116,23 @@ class AccessWriter:
         """
         return self._change(AccessVerb.LEAVE, agent, team, self._shareable.scope.own, None, now)
 
-    def grants(self, *, now: When | None = None) -> list[AccessEvent]:
-        """Return the grants in force on this memory, by agent and team; `now` selects those of a past time."""
+    def grants(self, *, context: str | None = None, now: When | None = None) -> list[AccessEvent]:
+        """Return the grants in force on this memory and its contexts, by context, team and agent.
+
+        `context` selects those of one context: its members. `now` selects those of a past time.
+        """
         until = None if now is None else self._shareable.lake.calendar.moment("now", now)
-        found = fold_access(self.access_history(), until).grants
-        return sorted(found, key=lambda one: (one.to_team or "", one.to_agent or ""))
+        found = fold_access(self.access_history(context=context), until).grants
+        return sorted(found, key=lambda one: (one.context or "", one.to_team or "", one.to_agent or ""))
 
-    def access_history(self) -> list[AccessEvent]:
-        """Return all grants, revokes and changes of teams on this memory, oldest first."""
+    def access_history(self, *, context: str | None = None) -> list[AccessEvent]:
+        """Return all grants, revokes and changes of teams on this memory, oldest first; or those of a `context`."""
         lake, scope, user_id, by = self._shareable
-        require_grant(lake, by, AccessLevel.ADMIN, scope, user_id)
-        return sorted(lake.access.of(scope), key=lambda event: event.order)
+        require_grant(lake, by, AccessLevel.ADMIN, scope, user_id, context)
+        events = lake.access.of(scope)
+        return sorted((one for one in events if context in {None, one.context}), key=lambda event: event.order)
 
-    def _shared(self, user_id: str | None) -> Scope:
+    def _shared(self, user_id: str | None, context: str | None) -> Scope:
         lake, scope, own_user, by = self._shareable
         own = scope.own
         if scope.is_group:
@@ -129,7 +142,7 @@ class AccessWriter:
         if own_user not in {None, user_id}:
             raise InputError(f"this writer is for user {shown(own_user)}, not {shown(user_id)}; open another one")
         if by is not None:
-            return _scope_of(lake, by, AccessLevel.ADMIN, own, user_id)
+            return _scope_of(lake, by, AccessLevel.ADMIN, own, user_id, context)
         identity = user_identity(label_of("user_id", user_id))
         found = lake.new_scope(own.workspace_id, own.agent_id, identity)
         if not found.identity:
@@ -144,17 +157,22 @@ class AccessWriter:
         scope: Scope,
         level: AccessLevel | None,
         now: When | None,
+        context: str | None = None,
     ) -> bool:
         """Write an event unless it changes nothing. Return whether access, or the membership, was in force before."""
         lake, _, _, by = self._shareable
         if by is not None and verb.is_of_team:
             raise InputError(f"the teams of agent {shown(scope.agent_id)} are kept by this agent alone")
-        require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id)
+        require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id, context)
         clock = datetime.now(UTC)
         at = lake.calendar.moment("now", clock if now is None else now)
         if at > clock:
             raise InputError(f"now {at.isoformat()} is in the future; grants and revokes hold at once: leave it out")
-        event = AccessEvent(scope, verb, agent, team, level, at, None if by is None else by.agent_id)
+        event = AccessEvent(scope, verb, agent, team, level, at, None if by is None else by.agent_id, context)
+        if context is not None and verb is AccessVerb.GRANT:
+            known = [one.name for one in MemoryEventWriter(lake, scope).contexts.list()]
+            if context not in known:
+                raise InputError(f"context {shown(context)} is unknown; there is: {', '.join(known) or 'none'}")
         before = [one for one in lake.access.of(scope) if one.decides == event.decides]
         last = max(before, key=lambda one: one.order, default=None)
         was_in_force = last is not None and last.verb in {AccessVerb.GRANT, AccessVerb.JOIN}
@@ -172,8 +190,9 @@ class GrantedWriter(MemoryEventWriter, AccessWriter):
     """Changes durable memories of another agent of the workspace; take it from :meth:`MemoryWriter.of_agent`.
 
     A change needs a grant of the level ``write``, a grant or a revoke one of the level ``admin``. Each call looks it
-    up, so it ends with a revoke. Without it, the methods raise :class:`~memory_pipeline.errors.AccessDeniedError`. The
-    editor of a change is ``agent:`` and the id of the agent that makes it. Teams are kept by their own agent alone.
+    up, so it ends with a revoke. Without it, the methods raise :class:`~memory_pipeline.errors.AccessDeniedError`. A
+    grant of one context opens :attr:`contexts` alone, and of them this one. The editor of a change is ``agent:`` and
+    the id of the agent that makes it. Teams are kept by their own agent alone.
     """
 
     def __init__(self, lake: Lake, asking: Scope, owner: Scope, user_id: str | None, start: date) -> None:
@@ -197,11 +216,14 @@ class GrantedWriter(MemoryEventWriter, AccessWriter):
     def _shareable(self) -> Shareable:
         return Shareable(self._lake, self._scope, self._user_id, self._asking)
 
-    def _require_grant(self) -> AccessEvent | None:
-        return require_grant(self._lake, self._asking, AccessLevel.WRITE, self._scope, self._user_id)
+    def _require_grant(self, level: AccessLevel = AccessLevel.WRITE, context: str | None = None) -> AccessEvent | None:
+        grant = require_grant(self._lake, self._asking, level, self._scope, self._user_id, context)
+        if grant is not None and level is AccessLevel.READ:
+            self._lake.access_log.note(self._asking, self._scope, "contexts", grant_ids=[grant.id], level=grant.level)
+        return grant
 
-    def _write(self, changes: Sequence[object], now: When | None) -> list[str]:
-        grant = self._require_grant()
+    def _write(self, changes: Sequence[object], now: When | None, context: str | None = None) -> list[str]:
+        grant = self._require_grant(context=context)
         ids = super()._write([self._signed(change) for change in changes], now)
         if grant is not None and ids:
             verbs = {str(change["memory"]).lower() for change in changes if isinstance(change, Mapping)}
@@ -221,7 +243,12 @@ class GrantedWriter(MemoryEventWriter, AccessWriter):
 
 
 def require_grant(
-    lake: Lake, agent: Scope | None, level: AccessLevel, target: Scope, user_id: str | None
+    lake: Lake,
+    agent: Scope | None,
+    level: AccessLevel,
+    target: Scope,
+    user_id: str | None,
+    context: str | None = None,
 ) -> AccessEvent | None:
     """Return the grant of an agent, of its own scope. None is the owner itself, which needs none.
 
@@ -230,17 +257,19 @@ def require_grant(
     """
     if agent is None or agent == target.own:
         return None
-    grant = lake.access.grant_for(agent, level, target)
+    grant = grant_for(agent, level, target, lake.access.state(target), context)
     if grant is None:
         if lake.exists:
-            lake.access_log.note(agent, target, "share" if level is AccessLevel.ADMIN else "change")
-        raise denial(agent, level, target.own, user_id)
+            lake.access_log.note(agent, target, _DENIED[level])
+        raise denial(agent, level, target.own, user_id, context)
     return grant
 
 
-def _scope_of(lake: Lake, agent: Scope, level: AccessLevel, owner: Scope, user_id: str) -> Scope:
+def _scope_of(
+    lake: Lake, agent: Scope, level: AccessLevel, owner: Scope, user_id: str, context: str | None = None
+) -> Scope:
     """Return the scope of a user of another agent. Raise AccessDeniedError if nothing can be granted there."""
     identity = user_identity(label_of("user_id", user_id))
     if not lake.exists:
-        raise denial(agent, level, owner, user_id)
+        raise denial(agent, level, owner, user_id, context)
     return lake.scope(owner.workspace_id, owner.agent_id, identity)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from memory_pipeline import Memory
 from memory_pipeline.errors import AccessDeniedError, InputError
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline_tests.invoking import call, read
@@ -56,6 +57,20 @@ def test_a_team_gets_what_is_shared_with_it(root: str) -> None:
     assert read("team", "remove", "office", "sales", *A)["was_member"]
     assert reads(root) is None
     assert "not a member" in call("team", "remove", "office", "sales", *A).stdout
+
+
+def test_a_context_is_shared_alone(root: str) -> None:
+    support = Memory(root, workspace_id="acme", agent_id="support")
+    support.contexts.create("runbooks")
+    shared = read("share", "sales", "--context", "runbooks", *A)
+    assert shared["context"] == "runbooks"
+    assert reads(root) is None
+    assert [row["context"] for row in read("shares", "--context", "runbooks", *A)] == ["runbooks"]
+    sales = Memory(root, workspace_id="acme", agent_id="sales").of_agent("support")
+    assert sales.contexts.entries("runbooks") == []
+    assert isinstance(call("share", "sales", "--context", "runbook", *A).exception, InputError)
+    assert read("unshare", "sales", "--context", "runbooks", *A)["had_access"]
+    assert read("shares", *A) == []
 
 
 @pytest.mark.parametrize("given", [[], ["support"], ["sales", "--team", "office"]])

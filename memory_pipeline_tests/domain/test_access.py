@@ -23,27 +23,37 @@ START = datetime(2024, 1, 15, tzinfo=UTC)
 
 def event(verb: str, to: str | None = "B", scope: Scope = A, *, team: str | None = None, **fields: Any) -> AccessEvent:
     level = AccessLevel(fields.get("level", "read")) if verb == "grant" else None
-    return AccessEvent(scope, AccessVerb(verb), to, team, level, START + timedelta(minutes=fields.get("minute", 0)))
+    at = START + timedelta(minutes=fields.get("minute", 0))
+    return AccessEvent(scope, AccessVerb(verb), to, team, level, at, None, fields.get("context"))
 
 
-def allowed(*events: AccessEvent, agent: Scope = B, level: str = "read", target: Scope = A) -> bool:
-    return decide(agent, AccessLevel(level), target, fold_access(events))
+def allowed(
+    *events: AccessEvent, agent: Scope = B, level: str = "read", target: Scope = A, context: str | None = None
+) -> bool:
+    return decide(agent, AccessLevel(level), target, fold_access(events), context)
 
 
+_CONTEXTS = [None, "runbooks", "board"]
 _EVENTS = st.one_of(
     st.builds(
-        lambda verb, to, scope, minute, level: event(verb, to, scope, minute=minute, level=level),
+        lambda verb, to, scope, minute, level, context: event(
+            verb, to, scope, minute=minute, level=level, context=context
+        ),
         st.sampled_from(["grant", "revoke"]),
         st.sampled_from("BC"),
         st.sampled_from([A, ANNA, BEN]),
         st.integers(0, 3),
         st.sampled_from(list(AccessLevel)),
+        st.sampled_from(_CONTEXTS),
     ),
     st.builds(
-        lambda verb, minute, level: event(verb, None, team="sales", minute=minute, level=level),
+        lambda verb, minute, level, context: event(
+            verb, None, team="sales", minute=minute, level=level, context=context
+        ),
         st.sampled_from(["grant", "revoke"]),
         st.integers(0, 3),
         st.sampled_from(list(AccessLevel)),
+        st.sampled_from(_CONTEXTS),
     ),
     st.builds(
         lambda verb, to, minute: event(verb, to, team="sales", minute=minute),
@@ -54,20 +64,25 @@ _EVENTS = st.one_of(
 )
 
 
-def oracle(events: list[AccessEvent], agent: str, level: AccessLevel, target: Scope) -> bool:
+def oracle(events: list[AccessEvent], agent: str, level: AccessLevel, target: Scope, context: str | None) -> bool:
     """Decide by looking at all events of each way to the scope: a second implementation, by definition."""
 
-    def newest(*, is_team: bool, scope: Scope, to: str | None, team: str | None) -> list[AccessEvent]:
+    def newest(
+        *, is_team: bool, scope: Scope, to: str | None, team: str | None, of: str | None = None
+    ) -> list[AccessEvent]:
         own = [
             one
             for one in events
-            if (one.verb.is_of_team, one.scope, one.to_agent, one.to_team) == (is_team, scope, to, team)
+            if (one.verb.is_of_team, one.scope, one.to_agent, one.to_team, one.context)
+            == (is_team, scope, to, team, of)
         ]
         return [one for one in own if one.event_at == max(other.event_at for other in own)]
 
     def grants(to: str | None, team: str | None) -> bool:
-        last = newest(is_team=False, scope=target, to=to, team=team)
-        return bool(last) and all(one.level is not None and one.level.rank >= level.rank for one in last)
+        lasts = [newest(is_team=False, scope=target, to=to, team=team, of=of) for of in {None, context}]
+        return any(
+            last and all(one.level is not None and one.level.rank >= level.rank for one in last) for last in lasts
+        )
 
     joined = newest(is_team=True, scope=A, to=agent, team="sales")
     is_member = bool(joined) and all(one.verb is AccessVerb.JOIN for one in joined)
@@ -83,7 +98,9 @@ def test_the_order_of_arrival_and_repetitions_do_not_matter(both: tuple[list[Acc
     for agent in (B, C):
         for level in AccessLevel:
             for target in (A, ANNA, BEN):
-                assert decide(agent, level, target, access) is oracle(first, agent.agent_id, level, target)
+                for context in _CONTEXTS:
+                    said = oracle(first, agent.agent_id, level, target, context)
+                    assert decide(agent, level, target, access, context) is said
 
 
 @given(st.lists(_EVENTS, max_size=12), st.integers(0, 3))
@@ -112,6 +129,19 @@ def test_a_grant_on_an_agent_does_not_cover_its_users_nor_the_other_way_round() 
     assert allowed(of_anna, target=ANNA)
     assert not allowed(of_anna, target=BEN)
     assert not allowed(of_anna)
+
+
+def test_a_grant_of_a_context_opens_this_context_alone() -> None:
+    of_context = event("grant", context="runbooks")
+    assert allowed(of_context, context="runbooks")
+    assert not allowed(of_context, context="board")
+    assert not allowed(of_context)
+    assert allowed(event("grant"), context="runbooks")
+    # The grant of the whole memory is another one, and stays.
+    assert allowed(event("grant"), of_context, event("revoke", context="runbooks", minute=1), context="runbooks")
+    assert not allowed(of_context, event("revoke", context="runbooks"), context="runbooks")
+    with pytest.raises(InputError, match="no context"):
+        event("join", team="sales", context="runbooks")
 
 
 def test_a_team_has_the_agents_that_its_keeper_names() -> None:

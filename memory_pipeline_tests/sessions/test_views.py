@@ -274,7 +274,7 @@ def test_a_pool_is_seen_by_those_in_its_scope(root: str) -> None:
         ({"type": "agent_private"}, {writer}),
         ({"scope": "agent"}, {writer}),
         ({"type": "agent_private", "scope": "global"}, {writer, other_user, no_user}),
-        ({"type": "team_shared", "team": "red"}, {writer, same_user}),
+        ({"type": "team_shared", "team": "red"}, {writer}),
         ({"type": "task_scoped", "task": "t1"}, {writer, same_user}),
         ({"run": "r1"}, {writer, same_user}),
         ({"run": "r1", "type": "blackboard"}, {writer, same_user}),

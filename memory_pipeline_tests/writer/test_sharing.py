@@ -14,6 +14,7 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import AccessDeniedError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ACCESS_LOG
+from memory_pipeline.memories.contexts import Contexts
 from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import memory_tools
@@ -58,17 +59,25 @@ def changes(memory_id: str) -> dict[str, Callable[[GrantedWriter], object]]:
         "link": lambda writer: writer.link(memory_id, writer.remember("The vault is cold."), "supports"),
         "unlink": lambda writer: writer.unlink(memory_id, writer.remember("The vault is cold."), "supports"),
         "contexts": lambda writer: writer.contexts.create("board"),
-        "contexts: list": lambda writer: [writer.contexts.list()],
         "contexts: put": lambda writer: writer.contexts.put("board", "a", "The vault has a key."),
-        "contexts: get": lambda writer: [writer.contexts.get("board", "a")],
         "contexts: snapshot": lambda writer: [writer.contexts.snapshot("board", "first")],
-        "contexts: snapshots": lambda writer: [writer.contexts.snapshots("board")],
+        "contexts: remove": lambda writer: [writer.contexts.remove("board", "b")],
         "contexts: restore": lambda writer: [writer.contexts.restore("board", "first")],
         "contexts: archive": lambda writer: [writer.contexts.archive("board")],
         "contexts: unarchive": lambda writer: [writer.contexts.unarchive("board")],
         "forget": lambda writer: writer.forget(memory_id),
         "forget of nothing": lambda writer: [writer.forget(kind="plan")],
     }
+
+
+#: These need the level read.
+READS: dict[str, Callable[[GrantedWriter], object]] = {
+    "contexts: list": lambda writer: [writer.contexts.list()],
+    "contexts: get": lambda writer: writer.contexts.get("runbooks", "retry"),
+    "contexts: entries": lambda writer: writer.contexts.entries("runbooks"),
+    "contexts: search": lambda writer: writer.contexts.search("runbooks", "retry"),
+    "contexts: snapshots": lambda writer: [writer.contexts.snapshots("runbooks")],
+}
 
 
 def share(writer: GrantedWriter) -> bool:
@@ -96,20 +105,109 @@ def done(ways: dict[str, Callable[[GrantedWriter], object]], writer: GrantedWrit
 
 def test_each_change_needs_its_level_at_each_call(root: str, memory_id: str) -> None:
     a, b = writer_of(root, "A"), writer_of(root, "B").of_agent("A")
+    a.contexts.create("runbooks")
+    a.contexts.put("runbooks", "retry", "Pause before a retry.")
+    before = known(root)
     ways = changes(memory_id)
-    assert done(ways, b) == done(SHARES, b) == {False}
+    assert done(READS, b) == done(ways, b) == done(SHARES, b) == {False}
     a.share_with_agent("B")
-    assert done(ways, b) == done(SHARES, b) == {False}
-    assert known(root) == [SAID]
+    assert (done(READS, b), done(ways, b), done(SHARES, b)) == ({True}, {False}, {False})
+    assert known(root) == before
     a.share_with_agent("B", level="write")
     assert (done(ways, b), done(SHARES, b)) == ({True}, {False})
     a.share_with_agent("B", level="admin")
     assert done(SHARES, b) == {True}
-    before = len(list(Path(root).rglob("*.jsonl")))
+    files = len(list(Path(root).rglob("*.jsonl")))
     assert a.revoke("B")
-    assert done(ways, b) == done(SHARES, b) == {False}
-    assert done(ways, writer_of(root, "C").of_agent("A")) == {False}
-    assert len(list(Path(root).rglob("*.jsonl"))) == before
+    assert done(READS, b) == done(ways, b) == done(SHARES, b) == {False}
+    assert done({**READS, **ways}, writer_of(root, "C").of_agent("A")) == {False}
+    assert len(list(Path(root).rglob("*.jsonl"))) == files
+
+
+def test_every_public_method_of_contexts_is_tried() -> None:
+    tried = {name.removeprefix("contexts: ") for name in {**READS, **changes("")} if name.startswith("contexts: ")}
+    assert {name for name in dir(Contexts) if not name.startswith("_")} == {*tried, "create"}
+
+
+def test_a_grant_of_a_context_opens_nothing_else(root: str, memory_id: str) -> None:
+    a, b = (Memory(root, workspace_id="acme", agent_id=name) for name in "AB")
+    for name in ("runbooks", "board"):
+        a.contexts.create(name)
+        a.contexts.put(name, "retry", f"Pause before a retry, says {name}.")
+    shared = b.of_agent("A")
+    with pytest.raises(InputError, match="'runbook' is unknown; there is: board, runbooks"):
+        a.share_with_agent("B", context="runbook")
+    a.share_with_agent("B", context="runbooks", level="write")
+    a.share_with_agent("*", context="board")
+    assert [(one.context, one.to_agent, one.level) for one in a.grants()] == [
+        ("board", "*", "read"), ("runbooks", "B", "write"),
+    ]  # fmt: skip
+    assert [one.to_agent for one in a.grants(context="runbooks")] == ["B"]
+    found = shared.contexts.search("runbooks", "What to do before a retry?")
+    assert [one.memory.content for one in found] == ["Pause before a retry, says runbooks."]
+    entry = shared.contexts.put("runbooks", "retry", "Never retry.")
+    assert a.history(entry)[-1].editor == "agent:B"
+    assert [one.content for one in shared.contexts.entries("runbooks")] == ["Never retry."]
+    assert [one.key for one in shared.contexts.entries("board")] == ["retry"]
+    own = {*known(root)}
+    closed: list[Callable[[], object]] = [
+        shared.contexts.list,
+        lambda: shared.contexts.put("board", "retry", "Retry."),
+        lambda: shared.contexts.put("contexts", "runbooks", "Retry."),
+        lambda: shared.contexts.put("secrets", "retry", "Retry."),
+        lambda: shared.contexts.create("secrets"),
+        lambda: shared.contexts.search("secrets", "retry"),
+        lambda: shared.reader.memories.list(context="runbooks"),
+        lambda: shared.reader.get(entry),
+        lambda: shared.reader.search_memory(query="vault"),
+        lambda: shared.writer.update(entry, "Retry."),
+        lambda: shared.writer.remember("Retry.", context="runbooks"),
+        lambda: shared.writer.link(entry, memory_id, "supports"),
+        lambda: shared.writer.forget(entry),
+        lambda: shared.writer.share_with_agent("C", context="runbooks"),
+        lambda: shared.writer.grants(context="runbooks"),
+        lambda: shared.pool().read(),
+        lambda: b.of_agent("A", "anna").contexts.get("runbooks", "retry"),
+        lambda: Memory(root, workspace_id="other", agent_id="B").of_agent("A").contexts.entries("runbooks"),
+    ]
+    for way in closed:
+        with pytest.raises(AccessDeniedError):
+            way()
+    assert {*known(root)} == own
+    assert shared.contexts.remove("runbooks", "retry")
+    a.revoke("B", context="runbooks")
+    with pytest.raises(AccessDeniedError):
+        shared.contexts.get("runbooks", "retry")
+    b.lake.access_log.settle(datetime.now(UTC))
+    found_rows = {(row["operation"], row["outcome"]) for row in b.lake.tables.read(ACCESS_LOG).to_pylist()}
+    assert found_rows >= {("contexts", "ok"), ("remember", "ok"), ("forget", "ok"), ("change", "denied")}
+
+
+def test_an_administrator_of_a_context_shares_it(root: str) -> None:
+    a, b, c = (Memory(root, workspace_id="acme", agent_id=name) for name in "ABC")
+    a.contexts.create("runbooks")
+    a.add_to_team("office", "B")
+    a.share_with_agent(team="office", context="runbooks", level="admin")
+    b.of_agent("A").writer.share_with_agent("C", context="runbooks")
+    assert c.of_agent("A").contexts.entries("runbooks") == []
+    assert {one.to_agent or one.to_team for one in b.of_agent("A").writer.grants(context="runbooks")} == {"C", "office"}
+    with pytest.raises(AccessDeniedError):
+        b.of_agent("A").writer.share_with_agent("C")
+    assert a.remove_from_team("office", "B")
+    with pytest.raises(AccessDeniedError):
+        b.of_agent("A").writer.revoke("C", context="runbooks")
+
+
+def test_a_denial_does_not_reveal_whether_a_context_exists(root: str) -> None:
+    writer_of(root, "A").contexts.create("runbooks")
+    told = set()
+    for owner, name in (("A", "runbooks"), ("A", "nothing"), ("Z", "runbooks")):
+        contexts = writer_of(root, "B").of_agent(owner).contexts
+        for way in (contexts.entries, contexts.snapshots):
+            with pytest.raises(AccessDeniedError) as caught:
+                way(name)
+            told.add(str(caught.value).replace(f"'{owner}'", "…").replace(f"'{name}'", "…"))
+    assert len(told) == 1
 
 
 def test_every_public_method_of_the_writer_is_tried() -> None:
@@ -320,8 +418,33 @@ def test_a_private_pool_is_read_and_written_as_granted(root: str) -> None:
     b.lake.access_log.settle(datetime.now(UTC))
     found = b.lake.tables.read(ACCESS_LOG).to_pylist()
     assert {(row["operation"], row["outcome"], row["level"]) for row in found} == {
+        ("read", "denied", None),
         ("change", "denied", None),
         ("pool.read", "ok", "read"),
         ("pool.read", "ok", "write"),
         ("pool.write", "ok", "write"),
     }
+
+
+def test_the_pool_of_a_team_is_for_its_members(root: str) -> None:
+    a, b, c = (Memory(root, workspace_id="acme", agent_id=name) for name in "ABC")
+    own = a.pool("board", type="team_shared", team="red")
+    own.write("k", 1)
+    shared = b.of_agent("A").pool("board", team="red")
+    ways: list[Callable[[], object]] = [shared.read, shared.statistics, lambda: shared.write("k", 2), shared.clear]
+    for way in ways:
+        with pytest.raises(AccessDeniedError, match="in no team 'red' of agent 'A'"):
+            way()
+    a.add_to_team("red", "B")
+    a.add_to_team("blue", "C")
+    shared.write("k", 2, expected_version=1)
+    assert own.read("k") == 2
+    # To name the team is not enough: this is the pool of a team that C keeps.
+    assert c.pool("board", type="team_shared", team="red").read() == {}
+    with pytest.raises(AccessDeniedError):
+        c.of_agent("A").pool("board", team="red").read()
+    assert a.remove_from_team("red", "B")
+    for way in ways:
+        with pytest.raises(AccessDeniedError):
+            way()
+    assert own.read("k") == 2
