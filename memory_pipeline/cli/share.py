@@ -45,7 +45,7 @@ def share(to: str | None, team: str | None, context: str | None, level: str, age
     """
     _own(agent).share_with_agent(to, agent.user_id, level, team=team, context=context)
     who, what = to or f"team {team}", "the memory" if context is None else f"context {context}"
-    record = {"to": to, "team": team, "context": context, "level": level}
+    record: dict[str, object] = {"to": to, "team": team, "context": context, "level": level}
     _say(as_json, record, f"{who} has access to {what} of {agent}: {level}")
 
 
@@ -61,7 +61,7 @@ def unshare(to: str | None, team: str | None, context: str | None, agent: AgentM
     """Take back what `share` gave to the agent TO. It takes effect at the next read or write."""
     had = _own(agent).revoke(to, agent.user_id, team=team, context=context)
     who = to or f"team {team}"
-    record = {"to": to, "team": team, "context": context, "had_access": had}
+    record: dict[str, object] = {"to": to, "team": team, "context": context, "had_access": had}
     _say(as_json, record, "revoked" if had else f"{who} had no grant")
 
 
