@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ulid import ULID
 
+from memory_pipeline.domain.conversations import Rejection
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.errors import InputError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.access import AccessLevel
     from memory_pipeline.lake.files.storage import Storage
+    from memory_pipeline.lake.journal import Journal
     from memory_pipeline.lake.tables.tables import Tables
     from memory_pipeline.lake.tables.tombstones import Tombstones
 
@@ -49,11 +51,15 @@ OK, DENIED = "ok", "denied"
 class AccessLog:
     """Notes access to the memory of other agents. Safe to use from several threads. Notes never raise an error.
 
-    `tables` and `tombstones` return the tables, and what was erased.
+    `tables` and `tombstones` return the tables, and what was erased. Unreadable lines go to the quarantine of the
+    journal.
     """
 
-    def __init__(self, storage: Storage, tables: Callable[[], Tables], tombstones: Callable[[], Tombstones]) -> None:
+    def __init__(
+        self, storage: Storage, journal: Journal, tables: Callable[[], Tables], tombstones: Callable[[], Tombstones]
+    ) -> None:
         self._storage = storage
+        self._journal = journal
         self._tables = tables
         self._tombstones = tombstones
         self._rows: list[dict[str, object]] = []
@@ -117,15 +123,19 @@ class AccessLog:
         from memory_pipeline.lake.schemas import ACCESS_LOG
 
         self.flush()
-        paths, rows = [], list[dict[str, Any]]()
+        paths, rows, damaged = [], list[dict[str, Any]](), list[Rejection]()
         for entry in self._storage.list(_PENDING):
-            try:
-                found = [_parsed(line) for line in (self._storage.read(entry.path) or b"").splitlines()]
-            except (ValueError, KeyError, TypeError, InputError) as error:
-                _log.warning("%s cannot be read and is ignored: %s", self._storage.locate(entry.path), error)
-                continue
             paths.append(entry.path)
-            rows += found
+            for number, line in enumerate((self._storage.read(entry.path) or b"").splitlines(), 1):
+                try:
+                    rows.append(_parsed(line))
+                except (ValueError, KeyError, TypeError, AttributeError, InputError, pa.ArrowException) as error:
+                    where = f"{entry.path}:{number}"
+                    reason = f"not a row of the log of access: {type(error).__name__}: {error}"
+                    damaged.append(Rejection(reason, where, line.decode(errors="replace")))
+        if damaged:
+            self._journal.set_aside(damaged)
+            _log.warning("%d rows of the log of access cannot be read; they are in the quarantine", len(damaged))
         if rows:
             rows = _remembered(rows, self._tombstones())
         if rows:
@@ -158,9 +168,24 @@ def _write(storage: Storage, rows: list[dict[str, object]], lock: threading.Lock
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
+    """Return the row of a line. Any error of those that :meth:`AccessLog.settle` expects says that it is none."""
+    import pyarrow as pa
+
+    from memory_pipeline.lake.schemas import ACCESS_LOG
+
     row: dict[str, Any] = json.loads(line)
     at = datetime.fromisoformat(row["called_at"]).astimezone(UTC)
-    return {**row, "called_at": at, "day": f"{at:%Y-%m-%d}"}
+    row = {**row, "called_at": at, "day": f"{at:%Y-%m-%d}"}
+    _scopes_of(row)
+    if missing := [field.name for field in ACCESS_LOG.schema if not field.nullable and row[field.name] is None]:
+        raise InputError(f"{', '.join(missing)} must have a value")
+    pa.Table.from_pylist([row], schema=ACCESS_LOG.schema)
+    return row
+
+
+def _scopes_of(row: dict[str, Any]) -> tuple[Scope, Scope]:
+    """Return the scope that was used, and the own scope of the agent that used it."""
+    return Scope(*(row[name] for name in SCOPE_COLUMNS)), Scope(row["workspace_id"], row["asking_agent"])
 
 
 def _remembered(rows: list[dict[str, Any]], tombstones: Tombstones) -> list[dict[str, Any]]:
@@ -171,8 +196,7 @@ def _remembered(rows: list[dict[str, Any]], tombstones: Tombstones) -> list[dict
     kept = []
     for row in rows:
         workspace_id, at = row["workspace_id"], row["called_at"]
-        scopes = Scope(*(row[name] for name in SCOPE_COLUMNS)), Scope(workspace_id, row["asking_agent"])
-        if not any(forgotten.reaches(scope, at) for scope in scopes):
+        if not any(forgotten.reaches(scope, at) for scope in _scopes_of(row)):
             # A result may have been erased since.
             kept.append({**row, "result_ids": []} if at <= last.get(workspace_id, _EVER_AGO) else row)
     return kept

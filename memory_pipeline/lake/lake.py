@@ -309,7 +309,7 @@ class Lake:
         """Who read or changed the memory of another agent."""
         from memory_pipeline.lake.access_log import AccessLog
 
-        return AccessLog(self.storage, lambda: self.tables, lambda: self.tombstones)
+        return AccessLog(self.storage, self.journal, lambda: self.tables, lambda: self.tombstones)
 
     @cached_property
     def ledger(self) -> Ledger:

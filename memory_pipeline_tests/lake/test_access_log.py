@@ -138,12 +138,34 @@ def test_a_log_that_cannot_be_written_or_read_stops_nothing(
     shared: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     b = memory(shared, "B")
-    b.lake.storage.write("access/pending/broken.jsonl", b"{")
     assert b.retrieve_shared("code of the vault", "A")
     monkeypatch.setattr(b.lake.storage, "write", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
     assert rows(b) == []
     assert "1 rows of the log of access are lost: OSError: the disk is full" in caplog.text
-    assert "broken.jsonl cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{", "[]", "7", "{}", "\ufffd\0", '{"called_at": "soon"}', '{"called_at": 7}',
+        json.dumps({"results": "many"}), json.dumps({"level": 7}), json.dumps({"asking_agent": ""}),
+        json.dumps({"operation": None}), json.dumps({"workspace_id": "a\nb"}), json.dumps({"result_ids": [7]}),
+    ],
+)  # fmt: skip
+def test_a_damaged_row_is_set_aside_and_the_others_are_stored(shared: str, line: str) -> None:
+    b = memory(shared, "B")
+    b.retrieve_shared("vault", "A")
+    b.lake.access_log.flush()
+    [file] = b.lake.storage.list("access")
+    good = (b.lake.storage.read(file.path) or b"").decode()
+    if line.startswith('{"') and '"called_at"' not in line:  # a row with one wrong value
+        line = json.dumps(json.loads(good) | {"id": "0" * 32} | json.loads(line))
+    b.lake.storage.write(file.path, f"{line}\n{good}".encode())
+    assert [row["operation"] for row in rows(b)] == ["search_memory"]
+    [rejected] = b.lake.journal.quarantined()
+    assert (rejected.where, rejected.record) == (f"{file.path}:1", line)
+    assert "access" in rejected.reason
+    assert b.lake.storage.list("access") == []
 
 
 def test_rows_are_deleted_after_a_year(shared: str) -> None:
