@@ -297,7 +297,7 @@ def without_note(event: MemoryEvent) -> MemoryEvent:
 
 #: Fields that may name a person: all except these, so that a new field is included.
 _MESSAGE_TEXTS = tuple(Message.__dataclass_fields__.keys() - {"id", "scope", "user_id", "users", "role"})
-_CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind", "memory_class", "source_type"})
+_CHANGED_TEXTS = tuple(Changes.__dataclass_fields__.keys() - {"kind", "memory_class", "source_type", "cleared"})
 
 
 def _texts_of(changes: Changes) -> list[str]:

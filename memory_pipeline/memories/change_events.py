@@ -47,7 +47,7 @@ _CHANGE_KEYS = frozenset(["memory", "memory_id", "other_id", "editor", "reason",
 _MEMORY_KEYS = frozenset(Changes.__dataclass_fields__)
 _NOT_OF_MEMORY = frozenset(["amount", "relation", "weight"])
 _ACCEPTED: Final[Mapping[MemoryVerb, frozenset[str]]] = {
-    MemoryVerb.REMEMBER: _MEMORY_KEYS - _NOT_OF_MEMORY,
+    MemoryVerb.REMEMBER: _MEMORY_KEYS - _NOT_OF_MEMORY - {"cleared"},
     MemoryVerb.UPDATE: _MEMORY_KEYS - _NOT_OF_MEMORY - {"user_id", "key", "context", "source_type"},
     MemoryVerb.FORGET: frozenset(),
     MemoryVerb.BOOST: frozenset(["amount"]),
@@ -278,7 +278,8 @@ def _unknown(memory_id: object) -> InputError:
 def _check_terms(memory: DurableMemory, changes: Changes) -> None:
     """Reject an update that would leave only some of subject, predicate and object."""
     is_new = changes.content is not None and changes.content != memory.content
-    check_terms(*(getattr(changes, name) or (None if is_new else getattr(memory, name)) for name in _TERMS))
+    gone = _TERMS if is_new else changes.cleared or ()
+    check_terms(*(getattr(changes, name) or (None if name in gone else getattr(memory, name)) for name in _TERMS))
 
 
 def _json_of(value: object) -> str:

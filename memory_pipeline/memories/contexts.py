@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Recalled = list[RecalledMemory]
 
 #: What a restore brings back.
-_RESTORED: Final = (
+RESTORED: Final = (
     "content", "value", "title", "hook", "kind", "subject", "predicate", "object", "importance", "confidence",
     "decay_rate", "is_point_in_time", "memory_class", "outcome_success", "tags",
 )  # fmt: skip
@@ -188,8 +188,10 @@ class Contexts:
         for own, old in before.items():
             fields, present = _restored(old), _restored(current[own])
             if fields != present or not current[own].is_active:
+                cleared = [name for name in present if fields[name] is None and present[name] is not None]
                 if fields["value"] == present["value"]:
                     del fields["value"]
+                fields["cleared"] = cleared or None
                 changes.append({"memory": MemoryVerb.UPDATE.value, "memory_id": own, **fields, **who})
         self._change(changes, now, name)
         return len(changes)
@@ -246,7 +248,7 @@ class Contexts:
 
 
 def _restored(memory: DurableMemory) -> dict[str, Any]:
-    return {field: getattr(memory, field) for field in _RESTORED} | {"value": json.loads(memory.value or "null")}
+    return {field: getattr(memory, field) for field in RESTORED} | {"value": json.loads(memory.value or "null")}
 
 
 def _context_of(memory: DurableMemory) -> Context:

@@ -60,6 +60,10 @@ class JoinedOverlays:
         """Return the links of a memory, strongest first. They do not leave its scope."""
         return next((found for scope in self._scopes() if (found := scope.links(memory_id, until))), [])
 
+    def aliases(self, memory_ids: Collection[str]) -> set[str]:
+        """Return the ids of the REMEMBER events that repeated some memories in another hour."""
+        return {alias for scope in self._scopes() for alias in scope.aliases(memory_ids)}
+
     def events(self, memory_ids: Collection[str] | None = None) -> list[MemoryEvent]:
         """Return the events of some memories, or of all, in order."""
         found = [event for scope in self._scopes() for event in scope.events(memory_ids)]

@@ -98,14 +98,15 @@ class DurableMemories:
         return self._state.history(reference_of(id)[0], until_of(now, self._state.calendar))
 
     def explain(self, id: str) -> list[MemoryEvent]:  # noqa: A002  # as above
-        """Return the events of a memory, oldest first, including those of memories merged into it.
+        """Return the events of a memory, oldest first, including those that repeat it, and those of merged memories.
 
         Raises:
             InputError: `id` is not the id of a memory.
         """
         memory_id, _ = reference_of(id)
         memory = self._state.get(memory_id)
-        return self._state.events({memory_id, *(() if memory is None else memory.merged_ids)})
+        own = {memory_id} if memory is None else {memory_id, memory.id, *memory.merged_ids}
+        return self._state.events(own | self._state.aliases(own))
 
     def links(self, id: str, *, now: When | None = None) -> Links:  # noqa: A002  # as above
         """Return the links from and to a memory, strongest first; see :class:`MemoryWriter.link`.

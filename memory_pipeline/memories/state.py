@@ -195,6 +195,14 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
             fresh = [one for one in fresh if one.memory_id in memory_ids or one.other_id in memory_ids]
         return sorted([*found, *fresh], key=lambda event: event.order)
 
+    def aliases(self, memory_ids: Collection[str]) -> set[str]:
+        """Return the ids of the REMEMBER events that repeated some memories in another hour."""
+        (base, _), top = self._current()
+        known = dict(top.above.aliases)
+        if not top.is_whole and base.alias_ids:
+            known = self._aliases_of(base) | known
+        return {alias for alias, memory_id in known.items() if memory_id in memory_ids}
+
     def _stored(self, known: _StoredMemories | None) -> _StoredMemories:
         events, rows = self._event_rows.read(), self._memory_rows.read()
         if known is not None and known.tables[0] is events and known.tables[1] is rows:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memory_pipeline.domain.memories.record import ContextType, Status
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake import Lake
+from memory_pipeline.memories.contexts import RESTORED
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME, START, run
+from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
     from memory_pipeline.memories.contexts import Contexts
@@ -94,6 +99,51 @@ def test_p4_a_restore_brings_back_values_and_importance(contexts: Contexts, memo
     assert memory is not None
     assert (memory.content, memory.value, memory.importance, memory.tags) == ("The rate is 3.", '{"rate": 3}', 0.5, ())
     assert (memory.outcome_success, memory.editor, memory.version) == (None, "agent", 4)
+
+
+_EDITS = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.sampled_from(["Pause before a retry.", "Anna lives in Porto.", "Never pause."]),
+        "kind": st.sampled_from(["fact", "rule", "plan"]),
+        "title": st.sampled_from(["Retry", "Pause"]),
+        "subject": st.sampled_from(["Anna", "the mill"]),
+        "importance": st.sampled_from([0.0, 0.5, 1.0]),
+        "decay_rate": st.sampled_from([0.0, 0.5]),
+        "is_point_in_time": st.booleans(),
+        "outcome_success": st.booleans(),
+        "tags": st.sampled_from([[], ["a", "b"]]),
+        "value": st.sampled_from([0, {"a": 1}, "text"]),
+    },
+).filter(bool)
+
+
+@given(st.lists(_EDITS, max_size=3), st.lists(_EDITS, min_size=1, max_size=3))
+@settings(max_examples=examples(10), deadline=None)
+def test_p4_a_restore_brings_back_all_fields(before: list[dict[str, Any]], after_it: list[dict[str, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        writer = MemoryWriter(Lake(root), ACME, START)
+        contexts = writer.contexts
+        contexts.create("runbooks", now=NOON)
+        entry = contexts.put("runbooks", "retry", "Pause.", now=NOON)
+
+        def state() -> dict[str, Any]:
+            memory = contexts.get("runbooks", "retry")
+            assert memory is not None
+            return {name: getattr(memory, name) for name in RESTORED}
+
+        def edit(edits: list[dict[str, Any]], minute: int) -> None:
+            for number, one in enumerate(edits):
+                change = {"memory": "UPDATE", "memory_id": entry, **one}
+                writer.change_memories([change], now=after(minute + number))
+
+        edit(before, 1)
+        expected = state()
+        contexts.snapshot("runbooks", "first", now=after(10))
+        edit(after_it, 20)
+        contexts.restore("runbooks", "first", now=after(30))
+        assert state() == expected
+        assert contexts.restore("runbooks", "first", now=after(40)) == 0
 
 
 @pytest.mark.parametrize("is_run", [False, True])

@@ -104,6 +104,18 @@ def test_history_and_explain_return_versions_and_events(kept: DurableMemories, t
     assert [(one.verb, one.reason) for one in told] == [("REMEMBER", None), ("UPDATE", None), ("BOOST", "it matters")]
 
 
+def test_a_memory_that_is_said_again_in_another_hour_is_explained_by_both_events(
+    kept: DurableMemories, tmp_path: Path
+) -> None:
+    again = remember("ALICE lives in Porto", NIGHT, subject="Alice", predicate="lives_in", object="Porto")
+    write(Lake(str(tmp_path)), again)
+    expected = [ALICE[0].id, again.id]
+    assert [one.id for one in kept.explain(ALICE[0].memory_id)] == expected
+    assert [one.id for one in kept.explain(again.memory_id)] == expected
+    land(Lake(str(tmp_path)), *ALICE, again)
+    assert [one.id for one in kept.explain(ALICE[0].memory_id)] == expected
+
+
 def test_a_merged_memory_is_explained_by_all_its_events(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     merge = event(

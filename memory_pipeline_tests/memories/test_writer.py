@@ -393,7 +393,7 @@ def test_invalid_arguments_are_named_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda w, i: w.update(i, now=after(1)), "no change is given; expected one of confidence, content"),
+        (lambda w, i: w.update(i, now=after(1)), "no change is given; expected one of cleared, confidence, content"),
         (lambda w, i: w.update(i, confidence=1.2, now=after(1)), "confidence 1.2 is not valid"),
         (lambda w, i: w.update(i, confidence=math.nan, now=after(1)), "confidence nan is not valid"),
         (lambda w, i: w.update(i, object="Porto", now=after(1)), "an object needs both"),

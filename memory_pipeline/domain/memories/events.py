@@ -65,6 +65,7 @@ _SHORT = {
     "context": MAX_ID,
     "relation": MAX_TERM,
 }
+_CLEARABLE = ("subject", "predicate", "object", "value", "outcome_success")
 #: Highest decay per day: no relevance is left after a few hours.
 _MAX_RATE = 100.0
 
@@ -106,7 +107,8 @@ class Changes:
     """The fields that an event sets. None leaves a field unchanged, or at its default for a new memory.
 
     The fields are those of :class:`~memory_pipeline.domain.memories.record.DurableMemory`; `amount` is for BOOST and
-    REDUCE, `value` is JSON, and `relation` and `weight` are for LINK and UNLINK.
+    REDUCE, `value` is JSON, `relation` and `weight` are for LINK and UNLINK, and `cleared` names fields that an UPDATE
+    empties: subject, predicate, object, value or outcome_success.
     """
 
     kind: MemoryKind | None = None
@@ -131,6 +133,7 @@ class Changes:
     context: str | None = None
     relation: str | None = None
     weight: float | None = None
+    cleared: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Changes:
@@ -460,6 +463,13 @@ def _tags(name: str, value: object) -> tuple[str, ...]:
     return tuple(sorted({_line(name, tag, _MAX_NAME) for tag in value}))
 
 
+def _cleared(name: str, value: object) -> tuple[str, ...]:
+    names = _tags(name, value)
+    if unknown := [one for one in names if one not in _CLEARABLE]:
+        raise InputError(f"{name} {shown(unknown[0])} is not accepted; expected {', '.join(_CLEARABLE)}")
+    return names
+
+
 _READ: dict[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(_SHORT, _short),
     "user_id": label_of,
@@ -478,4 +488,5 @@ _READ: dict[str, Callable[[str, object], Any]] = {
     "memory_class": partial(one_of, MemoryClass),
     "source_type": partial(one_of, SourceType),
     "outcome_success": _flag,
+    "cleared": _cleared,
 }

@@ -21,7 +21,7 @@ memory resolves to that memory, too: a late event can change which of two was th
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.identity import MEMORY, make_id
 from memory_pipeline.domain.memories.events import CONVERSATION, STEP, Changes, MemoryEvent, MemoryVerb, key_of
@@ -241,6 +241,8 @@ def _update(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> No
             if (value := getattr(changes, name)) is not None
         },
     )
+    cleared: dict[str, Any] = dict.fromkeys(changes.cleared or ())
+    updated = replace(updated, **cleared)
     if key_of(updated) != key_of(memory):
         _unmatch(memories, memory)
         updated = replace(updated, match_keys=(key_of(updated),))

@@ -95,7 +95,7 @@ def test_consolidation_events_come_first_at_equal_times() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"colour": "red"}, "'colour' is unknown; accepted: amount, confidence"),
+        ({"colour": "red"}, "'colour' is unknown; accepted: amount, cleared, confidence"),
         ({1: "x", "content": "x"}, "'1' is unknown"),
         ({"kind": "opinion"}, "kind 'opinion' is unknown; accepted: fact, rule"),
         ({"kind": ["fact"]}, "kind ['fact'] is unknown"),
