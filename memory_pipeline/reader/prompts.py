@@ -1,0 +1,304 @@
+"""What a reader gives to prompts: recall, imagine, inject_knowledge and context."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from memory_pipeline.domain.capture import Capture, capture_in
+from memory_pipeline.domain.scopes import optional_label
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
+from memory_pipeline.errors import InputError, shown
+from memory_pipeline.graph import MAX_HOPS
+from memory_pipeline.memories.search import CHOSEN
+from memory_pipeline.models.factory import reading_models
+from memory_pipeline.overlay import one_read
+from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject
+from memory_pipeline.reader.packing.items import InjectedContext
+from memory_pipeline.reader.packing.recall import choose, fitting
+from memory_pipeline.reader.packing.sources import RecallRequest
+from memory_pipeline.reader.proactive_recall import proactive_recall
+from memory_pipeline.search.arguments import (
+    MAX_DAYS_AGO,
+    MAX_RESULTS,
+    MAX_TOKENS,
+    count_of,
+    filter_of,
+    query_in,
+    share_of,
+    validate_ids,
+    validate_query,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from memory_pipeline.configuration import Configuration
+    from memory_pipeline.domain.periods import Calendar, When
+    from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.lake import Lake
+    from memory_pipeline.memories.search import MemorySearch, RecalledMemory
+    from memory_pipeline.models.factory import ReadingModels
+    from memory_pipeline.reader.packing.items import Recalled, Recollection
+    from memory_pipeline.reader.packing.sources import MemorySources
+    from memory_pipeline.reader.scope_states import ScopeStates
+
+_log = logging.getLogger(__name__)
+
+#: Most items of a context.
+_MOST_ITEMS = 1_000
+
+
+class PromptReader:
+    """The part of :class:`~memory_pipeline.reader.MemoryReader` that gives memory to prompts."""
+
+    local_calendar: Calendar
+    _lake: Lake
+    _scope: Scope
+    _asking: Scope
+    _states: ScopeStates
+    _memories: MemorySearch
+    _sources: MemorySources
+
+    @property
+    @abstractmethod
+    def calendar(self) -> Calendar:
+        """The lake's calendar."""
+
+    @one_read()
+    def recall(
+        self,
+        query: str,
+        max_tokens: int = 1_000,
+        *,
+        since: When | None = None,
+        until: When | None = None,
+        person: str | None = None,
+        tag: str | None = None,
+        minimum_importance: float | None = None,
+        minimum_score: float | None = None,
+        exclude: Collection[str] = (),
+        hops: int = 1,
+        now: When | None = None,
+    ) -> Recollection:
+        """Return what memory holds about a question, best first, within one token budget.
+
+        Facts, points of summaries, and up to five matching durable memories, each with graph facts around the entities
+        it names, are chosen by their score, less the price of their tokens. Nothing is repeated: a summary is never
+        returned with one of its facts, nor a durable memory with the whole messages it comes from. Its text lists
+        facts in the order of time. A sentence that repeats a revoked memory word for word is left out. The same memory
+        gives the same answer.
+
+        Args:
+            query: at most 10,000 characters.
+            max_tokens: budget of the answer's text, estimated at 4 bytes a token; at most a million.
+            since: time of the oldest result: a date in the reader's time zone, or a time with its zone, also as ISO
+                8601 text. The day of a summary's point must be in the range, or its whole period if it has no day.
+            until: time of the newest result; a date includes its whole day.
+            person: the speaker, or a name in the text.
+            tag: a tag of a conversation or of a durable memory; summaries have none.
+            minimum_importance: 0 to 1.
+            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.11, as
+                in :meth:`search_memory`.
+            exclude: ids of items that were shown before. They are left out in their other forms too.
+            hops: steps in the graph from the entities of a durable memory, 0 (no graph facts) to 3.
+            now: ignore everything after this time; by default the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+            ConfigurationError: the index was built with another embedder than the reader's.
+        """
+        text = validate_query(query)
+        if text is None:
+            raise InputError("query is blank; expected a question. To list the newest memories, search without a query")
+        count_of("max_tokens", max_tokens, 1, MAX_TOKENS)
+        at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
+        where = filter_of(
+            self.local_calendar, at, 0, MAX_DAYS_AGO, since, until, kind=None, labels={"person": person, "tag": tag},
+            minimum_importance=minimum_importance,
+        )  # fmt: skip
+        count_of("hops", hops, 0, MAX_HOPS)
+        floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
+        request = RecallRequest(where, at, None if now is None else at, validate_ids("exclude", exclude), floor)
+        found = self._sources.candidates(text, max_tokens, request)
+        durable = self._sources.durable(text, CHOSEN, request, found, hops)
+        said, lasting = fitting([*found.facts, *found.points], durable, floor)
+        return choose(said, (), self.calendar, max_tokens, lasting)
+
+    @one_read()
+    def imagine(
+        self,
+        messages: Sequence[object],
+        max_results: int = CHOSEN,
+        *,
+        exclude: Collection[str] = (),
+        now: When | None = None,
+    ) -> list[RecalledMemory]:
+        """Return durable memories that a conversation may need, without a question.
+
+        Up to five queries are made from the last 20 messages, by a model if one is configured. Permanent memories are
+        found even if no query names them. Never raises: an error is logged, and the result is empty.
+
+        Args:
+            messages: texts, or messages with ``content`` and optionally ``name`` and ``role``, oldest first. Messages
+                of OpenAI's or LiteLLM's chat API are accepted unchanged.
+            max_results: 1 to 100.
+            exclude: ids of memories that were shown before.
+            now: ignore everything after this time, and count ages from it; by default the current time.
+        """
+        try:
+            self._require_grant()
+            limit, excluded = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
+            as_of = None if now is None else self._lake.calendar.moment("now", now)
+            return proactive_recall(self._memories, self._reading_models.imaginer, messages, excluded, limit, as_of)
+        except Exception as error:  # noqa: BLE001  # no caller asked for these memories, so no call may fail for them
+            _log.warning("proactive recall failed: %s: %s", type(error).__name__, error)
+            return []
+
+    @one_read()
+    def inject_knowledge(
+        self,
+        query: str,
+        documents: Sequence[object] = (),
+        *,
+        max_results: int | None = None,
+        max_tokens: int | None = None,
+        speaker: str | None = None,
+        hops: int = 1,
+        minimum_score: float | None = None,
+        exclude: Collection[str] = (),
+        conversation: Mapping[str, object] | None = None,
+        now: When | None = None,
+    ) -> InjectedContext:
+        """Return context for a prompt: durable memories, facts, points of summaries, graph facts, and documents.
+
+        The block is marked as recalled, and the marked lines are removed when the block is written back with a
+        conversation. An error in one source is reported in `troubles`; the other sources still answer. The section
+        ``injection`` of config/workspaces.yaml sets the number of items, the budget, and whether a model makes queries
+        and sorts results. It can also switch injection off.
+
+        Args:
+            query: the user's message or question. Of more than 10,000 characters, the first and last 5,000 are used.
+            documents: your own snippets, best first: texts, mappings with ``content`` and optionally ``id``, or
+                :class:`~memory_pipeline.reader.packing.items.Document`.
+            max_results: number of items, 1 to 50; by default from the configuration (5).
+            max_tokens: budget of the block, estimated at 4 bytes a token, 50 to a million; by default from the
+                configuration (1,000).
+            speaker: the person who asks; "I" in the query is this name.
+            hops: steps in the graph from the entities in the query, 0 (no graph facts) to 3.
+            minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default from the
+                configuration (0.11).
+            exclude: ids of items that were shown before. They are left out in their other forms too.
+            conversation: the conversation of the query, with ``conversation_id``, ``tags``, ``source`` or ``capture``
+                as for a write. If its capture is none, nothing is returned.
+            now: ignore everything after this time; by default the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        if max_results is not None:
+            count_of("max_results", max_results, 1, MAX_PARTS)
+        return self._injected(
+            query, document_parts(documents), max_results, max_tokens, exclude, conversation, now, speaker, hops,
+            minimum_score,
+        )  # fmt: skip
+
+    @one_read()
+    def context(
+        self,
+        query: str = "",
+        max_tokens: int = 1_000,
+        *,
+        conversation: Mapping[str, object] | None = None,
+        exclude: Collection[str] = (),
+        now: When | None = None,
+    ) -> InjectedContext:
+        """Return the context for a prompt: what fits the query, as many items as the budget holds.
+
+        Lines of the hot index fill the rest. The other arguments are those of :meth:`inject_knowledge`.
+
+        Args:
+            query: the user's message or question; blank for the hot index alone.
+            max_tokens: budget of the block, 50 to a million.
+            conversation: the conversation of the query.
+            exclude: ids of items that were shown before.
+            now: ignore everything after this time; by default the current time.
+
+        Raises:
+            InputError: an argument is invalid.
+        """
+        return self._injected(query, (), _MOST_ITEMS, max_tokens, exclude, conversation, now, is_filled=True)
+
+    def _injected(
+        self,
+        query: str,
+        documents: Sequence[Recalled],
+        most: int | None,
+        max_tokens: int | None,
+        exclude: Collection[str],
+        conversation: Mapping[str, object] | None,
+        now: When | None,
+        speaker: str | None = None,
+        hops: int = 1,
+        minimum_score: float | None = None,
+        *,
+        is_filled: bool = False,
+    ) -> InjectedContext:
+        """Return the context for a prompt; if `is_filled`, with lines of the hot index."""
+        self._require_grant()
+        if conversation is not None and self._capture_of(conversation) is Capture.NONE:
+            return InjectedContext(
+                left_out=len(documents), troubles={"injection": "capture of the conversation is none"}
+            )
+        instant = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
+        excluded = validate_ids("exclude", exclude)
+        optional_label("speaker", speaker)
+        count_of("hops", hops, 0, MAX_HOPS)
+        text = query_in(query)
+        if max_tokens is not None:
+            count_of("max_tokens", max_tokens, 50, MAX_TOKENS)
+        settings = self._configuration.injection(self._scope)
+        if not settings.enabled:
+            reason = "injection is switched off in config/workspaces.yaml"
+            return InjectedContext(left_out=len(documents), troubles={"injection": reason})
+        if text is None and not is_filled:
+            return InjectedContext(left_out=len(documents), troubles={"injection": "query is blank"})
+        everything = filter_of(
+            self._lake.calendar, instant, 0, MAX_DAYS_AGO, None, None, kind=None, labels={}, minimum_importance=None
+        )
+        floor = share_of("minimum_score", minimum_score, settings.minimum_score)
+        request = RecallRequest(everything, instant, None if now is None else instant, excluded, floor)
+        return inject(
+            text,
+            documents,
+            most or settings.max_results,
+            max_tokens or settings.max_tokens,
+            settings,
+            self._reading_models,
+            self._sources.searches(text or "", request, speaker, hops, is_filled=is_filled),
+            self.calendar,
+            floor,
+        )
+
+    def _require_grant(self) -> None:
+        """Raise AccessDeniedError before the configuration or a model of another agent is used without a grant."""
+        if self._asking != self._scope.own:
+            self._states.scopes()
+
+    def _capture_of(self, conversation: Mapping[str, object]) -> Capture:
+        if not isinstance(conversation, Mapping):
+            raise InputError(f"conversation {shown(conversation)} is not accepted; expected a mapping as for a write")
+        ids = {"workspace_id": self._scope.workspace_id, "agent_id": self._scope.agent_id}
+        return capture_in({**conversation, **ids}, self._lake.capture_of)
+
+    @cached_property
+    def _configuration(self) -> Configuration:
+        return self._lake.configuration()
+
+    @cached_property
+    def _reading_models(self) -> ReadingModels:
+        return reading_models(self._configuration, self._scope, lambda: datetime.now(UTC))
