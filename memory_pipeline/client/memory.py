@@ -304,7 +304,7 @@ class Memory(TieredMemory, SharedMemory):
         Args:
             text: the memory, at most 20,000 characters.
             kind: fact, preference, instruction, rule, decision or another kind of durable memory.
-            memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
+            memory_class: ``factual``, or ``experiential`` for an attempt and its outcome.
             outcome_success: whether the experience ended well; by default unknown.
             tags: labels.
             now: the current time.

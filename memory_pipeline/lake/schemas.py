@@ -415,7 +415,7 @@ MEMORIES = TableSpec(
             field("access_count", pa.int64(), "Number of accesses."),
             field("last_accessed_at", TIME, "Time of the last access (UTC); null if there was none.", nullable=True),
             field("is_point_in_time", pa.bool_(), "Whether it describes one moment and soon becomes stale."),
-            field("memory_class", ID, "factual, or experiential: what was tried, and how it ended."),
+            field("memory_class", ID, "factual, or experiential for an attempt and its outcome."),
             field("outcome_success", pa.bool_(), "Whether an experience ended well; null if unknown.", nullable=True),
             field("source_type", ID, "What made it: user, system, tool, workflow or agent."),
             field("context", WORDS, "Context of which it is an entry; null for other memories.", nullable=True),

@@ -54,7 +54,7 @@ class Origin(TypedDict, total=False):
     """Filters by how memories came about; None matches any. They precede limits and ranking, and are exact.
 
     Attributes:
-        memory_class: ``factual``, or ``experiential``: what was tried, and how it ended.
+        memory_class: ``factual``, or ``experiential`` for an attempt and its outcome.
         outcome_success: whether experiences ended well; those with an unknown outcome match neither.
         source_type: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``.
         context: the name of the context of which they are entries.

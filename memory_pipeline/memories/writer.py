@@ -93,7 +93,7 @@ class MemoryEventWriter:
             decay_rate: how fast its relevance fades, per day since its last use; 0 by default.
             is_point_in_time: whether it describes the state of a moment, which will soon change; by default as
                 configured.
-            memory_class: ``factual``, or ``experiential``: what was tried, and how it ended; by default factual
+            memory_class: ``factual``, or ``experiential`` for an attempt and its outcome; by default factual
                 without an outcome.
             outcome_success: whether the experience ended well; by default unknown.
             source_type: what made it: ``user``, ``system``, ``tool``, ``workflow`` or ``agent``, the default. It stays.
