@@ -40,6 +40,14 @@ class AsyncView:
         return await asyncio.to_thread(lambda: self._opened()(*args, **options))
 
 
+class AsyncAgentAccess(AsyncView):
+    """What another agent shares, with methods to await; see :class:`AgentAccess`."""
+
+    def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> AsyncView:
+        """Return a pool whose methods are awaited; see :meth:`AgentAccess.pool`."""
+        return AsyncView(lambda: self._opened().pool(name, team=team))
+
+
 class AsyncMemory:
     """:class:`~memory_pipeline.Memory` with methods to await. The work is done in threads.
 
@@ -187,10 +195,12 @@ class AsyncMemory:
         level: str = "read",
         *,
         team: str | None = None,
+        context: str | None = None,
         now: When | None = None,
     ) -> None:
         """Let another agent use this memory; see :meth:`Memory.share_with_agent`."""
-        await asyncio.to_thread(self.memory.share_with_agent, agent, user_id, level, team=team, now=now)
+        share = self.memory.share_with_agent
+        await asyncio.to_thread(share, agent, user_id, level, team=team, context=context, now=now)
 
     async def revoke(
         self,
@@ -198,18 +208,19 @@ class AsyncMemory:
         user_id: str | None = None,
         *,
         team: str | None = None,
+        context: str | None = None,
         now: When | None = None,
     ) -> bool:
         """Take access back; see :meth:`Memory.revoke`."""
-        return await asyncio.to_thread(self.memory.revoke, agent, user_id, team=team, now=now)
+        return await asyncio.to_thread(self.memory.revoke, agent, user_id, team=team, context=context, now=now)
 
-    async def grants(self, *, now: When | None = None) -> Sequence[AccessEvent]:
+    async def grants(self, *, context: str | None = None, now: When | None = None) -> Sequence[AccessEvent]:
         """Return the grants in force; see :meth:`Memory.grants`."""
-        return await asyncio.to_thread(self.memory.grants, now=now)
+        return await asyncio.to_thread(self.memory.grants, context=context, now=now)
 
-    async def access_history(self) -> Sequence[AccessEvent]:
+    async def access_history(self, *, context: str | None = None) -> Sequence[AccessEvent]:
         """Return all grants, revokes and changes of teams; see :meth:`Memory.access_history`."""
-        return await asyncio.to_thread(self.memory.access_history)
+        return await asyncio.to_thread(self.memory.access_history, context=context)
 
     async def add_to_team(self, team: str, agent: str, *, now: When | None = None) -> None:
         """Add an agent to a team; see :meth:`Memory.add_to_team`."""
@@ -219,9 +230,9 @@ class AsyncMemory:
         """Remove an agent from a team; see :meth:`Memory.remove_from_team`."""
         return await asyncio.to_thread(self.memory.remove_from_team, team, agent, now=now)
 
-    def of_agent(self, agent: str, user_id: str | None = None) -> AsyncView:
-        """Return a reader and a writer whose methods are awaited; see :meth:`Memory.of_agent`."""
-        return AsyncView(lambda: self.memory.of_agent(agent, user_id))
+    def of_agent(self, agent: str, user_id: str | None = None) -> AsyncAgentAccess:
+        """Return what another agent shares, with methods to await; see :meth:`Memory.of_agent`."""
+        return AsyncAgentAccess(lambda: self.memory.of_agent(agent, user_id))
 
     async def retrieve_shared(
         self, query: str, agent: str, user_id: str | None = None, limit: int = 10, **filters: Any

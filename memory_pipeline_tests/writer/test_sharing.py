@@ -439,6 +439,17 @@ def test_the_pool_of_a_team_is_for_its_members(root: str) -> None:
     a.add_to_team("blue", "C")
     shared.write("k", 2, expected_version=1)
     assert own.read("k") == 2
+
+    async def wrote() -> list[object]:
+        agents = [AsyncMemory(root, workspace_id="acme", agent_id=name) for name in "AB"]
+        boards = [
+            agents[0].pool("board", type="team_shared", team="red"),
+            agents[1].of_agent("A").pool("board", team="red"),
+        ]
+        await boards[1].write("l", 5)
+        return [await board.read("l") for board in boards]
+
+    assert asyncio.run(wrote()) == [5, 5]
     # To name the team is not enough: this is the pool of a team that C keeps.
     assert c.pool("board", type="team_shared", team="red").read() == {}
     with pytest.raises(AccessDeniedError):
