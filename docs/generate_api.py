@@ -18,9 +18,12 @@ from memory_pipeline import AsyncMemory, ContextWindow, Memory, errors
 from memory_pipeline.client.conversations import Conversation, Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page
+from memory_pipeline.client.sharing import AgentAccess
 from memory_pipeline.client.tiers import TierStatistics, TierValue
+from memory_pipeline.domain.access import AccessEvent
 from memory_pipeline.domain.memories.record import DurableMemory
 from memory_pipeline.erasure import ErasureReport
+from memory_pipeline.memories.contexts import Context, Contexts
 from memory_pipeline.reader import Hit, Hits, MemoryReader
 from memory_pipeline.reader.packing.items import InjectedContext, Recalled
 from memory_pipeline.sessions.views import (
@@ -56,15 +59,20 @@ _MAIN = {
     ShortTermMemory: 'memory.session("s1").short_term',
     ScratchPad: 'memory.session("s1").scratch_pad',
     SharedPool: 'memory.pool("board")',
+    Contexts: "memory.contexts",
+    AgentAccess: 'memory.of_agent("planner")',
     MemoryReader: "from memory_pipeline.reader import MemoryReader",
     MemoryWriter: "from memory_pipeline.writer import MemoryWriter",
 }
 _RESULTS = (
     *(Hit, Hits, Page, Receipt, InjectedContext, Recalled, Conversation, DurableMemory, ErasureReport),
-    *(TierValue, TierStatistics, ShortTermEntry, PoolStatistics),
+    *(TierValue, TierStatistics, ShortTermEntry, PoolStatistics, Context, AccessEvent),
 )
 _ALIASES = {
+    "Entries": "list[DurableMemory]",
     "Found": "list[Conversation]",
+    "Listed": "list[Context]",
+    "Matches": "list[RecalledMemory]",
     "Messages": "list[Message]",
     "Results": "list[RunResult | ConsolidationReport]",
 }

@@ -72,7 +72,7 @@ class AccessVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AccessEvent:
-    """One validated event.
+    """A grant, a revoke, or a change of a team, validated.
 
     Attributes:
         scope: the memory that is shared; of a change of a team, the own memory of the agent that keeps it.

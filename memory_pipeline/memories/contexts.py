@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.state import MemoryOverlay
 
     # Inside of the class, `list` is its method.
-    Found = list["Context"]
+    Listed = list["Context"]
     Entries = list[DurableMemory]
-    Recalled = list[RecalledMemory]
+    Matches = list[RecalledMemory]
 
 #: What a restore brings back.
 RESTORED: Final = (
@@ -103,7 +103,7 @@ class Contexts:
             raise InputError(f"context {shown(name)} exists and has the type {known.tags[0]}, not {kind.value}")
         return _context_of(self._known(name))
 
-    def list(self, *, now: When | None = None) -> Found:
+    def list(self, *, now: When | None = None) -> Listed:
         """Return all contexts by name, archived ones too, at `now`. For another agent, this needs the whole memory."""
         self._require(AccessLevel.READ, None)
         found = self._in(CONTEXTS, until_of(now, self._state.calendar)).values()
@@ -141,7 +141,7 @@ class Contexts:
         found = self._in(self._name(name), until_of(now, self._state.calendar)).values()
         return sorted((one for one in found if one.is_active), key=lambda entry: (entry.key or "", entry.id))
 
-    def search(self, name: str, query: str, max_results: int = 5) -> Recalled:
+    def search(self, name: str, query: str, max_results: int = 5) -> Matches:
         """Return the best entries of a context for a query, best first; none of an archived context."""
         self._require(AccessLevel.READ, name)
         return self._search.search(query, max_results, context=self._name(name), hops=0)
