@@ -1,5 +1,7 @@
 """Session state: operations a second in one process, milliseconds of a read, and compare-and-sets of eight processes.
 
+Last, what a grant adds to a search: its check, and the log of access.
+
 The database is a file of SQLite in the lake, or the one that ``MEMORY_PIPELINE_SESSIONS`` names. A write is committed
 when it returns. *the driver alone* runs the same two statements without this package.
 """
@@ -8,13 +10,23 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import sqlite3
 import time
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from benchmarks.generator import WORKSPACE, agent_name, busy, query
 from benchmarks.measure import Table, milliseconds, p50, progress, quantile
 from memory_pipeline import Memory
+from memory_pipeline.client.pipeline import run_all
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import VersionConflictError
+from memory_pipeline.lake import Lake
+from memory_pipeline.models.factory import default_models
+from memory_pipeline.reader import MemoryReader
+from memory_pipeline.writer import MemoryWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +64,39 @@ def run(folder: Path, *, quick: bool) -> list[Table]:
         Table(
             "sessions, compare-and-set", "processes that count up in one pool", [_race(root, 100 if quick else 1_000)]
         ),
+        _shared(str(folder / "shared"), 300 if quick else 2_000),
     ]
+
+
+def _shared(root: str, count: int) -> Table:
+    """Search one agent's memory by turns as this agent, and as another one under a grant among twenty others."""
+    lake = Lake(root)
+    writer = MemoryWriter.open(root, workspace_id=WORKSPACE, agent_id=agent_name(0))
+    for one in busy(1, 60, 1_800):
+        writer.write(one)
+    list(run_all(lake, default_models(), datetime.now(UTC)))
+    own = MemoryReader.open(root, workspace_id=WORKSPACE, agent_id=agent_name(0))
+    for number in range(20):
+        writer.share_with_agent(f"other {number}")
+    writer.share_with_agent("asking")
+    shared = MemoryReader.open(root, workspace_id=WORKSPACE, agent_id=agent_name(0), on_behalf_of="asking")
+    questions = [query(random.Random(number)) for number in range(count)]
+    ways = {"own memory": own, "under a grant, logged": shared}
+    spent: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(count):
+        for name, reader in ways.items() if number % 2 else reversed(ways.items()):
+            spent[name].append(milliseconds(partial(_search, reader, questions), number))
+    differences = [after - before for before, after in zip(*spent.values(), strict=True)]
+    rows: list[dict[str, Cell]] = [
+        {"way": name, "searches": count, "p50 ms": p50(taken), "p99 ms": quantile(taken, 0.99)}
+        for name, taken in spent.items()
+    ]
+    added = p50(differences) / p50(spent["own memory"])
+    return Table("shared memory, search", f"1,800 messages, 21 grants; the median pair differs by {added:+.1%}", rows)
+
+
+def _search(reader: MemoryReader, questions: list[str], number: int) -> None:
+    reader.search_memory(Grain.WORKING, 0, 36_525, 10, questions[number])
 
 
 def _rate(what: str, action: Callable[[int], object], count: int) -> dict[str, Cell]:
