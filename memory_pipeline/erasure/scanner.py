@@ -143,7 +143,7 @@ def find(lake: Lake, scanner: SubjectScanner, forgotten: Forgotten) -> ScanResul
         is_user = subject.kind is SubjectKind.AGENT or user_id in subject.user_ids
         if is_user and since <= scanner.at and scanner.matcher.is_within_reach((group.workspace_id, group.agent_id)):
             found.memberships.add((group, user_id))
-    found.access += [event for event in lake.access.all() if event.event_at <= scanner.at and event.concerns(subject)]
+    found.access += [event for event in lake.access.all() if event.event_at <= scanner.at and scanner.shares(event)]
     found.scopes |= {event.scope for event in found.access if subject.owns(event.scope)}
     return found
 
@@ -172,6 +172,12 @@ class SubjectScanner:
             return bool(self.matcher.in_record(json.loads(text)))
         except (ValueError, RecursionError):
             return bool(self.matcher.in_text(text))
+
+    def shares(self, event: AccessEvent) -> bool:
+        """Return whether a grant, revoke or change of a team goes: that of a context goes with the person it names."""
+        owner = event.scope.workspace_id, event.scope.agent_id
+        is_named = event.context is not None and self._mentions.mentioned_in(event.context)
+        return event.concerns(self.subject) or (is_named and self.matcher.is_within_reach(owner))
 
     def note(self, found: ScanResult, spec: TableSpec, citing: Collection[str] = ()) -> None:
         """Add the matching rows of a table to `found`."""

@@ -81,6 +81,21 @@ def test_a_grant_that_comes_back_is_found(shared: str, models: Models) -> None:
     assert [str(one) for one in verify(Lake(shared), report).findings]
 
 
+def test_the_grant_of_a_context_goes_with_the_person_that_it_is_named_after(shared: str, models: Models) -> None:
+    writer = writer_of(shared, A)
+    for name in ("Anna's plans", "plans"):
+        writer.contexts.create(name, now=NOW)
+        writer.contexts.put(name, "figs", "Buy figs.", now=NOW)
+        writer.share_with_agent("third", context=name, now=NOW)
+    subject = Subject.person("acme", ["Anna"])
+    assert preview(Lake(shared), subject, LATER).counts["grants"] == 1
+    report = forget(Lake(shared), models, subject, LATER)
+    assert removed(report) == {"grants, revokes and changes of teams": 1}
+    assert [one.context for one in writer.grants() if one.context] == ["plans"]
+    assert [context.name for context in writer.contexts.list()] == ["plans"]
+    assert_verified(Lake(shared), report)
+
+
 def test_an_erased_user_is_shared_no_more(shared: str, models: Models) -> None:
     subject = Subject.user("acme", "anna-71")
     assert preview(Lake(shared), subject, LATER).counts["grants"] == 2
