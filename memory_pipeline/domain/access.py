@@ -194,22 +194,27 @@ def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) ->
     return AccessState(frozenset(event for event in last.values() if event.verb is AccessVerb.GRANT), teams)
 
 
-def decide(agent: Scope, level: AccessLevel, target: Scope, access: AccessState, context: str | None = None) -> bool:
-    """Return whether an agent may read, write or administer a scope, or one of its contexts.
+class Decision(NamedTuple):
+    """Whether an agent may use a scope, and by which grant: None for its own memory, and if it may not."""
+
+    is_allowed: bool
+    grant: AccessEvent | None = None
+
+
+def decide(
+    agent: Scope, level: AccessLevel, target: Scope, access: AccessState, context: str | None = None
+) -> Decision:
+    """Decide whether an agent may read, write or administer a scope, or one of its contexts.
 
     An agent may do everything with its own memory, and that of its users and groups. Otherwise it needs a grant for
-    this very scope, to itself or to one of the teams of the scope's agent. Nothing crosses workspaces, and no grant
-    opens the memory of a group. A grant of a scope covers its contexts; one of a context covers nothing else.
+    this very scope, to itself or to one of the teams of the scope's agent; the one with the highest level is returned.
+    Nothing crosses workspaces, and no grant opens the memory of a group. A grant of a scope covers its contexts; one of
+    a context covers nothing else.
     """
-    return agent.own == target.own or grant_for(agent, level, target, access, context) is not None
-
-
-def grant_for(
-    agent: Scope, level: AccessLevel, target: Scope, access: AccessState, context: str | None = None
-) -> AccessEvent | None:
-    """Return the grant that lets an agent use the memory of another one, the one with the highest level, or None."""
+    if agent.own == target.own:
+        return Decision(is_allowed=True)
     if agent.workspace_id != target.workspace_id or target.is_group:
-        return None
+        return Decision(is_allowed=False)
     found = [
         grant
         for grant in access.grants
@@ -222,7 +227,8 @@ def grant_for(
             or (grant.to_team is not None and is_member(agent, grant.to_team, target, access))
         )
     ]
-    return max(found, key=lambda grant: (grant.level and grant.level.rank, grant.id), default=None)
+    best = max(found, key=lambda grant: (grant.level and grant.level.rank, grant.id), default=None)
+    return Decision(best is not None, best)
 
 
 def is_member(agent: Scope, team: str, target: Scope, access: AccessState) -> bool:

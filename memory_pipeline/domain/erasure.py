@@ -159,10 +159,6 @@ class Forgotten:
         user_id = event.changes.user_id if event.verb not in SAYING else None
         return self.reaches(event.scope, event.event_at, user_id=user_id, texts=texts)
 
-    def covers_text(self, scope: Scope, text: str, at: datetime) -> bool:
-        """Return whether a text in an agent's memory, from time `at`, mentions an erased person."""
-        return self.reaches(scope, at, texts=[text])
-
     def filter(self, records: Sequence[_Record]) -> list[_Record]:
         """Return the records that are not erased, in order, as :meth:`taken` returns them."""
         if not self._marks:

@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import getmembers, isfunction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_pipeline.domain.access import AccessLevel, denial, fold_access, grant_for
+from memory_pipeline.domain.access import AccessLevel, decide, denial, fold_access
 from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.lake.access import paths_among
 from memory_pipeline.overlay import found_once, journal_entries, one_read
@@ -120,15 +120,11 @@ class GrantedScopes:
         paths, known = paths_among(entries), self._known
         if known is None or known[0] != paths:
             access = fold_access(self._lake.access.among(entries))
-            if self._asking == self._owner:
-                known = paths, _Granted(scopes, [], None)
-            else:
-                found = {scope: grant_for(self._asking, AccessLevel.READ, scope, access) for scope in scopes}
-                grants = {scope: grant for scope, grant in found.items() if grant is not None}
-                levels = [grant.level for grant in grants.values() if grant.level is not None]
-                level = max(levels, key=lambda one: one.rank, default=None)
-                known = paths, _Granted([*grants], sorted(grant.id for grant in grants.values()), level)
-            self._known = known
+            decisions = {scope: decide(self._asking, AccessLevel.READ, scope, access) for scope in scopes}
+            grants = [one.grant for one in decisions.values() if one.grant is not None]
+            level = max((one.level for one in grants if one.level), key=lambda one: one.rank, default=None)
+            allowed = [scope for scope, one in decisions.items() if one.is_allowed]
+            known = self._known = paths, _Granted(allowed, sorted(one.id for one in grants), level)
         return known[1]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, denial, fold_access, grant_for
+from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, decide, denial, fold_access
 from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.errors import InputError, shown
@@ -255,14 +255,14 @@ def require_grant(
     Raises:
         AccessDeniedError: it has no grant. This is logged.
     """
-    if agent is None or agent == target.own:
+    if agent is None:
         return None
-    grant = grant_for(agent, level, target, lake.access.state(target), context)
-    if grant is None:
+    decision = decide(agent, level, target, lake.access.state(target), context)
+    if not decision.is_allowed:
         if lake.exists:
             lake.access_log.note(agent, target, _DENIED[level])
         raise denial(agent, level, target.own, user_id, context)
-    return grant
+    return decision.grant
 
 
 def _scope_of(

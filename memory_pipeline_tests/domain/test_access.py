@@ -30,7 +30,7 @@ def event(verb: str, to: str | None = "B", scope: Scope = A, *, team: str | None
 def allowed(
     *events: AccessEvent, agent: Scope = B, level: str = "read", target: Scope = A, context: str | None = None
 ) -> bool:
-    return decide(agent, AccessLevel(level), target, fold_access(events), context)
+    return decide(agent, AccessLevel(level), target, fold_access(events), context).is_allowed
 
 
 _CONTEXTS = [None, "runbooks", "board"]
@@ -100,7 +100,7 @@ def test_the_order_of_arrival_and_repetitions_do_not_matter(both: tuple[list[Acc
             for target in (A, ANNA, BEN):
                 for context in _CONTEXTS:
                     said = oracle(first, agent.agent_id, level, target, context)
-                    assert decide(agent, level, target, access, context) is said
+                    assert decide(agent, level, target, access, context).is_allowed is said
 
 
 @given(st.lists(_EVENTS, max_size=12), st.integers(0, 3))

@@ -325,9 +325,9 @@ def test_hashes_match_the_same_texts_as_clear_names(texts: list[str], name: str)
         return
     known, clear = forgotten(subject), Mentions([name])
     for text in texts:
-        assert known.covers_text(ACME, text, SAID) == clear.mentioned_in(text)
+        assert known.reaches(ACME, SAID, texts=[text]) == clear.mentioned_in(text)
     # A name is found between any other words.
-    assert known.covers_text(ACME, f"Then {name.strip()} left", SAID)
+    assert known.reaches(ACME, SAID, texts=[f"Then {name.strip()} left"])
 
 
 @pytest.mark.parametrize("text", ['{"said": "\\u00c4nna"}', "7 An\u200bna 7", "\u202eAnna\u202c", "An\\u006ea"])
@@ -391,6 +391,6 @@ def test_hashes_match_the_same_users_as_clear_ids(user_id: str, more: str) -> No
     except InputError:
         return
     text = f"Then user:{user_id}{more} left."
-    assert forgotten(subject).covers_text(ACME, text, SAID) == subject.is_mentioned_in(text)
+    assert forgotten(subject).reaches(ACME, SAID, texts=[text]) == subject.is_mentioned_in(text)
     assert subject.is_mentioned_in(f"Then user:{user_id}, who left.")
     assert not subject.is_mentioned_in(f"Then user:{user_id}b left.")

@@ -46,7 +46,7 @@ def test_tombstones_round_trip_without_clear_names(lake: Lake, root: str, tombst
     tombstones.put([*ANNA, *SUPPORT])
     assert tombstones.all() == other.all() == by_id([*ANNA, *SUPPORT])
     assert bool(other.forgotten())
-    assert other.forgotten().covers_text(ACME, "I met Annie.", NOON)
+    assert other.forgotten().reaches(ACME, NOON, texts=["I met Annie."])
     assert b"Annie" not in b"".join(path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
 
 
