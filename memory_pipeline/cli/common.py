@@ -124,7 +124,7 @@ class AgentMemory:
         return lake_of(settings_of(self.root), must_exist=must_exist)
 
     def reader(self, lake: Lake | None = None) -> MemoryReader:
-        """Open a reader."""
+        """Open a reader, or that of the agent on whose behalf the command reads."""
         from memory_pipeline.domain.scopes import Scope
         from memory_pipeline.models.factory import reading_embedder
         from memory_pipeline.reader import MemoryReader
@@ -132,7 +132,10 @@ class AgentMemory:
         lake = lake or self.lake()
         embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
         scope = Scope(self.workspace_id, self.agent_id)
-        zone = self.timezone or lake.timezone_of(scope)
+        asking = scope if self.on_behalf_of is None else Scope(self.workspace_id, self.on_behalf_of)
+        zone = self.timezone or lake.timezone_of(asking)
+        if asking != scope:
+            return MemoryReader(lake, asking, embedder, timezone=zone).of_agent(self.agent_id, self.user_id)
         return MemoryReader(lake, scope, embedder, user_id=self.user_id, timezone=zone)
 
     def writer(self, lake: Lake | None = None) -> MemoryWriter:
@@ -216,14 +219,29 @@ def agent_options(command: Callable[..., Any], *, required: bool = False) -> Cal
     return id_option("--workspace", "workspace_id", "The agent's workspace.", **attributes)(given)
 
 
+user_option = id_option(
+    "--user",
+    "user_id",
+    "Read the memory of this user, of the user's groups and of the agent. [default: the agent's own memory]",
+)
+
+timezone_option = click.option(
+    "--timezone",
+    metavar="NAME",
+    help="Time zone of those who read, such as Asia/Tokyo: days are shown in it, and --since, --until and "
+    "'yesterday' in a question are meant in it. [default: the agent's, or the lake's]",
+)
+
+
 def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of :func:`agent_options`, and --user."""
-    user = id_option(
-        "--user",
-        "user_id",
-        "Read the memory of this user, of the user's groups and of the agent. [default: the agent's own memory]",
+    """Add the options of :func:`agent_options`, --user, and --on-behalf-of for the agent that reads."""
+    behalf = click.option(
+        "--on-behalf-of",
+        metavar="ID",
+        help="The agent that reads, if it is another one of the workspace. It needs a grant (see `share`), and never "
+        "reads the memory of groups.",
     )
-    return agent_options(user(command))
+    return agent_options(user_option(behalf(command)))
 
 
 def writer_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
@@ -245,13 +263,7 @@ required_writer_options = partial(writer_options, required=True)
 
 def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of :func:`scope_options`, and --timezone."""
-    zone = click.option(
-        "--timezone",
-        metavar="NAME",
-        help="Time zone of those who read, such as Asia/Tokyo: days are shown in it, and --since, --until and "
-        "'yesterday' in a question are meant in it. [default: the agent's, or the lake's]",
-    )
-    return scope_options(zone(command))
+    return scope_options(timezone_option(command))
 
 
 def settings_of(root: str | None) -> Settings:
