@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.rendering import plain
+from memory_pipeline.rendering import plain, to_json
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -300,6 +301,25 @@ def echo_table(lines: Iterable[str]) -> None:
     """Print a table, of which the first line is the head."""
     for number, line in enumerate(lines):
         click.echo(line if number else click.style(line, bold=True))
+
+
+def json_or_text(text: str) -> object:
+    """Parse a text as JSON. Return the text itself if it is not JSON.
+
+    Raises:
+        InputError: a JSON object repeats a key.
+    """
+    try:
+        return read_json(text)
+    except RepeatedKeyError:
+        raise
+    except (ValueError, RecursionError):
+        return text
+
+
+def echo_written(memory_id: str, *, as_json: bool) -> None:
+    """Print the id of what was written."""
+    click.echo(to_json({"id": memory_id}) if as_json else f"written: {memory_id}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
