@@ -10,6 +10,7 @@ import click
 
 from memory_pipeline.cli import (
     check,
+    contexts,
     erase,
     evaluate,
     extract,
@@ -33,6 +34,7 @@ from memory_pipeline.settings import wants_no_colour
 __all__ = [
     "check",
     "cli",
+    "contexts",
     "erase",
     "evaluate",
     "extract",
