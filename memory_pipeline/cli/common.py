@@ -189,6 +189,13 @@ behalf_option = click.option(
     help="The agent that makes the change, if it is another one of the workspace. It needs a grant; see `share`.",
 )
 
+reading_behalf_option = click.option(
+    "--on-behalf-of",
+    metavar="ID",
+    help="The agent that reads, if it is another one of the workspace. It needs a grant (see `share`), and never reads "
+    "the memory of groups.",
+)
+
 
 def agent_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
     """Add the options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
@@ -236,13 +243,7 @@ timezone_option = click.option(
 
 def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of :func:`agent_options`, --user, and --on-behalf-of for the agent that reads."""
-    behalf = click.option(
-        "--on-behalf-of",
-        metavar="ID",
-        help="The agent that reads, if it is another one of the workspace. It needs a grant (see `share`), and never "
-        "reads the memory of groups.",
-    )
-    return agent_options(user_option(behalf(command)))
+    return agent_options(user_option(reading_behalf_option(command)))
 
 
 def writer_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import agent_options, cli, common, now_option, scope_options
+from memory_pipeline.cli.common import agent_options, cli, common, now_option, reading_behalf_option, scope_options
 from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, SourceType, Status
 from memory_pipeline.rendering import plain, to_json
 
@@ -247,6 +247,7 @@ def hot(agent: AgentMemory, as_json: bool, now: datetime | None) -> None:
 @memories.command()
 @click.argument("user_id", metavar="USER")
 @agent_options
+@reading_behalf_option
 @common
 def preferences(agent: AgentMemory, as_json: bool) -> None:
     """Show all preferences of a USER, with their values as JSON."""

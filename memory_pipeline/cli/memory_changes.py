@@ -195,6 +195,7 @@ def unlink(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @click.option("--delete", is_flag=True, help="Delete the preference.")
 @now_option
 @agent_options
+@behalf_option
 @common
 def prefer(key: str, value: str | None, agent: AgentMemory, delete: bool, now: datetime | None, as_json: bool) -> None:
     """Set or delete a preference of a USER. VALUE is parsed as JSON, or else taken as text. It never expires.
@@ -205,7 +206,7 @@ def prefer(key: str, value: str | None, agent: AgentMemory, delete: bool, now: d
     """
     if (value is None) is not delete:
         raise click.UsageError("give either VALUE or --delete")
-    writer, user_id = agent.writer(), agent.user_id or ""
+    writer, user_id = agent.granted_writer(), agent.user_id or ""
     if delete:
         is_gone = writer.delete_preference(user_id, key, now=now)
         click.echo(to_json({"deleted": is_gone}) if as_json else "deleted" if is_gone else "no such preference was set")

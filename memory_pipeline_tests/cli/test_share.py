@@ -117,6 +117,16 @@ def test_a_grant_opens_the_memory_of_the_named_user_alone(root: str) -> None:
     assert isinstance(call(*search, "--user", "anna").exception, AccessDeniedError)
 
 
+def test_another_agent_needs_a_grant_for_preferences() -> None:
+    prefer, preferences = ["memories", "prefer", "anna", "tea", "green"], ["memories", "preferences", "anna"]
+    assert isinstance(call(*prefer, *FOR_SALES).exception, AccessDeniedError)
+    call("share", "sales", *A, "--user", "anna", "--level", "write")
+    call(*prefer, *FOR_SALES)
+    assert read(*preferences, *A) == read(*preferences, *FOR_SALES) == {"tea": "green"}
+    call("unshare", "sales", *A, "--user", "anna")
+    assert isinstance(call(*preferences, *FOR_SALES).exception, AccessDeniedError)
+
+
 def test_reading_for_the_agent_itself_needs_no_grant(root: str) -> None:
     assert OF_AGENT in call("search", "--now", "2024-01-16", *A, "--on-behalf-of", "support").output
     assert log(root) == []
