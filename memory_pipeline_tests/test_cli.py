@@ -31,6 +31,7 @@ COMMANDS = [
     "ingest", "convert", "run", "search", "recall", "inject", "expand", "graph", "memories", "consolidate", "mcp",
     "eval", "status", "sql", "config", "demo", "vacuum", "check", "repair", "forget", "verify-erasure", "expire",
     "agents", "users", "members", "capture", "extract", "share", "unshare", "shares", "team", "sessions",
+    "contexts",
 ]  # fmt: skip
 
 

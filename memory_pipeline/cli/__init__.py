@@ -10,11 +10,13 @@ import click
 
 from memory_pipeline.cli import (
     check,
+    contexts,
     erase,
     evaluate,
     extract,
     graph,
     memories,
+    memory_changes,
     operate,
     read,
     repair,
@@ -32,12 +34,14 @@ from memory_pipeline.settings import wants_no_colour
 __all__ = [
     "check",
     "cli",
+    "contexts",
     "erase",
     "evaluate",
     "extract",
     "graph",
     "main",
     "memories",
+    "memory_changes",
     "operate",
     "read",
     "repair",

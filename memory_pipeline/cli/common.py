@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
 from memory_pipeline.domain.periods import FIRST_YEAR, LAST_YEAR
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.rendering import plain
+from memory_pipeline.rendering import plain, to_json
 from memory_pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class AgentMemory:
         return lake_of(settings_of(self.root), must_exist=must_exist)
 
     def reader(self, lake: Lake | None = None) -> MemoryReader:
-        """Open a reader."""
+        """Open a reader, or that of the agent on whose behalf the command reads."""
         from memory_pipeline.domain.scopes import Scope
         from memory_pipeline.models.factory import reading_embedder
         from memory_pipeline.reader import MemoryReader
@@ -132,7 +133,10 @@ class AgentMemory:
         lake = lake or self.lake()
         embedder = reading_embedder(lake.configuration(), lambda: datetime.now(UTC))
         scope = Scope(self.workspace_id, self.agent_id)
-        zone = self.timezone or lake.timezone_of(scope)
+        asking = scope if self.on_behalf_of is None else Scope(self.workspace_id, self.on_behalf_of)
+        zone = self.timezone or lake.timezone_of(asking)
+        if asking != scope:
+            return MemoryReader(lake, asking, embedder, timezone=zone).of_agent(self.agent_id, self.user_id)
         return MemoryReader(lake, scope, embedder, user_id=self.user_id, timezone=zone)
 
     def writer(self, lake: Lake | None = None) -> MemoryWriter:
@@ -185,6 +189,13 @@ behalf_option = click.option(
     help="The agent that makes the change, if it is another one of the workspace. It needs a grant; see `share`.",
 )
 
+reading_behalf_option = click.option(
+    "--on-behalf-of",
+    metavar="ID",
+    help="The agent that reads, if it is another one of the workspace. It needs a grant (see `share`), and never reads "
+    "the memory of groups.",
+)
+
 
 def agent_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
     """Add the options --workspace and --agent, of which the command gets an :class:`AgentMemory`.
@@ -216,14 +227,23 @@ def agent_options(command: Callable[..., Any], *, required: bool = False) -> Cal
     return id_option("--workspace", "workspace_id", "The agent's workspace.", **attributes)(given)
 
 
+user_option = id_option(
+    "--user",
+    "user_id",
+    "Read the memory of this user, of the user's groups and of the agent. [default: the agent's own memory]",
+)
+
+timezone_option = click.option(
+    "--timezone",
+    metavar="NAME",
+    help="Time zone of those who read, such as Asia/Tokyo: days are shown in it, and --since, --until and "
+    "'yesterday' in a question are meant in it. [default: the agent's, or the lake's]",
+)
+
+
 def scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of :func:`agent_options`, and --user."""
-    user = id_option(
-        "--user",
-        "user_id",
-        "Read the memory of this user, of the user's groups and of the agent. [default: the agent's own memory]",
-    )
-    return agent_options(user(command))
+    """Add the options of :func:`agent_options`, --user, and --on-behalf-of for the agent that reads."""
+    return agent_options(user_option(reading_behalf_option(command)))
 
 
 def writer_options(command: Callable[..., Any], *, required: bool = False) -> Callable[..., Any]:
@@ -245,13 +265,7 @@ required_writer_options = partial(writer_options, required=True)
 
 def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of :func:`scope_options`, and --timezone."""
-    zone = click.option(
-        "--timezone",
-        metavar="NAME",
-        help="Time zone of those who read, such as Asia/Tokyo: days are shown in it, and --since, --until and "
-        "'yesterday' in a question are meant in it. [default: the agent's, or the lake's]",
-    )
-    return scope_options(zone(command))
+    return scope_options(timezone_option(command))
 
 
 def settings_of(root: str | None) -> Settings:
@@ -288,6 +302,25 @@ def echo_table(lines: Iterable[str]) -> None:
     """Print a table, of which the first line is the head."""
     for number, line in enumerate(lines):
         click.echo(line if number else click.style(line, bold=True))
+
+
+def json_or_text(text: str) -> object:
+    """Parse a text as JSON. Return the text itself if it is not JSON.
+
+    Raises:
+        InputError: a JSON object repeats a key.
+    """
+    try:
+        return read_json(text)
+    except RepeatedKeyError:
+        raise
+    except (ValueError, RecursionError):
+        return text
+
+
+def echo_written(memory_id: str, *, as_json: bool) -> None:
+    """Print the id of what was written."""
+    click.echo(to_json({"id": memory_id}) if as_json else f"written: {memory_id}")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -12,6 +12,7 @@ from memory_pipeline.cli.common import (
     cli,
     common,
     echo_table,
+    echo_written,
     now_option,
     required_writer_options,
     scope_options,
@@ -175,7 +176,7 @@ def delete(**options: Any) -> None:
 
 def _change(verb: str, *, agent: AgentMemory, as_json: bool, now: datetime | None, **change: Any) -> None:
     [identifier] = agent.writer().graph.apply([{"edit": verb, **change}], now=now)
-    click.echo(to_json({"id": identifier}) if as_json else f"written: {identifier}")
+    echo_written(identifier, as_json=as_json)
 
 
 def _show(found: Facts, what: str, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The commands `memories …`, which read and change an agent's durable memories."""
+"""The commands `memories …` that read an agent's durable memories, and the filters of all of them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,41 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import (
-    agent_options,
-    behalf_option,
-    cli,
-    common,
-    now_option,
-    required_writer_options,
-    scope_options,
-    writer_options,
-)
-from memory_pipeline.domain.json_text import RepeatedKeyError, read_json
-from memory_pipeline.domain.memories.events import AGENT, STEP
-from memory_pipeline.domain.memories.record import MemoryKind, Status
+from memory_pipeline.cli.common import agent_options, cli, common, now_option, reading_behalf_option, scope_options
+from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, SourceType, Status
 from memory_pipeline.rendering import plain, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
-    from memory_pipeline.cli.common import AgentMemory
+    from memory_pipeline.cli.common import AgentMemory, Command
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.memories.record import DurableMemory
 
-_KINDS = click.Choice([kind.value for kind in MemoryKind])
+KINDS = click.Choice([kind.value for kind in MemoryKind])
+
+
+def class_option(text: str) -> Callable[[Command], Command]:
+    """Return the option --class."""
+    return click.option("--class", "memory_class", type=click.Choice([one.value for one in MemoryClass]), help=text)
+
+
+def outcome_option(text: str) -> Callable[[Command], Command]:
+    """Return the option --outcome, a boolean."""
+    outcomes = {"succeeded": True, "failed": False}
+    return click.option(
+        "--outcome",
+        "outcome_success",
+        type=click.Choice([*outcomes]),
+        callback=lambda _context, _parameter, value: outcomes.get(value),
+        help=text,
+    )
+
+
+def source_option(text: str) -> Callable[[Command], Command]:
+    """Return the option --source-type."""
+    return click.option("--source-type", type=click.Choice([one.value for one in SourceType]), help=text)
 
 
 @cli.group()
@@ -45,22 +56,35 @@ def memories() -> None:
 _LIMIT = click.option("--limit", default=50, show_default=True, help="Maximum number of results.")
 
 
-def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that filter memories."""
+def filter_options(command: Command) -> Command:
+    """Add the options that filter memories by what they say."""
     for option in (
         click.option("--preferences-of", "owner", metavar="USER", help="Preferences of this user."),
         click.option("--tag", help="Memories with this tag."),
         click.option("--object", "object", metavar="NAME", help="Facts with this object."),
         click.option("--predicate", metavar="NAME", help="Facts with this predicate, e.g. lives_in."),
         click.option("--subject", metavar="NAME", help="Facts about this subject; ignores case."),
-        click.option("--kind", type=_KINDS, help="Memories of this kind."),
+        click.option("--kind", type=KINDS, help="Memories of this kind."),
+    ):
+        command = option(command)
+    return command
+
+
+def _origin_options(command: Command) -> Command:
+    """Add the options that filter memories by how they came about."""
+    for option in (
+        click.option("--context", metavar="NAME", help="Entries of this context; see `memory-pipeline contexts`."),
+        source_option("Memories that a user, a system, a tool, a workflow or an agent made."),
+        outcome_option("Experiences that ended so."),
+        class_option("Facts, or experiences: what was tried, and how it ended."),
     ):
         command = option(command)
     return command
 
 
 @memories.command("list")
-@_filters
+@filter_options
+@_origin_options
 @click.option(
     "--status",
     type=click.Choice([*(status.value for status in Status), "any"]),
@@ -141,7 +165,34 @@ def explain(id: str, agent: AgentMemory, as_json: bool) -> None:  # noqa: A002  
 
 
 @memories.command()
+@click.argument("id")
+@now_option
+@scope_options
+@common
+def links(
+    id: str,  # noqa: A002  # as above
+    agent: AgentMemory,
+    as_json: bool,
+    now: datetime | None,
+) -> None:
+    """Show the links from and to a memory, strongest first. Those of a merged memory are the survivor's."""
+    known = agent.reader().memories
+    found = known.links(id, now=now)
+    if not found and known.get(id, now=now) is None:
+        raise _unknown(id)
+    if as_json:
+        click.echo(to_json(found))
+        return
+    for link in found:
+        ends = f"{link.source_id} {link.relation} {link.target_id}"
+        click.echo(plain(f"{ends}, weight {link.weight:g}, {link.linked_at:%Y-%m-%d} by {link.editor}"))
+    if not found:
+        click.echo("it has no links", err=True)
+
+
+@memories.command()
 @click.argument("query")
+@_origin_options
 @click.option("--archive", is_flag=True, help="Search stale, archived and superseded memories instead.")
 @click.option("--max-results", default=5, show_default=True, help="Maximum number of results.")
 @click.option("--hops", default=0, show_default=True, help="Show graph facts up to this distance from each, 0 to 3.")
@@ -156,13 +207,14 @@ def search(
     hops: int,
     now: datetime | None,
     as_json: bool,
+    **origin: Any,
 ) -> None:
     """Show the memories most relevant to QUERY. A warning marks one that may be out of date."""
     known = agent.reader().memories
     if archive:
-        found = known.search_archive(query, max_results, now=now)
+        found = known.search_archive(query, max_results, now=now, **origin)
     else:
-        found = known.search(query, max_results, hops=hops, now=now)
+        found = known.search(query, max_results, hops=hops, now=now, **origin)
     if as_json:
         click.echo(to_json(found))
         return
@@ -195,6 +247,7 @@ def hot(agent: AgentMemory, as_json: bool, now: datetime | None) -> None:
 @memories.command()
 @click.argument("user_id", metavar="USER")
 @agent_options
+@reading_behalf_option
 @common
 def preferences(agent: AgentMemory, as_json: bool) -> None:
     """Show all preferences of a USER, with their values as JSON."""
@@ -207,173 +260,6 @@ def preferences(agent: AgentMemory, as_json: bool) -> None:
         click.echo(plain(f"{key} = {json.dumps(value, ensure_ascii=False)}"))
     if not found:
         click.echo(f"no preferences are set for {plain(user_id)}", err=True)
-
-
-def _attributes(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that set a memory's attributes besides its content."""
-    for option in (
-        click.option("--editor", default=AGENT, show_default=True, help="Editor of the change."),
-        click.option("--tag", "tags", multiple=True, help="A tag; may be repeated."),
-        click.option(
-            "--point-in-time/--lasting",
-            "is_point_in_time",
-            default=None,
-            help="The memory describes a passing state, or one that lasts.",
-        ),
-        click.option("--decay-rate", type=float, help="Loss of relevance per day without use."),
-        click.option("--confidence", type=float, help="Confidence, 0 to 1."),
-        click.option("--importance", type=float, help="Importance, 0 to 1."),
-        click.option("--object", "object", metavar="NAME", help="Object of a fact."),
-        click.option("--predicate", metavar="NAME", help="Predicate of a fact, e.g. lives_in."),
-        click.option("--subject", metavar="NAME", help="Subject of a fact."),
-        click.option("--hook", help="Its line in the hot index, at most 120 characters."),
-        click.option("--title", help="Title."),
-    ):
-        command = option(command)
-    return command
-
-
-@memories.command()
-@click.argument("content")
-@click.option("--kind", type=_KINDS, default=MemoryKind.FACT.value, show_default=True, help="Kind of memory.")
-@_attributes
-@now_option
-@writer_options
-@behalf_option
-@common
-def remember(
-    content: str,
-    agent: AgentMemory,
-    as_json: bool,
-    tags: Sequence[str],
-    **attributes: Any,
-) -> None:
-    """Store CONTENT as a durable memory. Write a self-contained sentence, with names and dates.
-
-    If a memory with the same words exists, it gets a new version instead.
-    """
-    memory_id = agent.granted_writer().remember(content, tags=list(tags) or None, **attributes)
-    _echo_written(memory_id, as_json=as_json)
-
-
-@memories.command()
-@click.argument("id")
-@click.option("--content", help="New content.")
-@click.option("--kind", type=_KINDS, help="Kind of memory.")
-@_attributes
-@click.option("--reason", help="Reason, shown by `explain`.")
-@now_option
-@writer_options
-@behalf_option
-@common
-def update(
-    id: str,  # noqa: A002  # as above
-    agent: AgentMemory,
-    as_json: bool,
-    tags: Sequence[str],
-    **attributes: Any,
-) -> None:
-    """Write a new version of a memory. Options not given keep their values. Old versions stay in the history."""
-    memory_id = agent.granted_writer().update(id, tags=list(tags) or None, **attributes)
-    _echo_written(memory_id, as_json=as_json)
-
-
-@memories.command()
-@click.argument("id", required=False)
-@_filters
-@click.option("--key", help="Preferences with this key.")
-@click.option("--reason", help="Reason, shown by `explain`.")
-@now_option
-@required_writer_options
-@behalf_option
-@common
-def forget(agent: AgentMemory, as_json: bool, owner: str | None, **filters: Any) -> None:
-    """Revoke one memory, or all that match every filter.
-
-    Revoked memories stay in the history. Memory search no longer finds them, and recall omits messages with the same
-    words. Other searches of conversations still find these messages; to erase them from disk, use
-    `memory-pipeline forget`.
-    """
-    count = agent.granted_writer().forget(filters.pop("id"), user_id=owner, **filters)
-    click.echo(to_json({"forgotten": count}) if as_json else f"forgotten: {count:,}")
-
-
-_AMOUNT = click.option("--amount", default=STEP, show_default=True, help="Amount, 0 to 1.")
-
-
-@memories.command()
-@click.argument("id")
-@_AMOUNT
-@now_option
-@writer_options
-@behalf_option
-@common
-def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
-    """Raise a memory's importance, up to 1."""
-    _echo_written(agent.granted_writer().boost(**given), as_json=as_json)
-
-
-@memories.command()
-@click.argument("id")
-@_AMOUNT
-@now_option
-@writer_options
-@behalf_option
-@common
-def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
-    """Lower a memory's importance, down to 0."""
-    _echo_written(agent.granted_writer().reduce(**given), as_json=as_json)
-
-
-@memories.command()
-@click.argument("id")
-@click.option("--reason", help="Reason, shown by `explain`.")
-@now_option
-@writer_options
-@behalf_option
-@common
-def confirm(agent: AgentMemory, as_json: bool, **given: Any) -> None:
-    """Confirm that a memory still holds. An observation becomes a fact with the same id."""
-    _echo_written(agent.granted_writer().confirm(**given), as_json=as_json)
-
-
-@memories.command()
-@click.argument("user_id", metavar="USER")
-@click.argument("key")
-@click.argument("value", required=False)
-@click.option("--delete", is_flag=True, help="Delete the preference.")
-@now_option
-@agent_options
-@common
-def prefer(key: str, value: str | None, agent: AgentMemory, delete: bool, now: datetime | None, as_json: bool) -> None:
-    """Set or delete a preference of a USER. VALUE is parsed as JSON, or else taken as text. It never expires.
-
-    \b
-    memory-pipeline memories prefer u17 language Portuguese --workspace acme --agent support
-    memory-pipeline memories prefer u17 opening '{"from": 9, "days": ["Mon", "Tue"]}' …
-    """
-    if (value is None) is not delete:
-        raise click.UsageError("give either VALUE or --delete")
-    writer, user_id = agent.writer(), agent.user_id or ""
-    if delete:
-        is_gone = writer.delete_preference(user_id, key, now=now)
-        click.echo(to_json({"deleted": is_gone}) if as_json else "deleted" if is_gone else "no such preference was set")
-        return
-    _echo_written(writer.set_preference(user_id, key, _value(value or ""), now=now), as_json=as_json)
-
-
-def _value(text: str) -> object:
-    """Parse a text as JSON. Return the text itself if it is not JSON.
-
-    Raises:
-        InputError: a JSON object repeats a key.
-    """
-    try:
-        return read_json(text)
-    except RepeatedKeyError:
-        raise
-    except (ValueError, RecursionError):
-        return text
 
 
 def _show(found: Sequence[DurableMemory], *, as_json: bool) -> None:
@@ -389,10 +275,6 @@ def _show(found: Sequence[DurableMemory], *, as_json: bool) -> None:
 def _lines(memory: DurableMemory, more: str = "") -> Iterator[str]:
     yield f"[{memory.updated_at:%Y-%m-%d}] {_one_line(memory.content)}"
     yield f"    {memory.kind}, version {memory.version}, {_status(memory)}{more}, id {memory.id}"
-
-
-def _echo_written(memory_id: str, *, as_json: bool) -> None:
-    click.echo(to_json({"id": memory_id}) if as_json else f"written: {memory_id}")
 
 
 def _unknown(memory_id: str) -> Exception:

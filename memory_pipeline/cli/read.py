@@ -123,9 +123,10 @@ def _reader_of_all(agent: AgentMemory, *, explain: bool) -> AllUsersReader:
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.reader.all_users import AllUsersReader
 
-    if explain or (agent.user_id is not None and not is_from_environment("user_id")):
-        other = "--explain" if explain else "--user"
-        raise InputError(f"{other} and --all-users do not go together; give one of them")
+    is_for_user = agent.user_id is not None and not is_from_environment("user_id")
+    given = {"--explain": explain, "--user": is_for_user, "--on-behalf-of": agent.on_behalf_of is not None}
+    if others := [name for name, is_given in given.items() if is_given]:
+        raise InputError(f"{others[0]} and --all-users do not go together; give one of them")
     return AllUsersReader(agent.lake(), Scope(agent.workspace_id, agent.agent_id))
 
 

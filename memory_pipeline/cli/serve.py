@@ -10,11 +10,13 @@ from importlib.metadata import version
 
 import click
 
-from memory_pipeline.cli.common import AgentMemory, cli, reader_options, root_option
+from memory_pipeline.cli.common import AgentMemory, agent_options, cli, root_option, timezone_option, user_option
 
 
 @cli.command()
-@reader_options
+@agent_options
+@user_option
+@timezone_option
 @click.option("--allow-writing", is_flag=True, help="Let the client change memories and the graph.")
 @click.option(
     "--max-tokens",

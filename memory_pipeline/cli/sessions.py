@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from memory_pipeline.cli.common import agent_options, cli, common, echo_table, id_option, required_agent_options
+from memory_pipeline.cli.common import (
+    agent_options,
+    cli,
+    common,
+    echo_table,
+    id_option,
+    lake_of,
+    required_agent_options,
+    settings_of,
+)
 from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.domain.sessions import time_of
+from memory_pipeline.errors import InputError
 from memory_pipeline.rendering import plain, table_lines, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memory_pipeline.cli.common import AgentMemory
-    from memory_pipeline.sessions.store import SessionStore, StoredEntry
+    from memory_pipeline.sessions.store import SessionStore, SessionUsage, StoredEntry
 
 _user = id_option("--user", "user_id", "The user of the session. [default: sessions without a user]")
 
@@ -82,6 +92,49 @@ def clear(session: str, agent: AgentMemory, as_json: bool) -> None:
     """Delete all entries of a SESSION, its short-term entries too. Saved copies stay."""
     count = sum(store.delete([one.entry]) for store, one in [*_of_session(agent, session)])
     click.echo(to_json({"deleted": count}) if as_json else f"deleted: {count:,}")
+
+
+@sessions.command()
+@click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
+@click.option("--agent", "agent_id", metavar="ID", help="Only this agent.")
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of rows.")
+@common
+def stats(workspace_id: str | None, agent_id: str | None, limit: int, root: str | None, as_json: bool) -> None:
+    """Show what sessions and pools take in each database, with the agents and users who have most.
+
+    A row has the entries of an agent for a user, the bytes of their values, the accesses that count for promotion, and
+    the last write. Without an agent it has pools that agents share; without an identity, entries of no user. Totals
+    count all rows.
+    """
+    from memory_pipeline.sessions.store import existing_stores
+
+    if agent_id is not None and workspace_id is None:
+        raise InputError("--agent needs --workspace; agent ids are unique only within a workspace")
+    found: list[dict[str, Any]] = [
+        {
+            "database": store.database.place,
+            **_usage_row(store.usage(workspace_id, agent_id)),
+            "users": [
+                {"workspace_id": workspace, "agent_id": agent, "identity": identity, **_usage_row(usage)}
+                for (workspace, agent, identity), usage in store.largest(workspace_id, agent_id, limit).items()
+            ],
+        }
+        for store in existing_stores(lake_of(settings_of(root)))
+    ]
+    if as_json or not found:
+        click.echo(to_json(found) if as_json else "this lake has no sessions and no pools", err=not as_json)
+        return
+    for one in found:
+        total = ", ".join(f"{name} {one[name]:,}" for name in ("entries", "bytes", "accesses"))
+        click.echo(plain(f"{one['database']}: {total}"))
+        _echo(one["users"], as_json, "no entry matches")
+        if sum(row["entries"] for row in one["users"]) < one["entries"]:
+            click.echo("… more rows; raise --limit to see them", err=True)
+
+
+def _usage_row(usage: SessionUsage) -> dict[str, object]:
+    at = time_of(usage.updated_at).isoformat(timespec="seconds") if usage.entries else None
+    return {**usage._asdict(), "updated_at": at}
 
 
 def _stored(agent: AgentMemory) -> Iterator[tuple[SessionStore, StoredEntry]]:

@@ -65,6 +65,8 @@ _OVERDUE = """
     SELECT kind, count(*) FROM memory_pipeline_entries WHERE lake_id = :lake_id AND expires_at <= :then GROUP BY kind
 """
 _ROWS = f"SELECT {_OWNER}, {_COLUMNS} FROM memory_pipeline_entries WHERE lake_id = :lake_id"
+_USAGE = "count(*), coalesce(sum({size}), 0), coalesce(sum(accesses), 0), coalesce(max(updated_at), 0)"
+_USER = "workspace_id, agent_id, identity"
 _DELETE = """
     DELETE FROM memory_pipeline_entries
     WHERE lake_id = :lake_id AND id = :id AND (:changed = 1 OR version = :version) RETURNING 1
@@ -76,6 +78,22 @@ class StoredEntry(NamedTuple):
 
     container: Container
     entry: Entry
+
+
+class SessionUsage(NamedTuple):
+    """What entries take, expired ones too.
+
+    Attributes:
+        entries: their number.
+        bytes: of their values, as JSON.
+        accesses: number of reads that count.
+        updated_at: the last write; 0 without entries.
+    """
+
+    entries: int
+    bytes: int
+    accesses: int
+    updated_at: int
 
 
 class SessionStore:
@@ -103,6 +121,33 @@ class SessionStore:
             _, _, workspace, agent, owner, stored_kind, space, section, *columns = row
             container = Container(workspace, agent, owner, EntryKind(stored_kind), space, section)
             yield StoredEntry(container, Entry(*columns))
+
+    def usage(self, workspace_id: str | None = None, agent_id: str | None = None) -> SessionUsage:
+        """Return what all entries take; None is any workspace or agent."""
+        [row] = self._usage("", "", workspace_id, agent_id, {})
+        return SessionUsage(*map(int, row))
+
+    def largest(
+        self, workspace_id: str | None, agent_id: str | None, limit: int
+    ) -> dict[tuple[str, str, str], SessionUsage]:
+        """Return the `limit` largest usages by workspace, agent and identity, as in :class:`Container`."""
+        tail = f"GROUP BY {_USER} ORDER BY 5 DESC, {_USER} LIMIT :limit"
+        rows = self._usage(f"{_USER}, ", tail, workspace_id, agent_id, {"limit": limit})
+        return {(row[0], row[1], row[2]): SessionUsage(*map(int, row[3:])) for row in rows}
+
+    def _usage(
+        self, columns: str, tail: str, workspace_id: str | None, agent_id: str | None, more: Mapping[str, object]
+    ) -> list[tuple[Any, ...]]:
+        # Older versions of SQLite have no octet_length.
+        size = "length(CAST(value AS BLOB))" if self.database.is_sqlite else "octet_length(value)"
+        fixed = {"workspace_id": workspace_id, "agent_id": agent_id}
+        given = {name: value for name, value in fixed.items() if value is not None}
+        conditions = "".join(f" AND {name} = :{name}" for name in given)
+        statement = f"""
+            SELECT {columns}{_USAGE.format(size=size)} FROM memory_pipeline_entries
+            WHERE lake_id = :lake_id{conditions} {tail}
+        """
+        return self.database.run(statement, {"lake_id": self._lake_id, **given, **more})
 
     def delete(self, entries: Iterable[Entry], *, changed: bool = True) -> int:
         """Delete entries, also those that were changed since they were read if `changed`; return their number."""

@@ -37,11 +37,21 @@ _KINDS: Final = {"reflection": MemoryKind.REFLECTION, "tool_result": MemoryKind.
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """The number of short-term entries that became durable memories, of those that cannot, and of deleted entries."""
+    """What a promotion did.
+
+    Attributes:
+        promoted: number of short-term entries that became durable memories.
+        refused: number of those that cannot.
+        expired: number of deleted entries.
+        left_entries: number of all entries of sessions and pools that are left.
+        left_bytes: of their values, as JSON.
+    """
 
     promoted: int = 0
     refused: int = 0
     expired: int = 0
+    left_entries: int = 0
+    left_bytes: int = 0
 
 
 def promote(lake: Lake, now: datetime) -> Promotion:
@@ -54,7 +64,7 @@ def promote(lake: Lake, now: datetime) -> Promotion:
         ConfigurationError: the address of the lake's database is not set.
         LakeError: the database cannot be reached.
     """
-    promoted = refused = expired = 0
+    promoted = refused = expired = left_entries = left_bytes = 0
     at = micros_of(now)
     for store in existing_stores(lake):
         used: dict[Container, list[Entry]] = defaultdict(list)
@@ -71,8 +81,11 @@ def promote(lake: Lake, now: datetime) -> Promotion:
             refused += len(left)
             over += [entry for entry in left if entry.expires_at is not None and entry.expires_at <= at]
         expired += store.delete(over, changed=False) + store.delete_expired(at)
+        usage = store.usage()
+        left_entries += usage.entries
+        left_bytes += usage.bytes
     delete_saved(lake.storage, lambda record: is_expired(record, at))
-    return Promotion(promoted, refused, expired)
+    return Promotion(promoted, refused, expired, left_entries, left_bytes)
 
 
 def _remember(lake: Lake, container: Container, entries: Sequence[Entry], now: datetime) -> list[Entry]:

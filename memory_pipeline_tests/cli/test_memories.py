@@ -13,7 +13,7 @@ SCOPE = ["--workspace", "acme", "--agent", "support"]
 DAY = ["--now", "2024-01-15"]
 COMMANDS = [
     "list", "show", "history", "explain", "search", "hot", "about", "remember", "update", "forget", "boost", "reduce",
-    "confirm", "prefer", "preferences",
+    "confirm", "prefer", "preferences", "link", "unlink", "links",
 ]  # fmt: skip
 
 
@@ -121,6 +121,52 @@ def test_preferences_are_json_or_text() -> None:
     assert "no preferences are set" in call("memories", "preferences", "u18", *SCOPE).output
 
 
+def test_experiences_have_an_outcome_and_memories_say_what_made_them() -> None:
+    failed = remember(
+        "Two retries without a pause blocked the account.", "--outcome", "failed", "--source-type", "tool"
+    )
+    worked = remember("A retry after a pause worked.", "--outcome", "succeeded")
+    tried = remember("A retry at night.", "--class", "experiential")
+    stated = remember("Retries are counted.")
+    expected = {
+        ("--outcome", "failed"): {failed},
+        ("--outcome", "succeeded"): {worked},
+        ("--class", "experiential"): {failed, worked, tried},
+        ("--class", "factual"): {stated},
+        ("--source-type", "tool"): {failed},
+        ("--source-type", "user"): set[str](),
+    }
+    for filters, ids in expected.items():
+        assert {one["id"] for one in read("memories", "list", *SCOPE, *filters)} == ids
+        found = read("memories", "search", "How to retry?", *SCOPE, *filters, "--now", "2024-01-16")
+        assert {one["memory"]["id"] for one in found} == ids
+    read("memories", "update", tried, *SCOPE, "--outcome", "failed", "--now", "2024-01-16")
+    assert read("memories", "show", tried, *SCOPE)["outcome_success"] is False
+    read("memories", "update", tried, *SCOPE, "--class", "factual", "--now", "2024-01-17")
+    assert read("memories", "show", tried, *SCOPE)["outcome_success"] is None
+    assert [one["id"] for one in read("memories", "list", *SCOPE, "--outcome", "failed")] == [failed]
+
+
+def test_links_are_listed_strongest_first_until_they_are_removed(porto: str) -> None:
+    later = ["--now", "2024-01-16"]
+    cause, other = remember("Anna found work in Porto."), remember("Porto is a harbour.")
+    assert read("memories", "link", porto, cause, "causedBy", *SCOPE, *later, "--weight", "0.4") == {"id": porto}
+    call("memories", "link", other, porto, "about", *SCOPE, *later)
+    links = read("memories", "links", porto, *SCOPE)
+    assert [(one["source_id"], one["relation"], one["target_id"], one["weight"]) for one in links] == [
+        (other, "about", porto, 1.0),
+        (porto, "caused_by", cause, 0.4),
+    ]
+    assert (
+        f"{porto} caused_by {cause}, weight 0.4, 2024-01-16 by agent\n"
+        in call("memories", "links", cause, *SCOPE).output
+    )
+    assert read("memories", "links", porto, *SCOPE, *DAY) == []
+    call("memories", "unlink", porto, cause, "caused_by", *SCOPE, "--now", "2024-01-17")
+    assert call("memories", "links", cause, *SCOPE).output == "it has no links\n"
+    assert len(read("memories", "links", porto, *SCOPE)) == 1
+
+
 def test_forgotten_memories_are_not_found_by_any_search(porto: str) -> None:
     found = read("memories", "search", "Where does Anna live?", *SCOPE, "--now", "2024-01-16")
     assert [one["memory"]["id"] for one in found] == [porto]
@@ -142,7 +188,11 @@ def test_forgotten_memories_are_not_found_by_any_search(porto: str) -> None:
         (["remember", " "], "content ' ' is not accepted"),
         (["remember", "x", "--confidence", "1.2"], "confidence 1.2 is not valid; expected 0 to 1"),
         (["remember", "x", "--confidence", "nan"], "confidence nan is not valid"),
+        (["remember", "x", "--class", "factual", "--outcome", "failed"], "outcome_success is of experiences"),
+        (["remember", "x", "--context", "nowhere"], "context 'nowhere' is unknown; create it first"),
+        (["remember", "x", "--key", "k"], "context and key for an entry"),
         (["prefer", "u1", "k" * 257, "1"], "key .* is not accepted"),
+        (["links", "memory:2024-01-15T00:" + "0" * 32], "this agent has no memory with id"),
         (["list", "--limit", "0"], "limit 0 is not accepted"),
     ],
 )
@@ -151,6 +201,28 @@ def test_errors_name_the_value(porto: str, arguments: list[str], message: str) -
     assert isinstance(result.exception, InputError)
     with pytest.raises(InputError, match=message):
         raise result.exception
+
+
+def test_a_link_is_within_one_memory_and_has_a_weight_up_to_one(porto: str) -> None:
+    other = remember("Porto is a harbour.")
+    of_user = str(read("memories", "remember", "Anna likes figs.", *SCOPE, "--user", "anna")["id"])
+    for target, relation, weight in (
+        (other, "about", "2"),
+        (porto, "about", "1"),
+        (of_user, "about", "1"),
+        (other, "", "1"),
+    ):
+        result = call("memories", "link", porto, target, relation, "--weight", weight, *SCOPE)
+        assert isinstance(result.exception, InputError)
+    assert read("memories", "links", porto, *SCOPE) == []
+
+
+@pytest.mark.parametrize("option", ["--class", "--outcome", "--source-type"])
+@pytest.mark.parametrize("command", [["list"], ["search", "x"], ["remember", "x"]], ids=lambda words: words[0])
+def test_an_unknown_choice_is_a_wrong_option(command: list[str], option: str) -> None:
+    result = call("memories", *command, option, "sometimes", *SCOPE)
+    assert result.exit_code == 2
+    assert "'sometimes' is not one of" in result.output
 
 
 def test_stored_text_cannot_steer_the_terminal() -> None:

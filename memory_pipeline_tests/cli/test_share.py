@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
 from memory_pipeline import Memory
 from memory_pipeline.errors import AccessDeniedError, InputError
+from memory_pipeline.lake import Lake
+from memory_pipeline.lake.schemas import ACCESS_LOG
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline_tests.invoking import call, read
-from memory_pipeline_tests.users import OF_AGENT, write_users
+from memory_pipeline_tests.users import IN_GROUP, OF_AGENT, pins_in, write_users
 
 A = ["--workspace", "acme", "--agent", "support"]
+FOR_SALES = [*A, "--on-behalf-of", "sales"]
 
 
 @pytest.fixture(autouse=True)
@@ -76,3 +84,69 @@ def test_a_context_is_shared_alone(root: str) -> None:
 @pytest.mark.parametrize("given", [[], ["support"], ["sales", "--team", "office"]])
 def test_an_invalid_receiver_is_refused(given: list[str]) -> None:
     assert isinstance(call("share", *given, *A).exception, InputError)
+
+
+def log(root: str) -> list[dict[str, Any]]:
+    lake = Lake(root)
+    lake.access_log.settle(datetime.now(UTC))
+    return sorted(lake.tables.read(ACCESS_LOG).to_pylist(), key=lambda row: str(row["called_at"]))
+
+
+def test_commands_read_for_another_agent_under_a_grant_and_are_logged(root: str) -> None:
+    commands = {
+        "search_memory": ["search", "office", "--now", "2024-01-16"],
+        "recall": ["recall", "When does the office open?", "--now", "2024-01-16"],
+        "inject_knowledge": ["inject", "When does the office open?", "--now", "2024-01-16"],
+        "memories.list": ["memories", "list"],
+        "memories.search": ["memories", "search", "office"],
+        "graph.query": ["graph", "query", "SELECT count(*) FROM facts"],
+    }
+
+    def read_as_sales(*options: str) -> list[subprocess.CompletedProcess[str]]:
+        own = [sys.executable, "-m", "memory_pipeline.cli"]
+        return [
+            subprocess.run([*own, *command, *FOR_SALES, *options], capture_output=True, text=True, check=False)
+            for command in commands.values()
+        ]
+
+    for denied in read_as_sales():
+        assert (denied.returncode, denied.stdout) == (2, "")
+        assert "'sales' may not read" in denied.stderr
+    call("share", "sales", *A)
+    assert {done.returncode for done in read_as_sales()} == {0}
+    assert [(row["asking_agent"], row["operation"], row["outcome"]) for row in log(root)] == [
+        ("sales", operation, outcome) for outcome in ("denied", "ok") for operation in commands
+    ]
+
+
+def test_a_grant_opens_the_memory_of_the_named_user_alone(root: str) -> None:
+    search = ["search", "--grain", "working", "--now", "2024-01-16", "--max-results", "50", *FOR_SALES]
+    call("share", "sales", *A, "--user", "anna")
+    found = call(*search, "--user", "anna").output
+    assert pins_in(found) == {"anna"}
+    assert OF_AGENT not in found
+    assert IN_GROUP not in found
+    assert isinstance(call(*search, "--user", "ben").exception, AccessDeniedError)
+    assert isinstance(call(*search).exception, AccessDeniedError)
+    call("unshare", "sales", *A, "--user", "anna")
+    assert isinstance(call(*search, "--user", "anna").exception, AccessDeniedError)
+
+
+def test_another_agent_needs_a_grant_for_preferences() -> None:
+    prefer, preferences = ["memories", "prefer", "anna", "tea", "green"], ["memories", "preferences", "anna"]
+    assert isinstance(call(*prefer, *FOR_SALES).exception, AccessDeniedError)
+    call("share", "sales", *A, "--user", "anna", "--level", "write")
+    call(*prefer, *FOR_SALES)
+    assert read(*preferences, *A) == read(*preferences, *FOR_SALES) == {"tea": "green"}
+    call("unshare", "sales", *A, "--user", "anna")
+    assert isinstance(call(*preferences, *FOR_SALES).exception, AccessDeniedError)
+
+
+def test_reading_for_the_agent_itself_needs_no_grant(root: str) -> None:
+    assert OF_AGENT in call("search", "--now", "2024-01-16", *A, "--on-behalf-of", "support").output
+    assert log(root) == []
+
+
+def test_an_operator_lists_all_users_for_no_agent() -> None:
+    assert isinstance(call("search", "--all-users", *FOR_SALES).exception, InputError)
+    assert call("mcp", *FOR_SALES).exit_code == 2

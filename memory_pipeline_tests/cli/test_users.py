@@ -32,7 +32,7 @@ READING = [
 #: Commands that read or write no memory of one user.
 WITHOUT = {
     "config", "consolidate", "convert locomo", "users", "members remove", "forget", "team add", "team remove",
-    "sessions list",
+    "sessions list", "sessions stats",
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ def test_the_nightly_job_promotes_once_and_says_how_many(
     short.store("idle", "Nobody asked for this.", now=NOON)
     for _ in range(3):
         short.retrieve("plan", now=NOON)
+    memory.pool("board").write("k", "four", now=NOON)
     definitions = build_definitions(Settings(root, START), models)
     assert definitions.resolve_schedule_def("session_promotions_nightly").cron_schedule == "10 0 * * *"
     node = definitions.resolve_asset_graph().get(dg.AssetKey(CONSOLIDATION_ASSET))
@@ -45,7 +46,10 @@ def test_the_nightly_job_promotes_once_and_says_how_many(
             assert event is not None
             assert event.asset_materialization is not None
             found.append({name: value.value for name, value in event.asset_materialization.metadata.items()})
-    assert [(one["promoted"], one["refused"], one["expired"]) for one in found] == [(1, 0, 1), (0, 0, 0)]
+    assert found == [
+        {"promoted": 1, "refused": 0, "expired": 1, "left_entries": 1, "left_bytes": 12},
+        {"promoted": 0, "refused": 0, "expired": 0, "left_entries": 1, "left_bytes": 12},
+    ]
     memory.run(now=datetime(2024, 1, 16, 6, tzinfo=UTC))
     assert [(each.content, each.version) for each in memory.reader.memories.list()] == [
         ("Anna wants the invoice by mail.", 1)

@@ -34,6 +34,11 @@ def stored(memory: Memory, key: str, value: object, reads: int, type_: str = "ob
         short.retrieve(key, now=NOON)
 
 
+def done(memory: Memory, now: datetime) -> tuple[int, int, int]:
+    found = promote(memory.lake, now)
+    return found.promoted, found.refused, found.expired
+
+
 def contents(memory: Memory) -> set[tuple[str, str]]:
     return {(each.kind.value, each.content) for each in memory.reader.memories.list()}
 
@@ -46,25 +51,35 @@ def test_used_entries_become_durable_and_the_rest_go_when_they_expire(root: str)
     stored(memory, "idle", "Nobody asked for this.", 1)
     memory.session("s1").store("k", 1, now=NOON)
     memory.session("s1").persist(now=NOON)
-    assert promote(memory.lake, SOON) == Promotion(2, 0, 0)
+    assert done(memory, SOON) == (2, 0, 0)
     assert contents(memory) == {
         ("observation", "Anna wants the invoice by mail."),
         ("tool_output", 'limits: {"seats":4}'),
     }
     assert memory.session("s1").short_term.keys(now=SOON) == ["idle"]
     assert memory.read("plan", session_id="s1", now=SOON) == ("long_term", "Anna wants the invoice by mail.")
-    assert promote(memory.lake, NIGHT) == Promotion(0, 0, 2)
-    assert promote(memory.lake, NIGHT) == Promotion()
+    assert done(memory, NIGHT) == (0, 0, 2)
+    assert done(memory, NIGHT) == (0, 0, 0)
     assert memory.session("s1").short_term.keys(now=NOON) == []
     assert list(Path(root, "sessions", "saved").glob("*.json")) == []
     assert contents(Memory(root, user_id="ben")) == contents(Memory(root)) == set()
 
 
 @pytest.mark.usefixtures("database")
+def test_what_is_left_in_the_store_is_counted(root: str) -> None:
+    memory = Memory(root, user_id="anna")
+    stored(memory, "plan", "Anna wants the invoice by mail.", 3)
+    stored(memory, "idle", "Zoë", 0)  # 6 bytes as JSON
+    Memory(root, workspace_id="corp", agent_id="other").pool("board").write("k", "four", now=NOON)  # {"k":"four"}
+    assert promote(memory.lake, SOON) == Promotion(promoted=1, left_entries=2, left_bytes=18)
+    assert promote(memory.lake, NIGHT) == Promotion(expired=1, left_entries=1, left_bytes=12)
+
+
+@pytest.mark.usefixtures("database")
 def test_expired_entries_that_were_used_are_promoted_too(root: str) -> None:
     memory = Memory(root)
     stored(memory, "plan", "The office moves in May.", 3, "reflection")
-    assert promote(memory.lake, NIGHT) == Promotion(1, 0, 0)
+    assert done(memory, NIGHT) == (1, 0, 0)
     assert contents(memory) == {("reflection", "The office moves in May.")}
 
 
@@ -88,7 +103,7 @@ def test_a_kill_between_the_stores_loses_and_doubles_nothing(root: str) -> None:
         ("Anna wants the invoice by mail.", 1),
     ]
     assert memory.session("s1").short_term.keys(now=NOON) == []
-    assert promote(memory.lake, NIGHT + timedelta(days=2)) == Promotion()
+    assert done(memory, NIGHT + timedelta(days=2)) == (0, 0, 0)
 
 
 def test_an_entry_that_changes_during_its_promotion_stays(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,10 +128,10 @@ def test_what_durable_memory_refuses_is_said_and_goes_when_it_expires(
     monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
     memory = Memory(root)
     stored(memory, "long", "x" * 30_000, 3)
-    assert promote(memory.lake, SOON) == Promotion(0, 1, 0)
+    assert done(memory, SOON) == (0, 1, 0)
     assert "20,000" in caplog.text
-    assert promote(memory.lake, NIGHT) == Promotion(0, 1, 1)
-    assert promote(memory.lake, NIGHT) == Promotion()
+    assert done(memory, NIGHT) == (0, 1, 1)
+    assert done(memory, NIGHT) == (0, 0, 0)
 
 
 def test_a_lake_without_sessions_costs_nothing_and_one_elsewhere_is_not_missed(
@@ -125,10 +140,10 @@ def test_a_lake_without_sessions_costs_nothing_and_one_elsewhere_is_not_missed(
     monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
     memory = Memory(root)
     memory.add("I moved to Porto.", now=NOON)
-    assert promote(memory.lake, NIGHT) == Promotion()
+    assert done(memory, NIGHT) == (0, 0, 0)
     assert not Path(root, "sessions").exists()
     monkeypatch.setenv("MEMORY_PIPELINE_SESSIONS", f"sqlite:///{tmp_path}/sessions.db")
-    assert promote(memory.lake, NIGHT) == Promotion()
+    assert done(memory, NIGHT) == (0, 0, 0)
     memory.session("s1").store("k", 1, now=NOON)
     monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS")
     with pytest.raises(ConfigurationError, match="MEMORY_PIPELINE_SESSIONS"):

@@ -18,7 +18,7 @@ _DESCRIPTION = (
     "Short-term entries of sessions with three accesses or more become durable memories: their events are written to "
     "the journal, and the day's consolidation reads them from there. Other expired entries of sessions and pools are "
     "deleted.\n\n*Metadata:* `promoted` entries; `refused`: entries that durable memory does not accept; `expired`: "
-    "deleted entries."
+    "deleted entries; `left_entries` and `left_bytes`: all entries of sessions and pools that are left in the database."
 )
 
 

@@ -360,7 +360,10 @@ def _complete_memory(changes: Changes) -> Changes:
     if changes.context is not None and changes.user_id is not None:
         raise InputError("user_id is of a preference, which belongs to no context; leave out user_id or context")
     if changes.context is None and (changes.user_id is None) != (changes.key is None):
-        raise InputError("user_id and key belong together; set both for a preference, or neither")
+        raise InputError(
+            "user_id and key belong together; set both for a preference, context and key for an entry of a context, "
+            "or none of them"
+        )
     if changes.user_id is not None and changes.value is None:
         raise InputError(f"value of preference {shown(changes.key)} is missing; expected JSON")
     if changes.amount is not None:
