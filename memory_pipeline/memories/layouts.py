@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.memories.record import DurableMemory, Status, Temperature
+from memory_pipeline.domain.memories.record import CONTEXTS, DurableMemory, Status, Temperature
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.overlay import Derived
@@ -42,11 +42,15 @@ _HEADER_COLUMNS = tuple(name for name in _COLUMNS if name != "content")
 _NEWEST = "is_newest"
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
+_CONTEXT = pc.coalesce(pc.field("context"), pa.scalar("")) == CONTEXTS
 _TIME = pa.timestamp("us", tz="UTC")
 
 
 class Pool(StrEnum):
-    """A set of memories to search: those that recall may return, or cold ones. Revoked ones are in neither."""
+    """A set of memories to search: those that recall may return, or cold ones.
+
+    Revoked memories and descriptions of contexts are in neither.
+    """
 
     RECALLED = "recalled"
     ARCHIVE = "archive"
@@ -55,15 +59,16 @@ class Pool(StrEnum):
         """Return whether a memory is in the pool."""
         if self is Pool.RECALLED:
             return memory.is_recalled
-        return not memory.is_recalled and memory.status is not Status.DEPRECATED
+        return not memory.is_recalled and memory.status is not Status.DEPRECATED and memory.context != CONTEXTS
 
     @property
     def where(self) -> str:
         """The pool as a condition on stored rows, in SQL."""
         active, cold = f"status = '{Status.ACTIVE}'", f"temperature = '{Temperature.COLD}'"
+        searched = f"{_NEWEST} AND (context IS NULL OR context != '{CONTEXTS}')"
         if self is Pool.RECALLED:
-            return f"{_NEWEST} AND {active} AND NOT {cold}"
-        return f"{_NEWEST} AND status != '{Status.DEPRECATED}' AND (NOT {active} OR {cold})"
+            return f"{searched} AND {active} AND NOT {cold}"
+        return f"{searched} AND status != '{Status.DEPRECATED}' AND (NOT {active} OR {cold})"
 
 
 #: Layouts, each with the ids of its rows that another layout replaces.
@@ -89,7 +94,7 @@ class MemoryLayouts:
 
     def _headers_laid_out(self, top: MemorySnapshot) -> Layouts:
         memories = [memory for memory in top.above.newest.values() if memory.is_recalled]
-        table = self._table(None, top, lambda: _header_block(top.rows.table.filter(_ACTIVE & ~_COLD)))
+        table = self._table(None, top, lambda: _header_block(top.rows.table.filter(_ACTIVE & ~_COLD & ~_CONTEXT)))
         return [(_header_block(_table_of(memories)), ()), (table, top.above.newest.keys())]
 
     def _laid_out(self, pool: Pool, top: MemorySnapshot) -> Layouts:

@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-import numpy as np
-
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.events import Changes, memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries, within_limits
-from memory_pipeline.domain.memories.record import MemoryKind, Status, Temperature, one_of
+from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status, Temperature, one_of
 from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.events import MemoryEvent
@@ -275,7 +274,10 @@ def precedence(identity: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Conditions:
-    """Conditions for memories, by attribute: a value, or a name in its compared form. None means any."""
+    """Conditions for memories, by attribute: a value, or a name in its compared form. None means any.
+
+    Descriptions of contexts never match.
+    """
 
     equal: Mapping[str, str | bool | None]
     called: Mapping[str, str | None]
@@ -309,7 +311,7 @@ class _Conditions:
         )
 
     def mask(self, rows: Rows) -> NDArray[np.bool_]:
-        mask = np.ones(len(rows), np.bool_)
+        mask = ~rows.equal("context", CONTEXTS)
         for name, value in self.equal.items():
             mask &= True if value is None else rows.equal(name, value)
         for name, value in self.called.items():
@@ -318,7 +320,8 @@ class _Conditions:
 
     def fits(self, header: Header) -> bool:
         return (
-            all(value is None or getattr(header, name) == value for name, value in self.equal.items())
+            header.context != CONTEXTS
+            and all(value is None or getattr(header, name) == value for name, value in self.equal.items())
             and all(
                 value is None or ((said := getattr(header, name)) is not None and name_key(said) == value)
                 for name, value in self.called.items()
@@ -362,7 +365,8 @@ def until_of(now: When | None, calendar: Calendar) -> datetime | None:
 
 
 def _recalled(rows: Rows) -> NDArray[np.bool_]:
-    return rows.equal("status", Status.ACTIVE.value) & ~rows.equal("temperature", Temperature.COLD.value)
+    is_active = rows.equal("status", Status.ACTIVE.value) & ~rows.equal("temperature", Temperature.COLD.value)
+    return is_active & ~rows.equal("context", CONTEXTS)
 
 
 def _text(name: str, value: object) -> str:

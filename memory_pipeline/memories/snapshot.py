@@ -15,7 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.record import MemoryClass, MemoryKind, SourceType, Status, Temperature
+from memory_pipeline.domain.memories.record import (
+    CONTEXTS,
+    MemoryClass,
+    MemoryKind,
+    SourceType,
+    Status,
+    Temperature,
+)
 from memory_pipeline.lake.codec.memories import row_to_memory
 
 if TYPE_CHECKING:
@@ -94,8 +101,8 @@ class Header:
 
     @property
     def is_recalled(self) -> bool:
-        """Return whether recall may return it: it is active and not cold."""
-        return self.status is Status.ACTIVE and self.temperature is not Temperature.COLD
+        """Return whether recall may return it: it is active and not cold, and not the description of a context."""
+        return self.status is Status.ACTIVE and self.temperature is not Temperature.COLD and self.context != CONTEXTS
 
     def __str__(self) -> str:
         """Return one line: ``Where Anna lives (fact): Anna lives in Porto.``."""

@@ -215,6 +215,22 @@ def test_p4_contexts_have_a_type_and_are_apart(contexts: Contexts, memories: Mem
     assert len(memories.list(context="a tool_cache")) == 2
 
 
+@pytest.mark.parametrize("is_run", [False, True])
+def test_p4_the_description_of_a_context_is_no_memory(
+    root: str, contexts: Contexts, memories: MemorySearch, is_run: bool
+) -> None:
+    contexts.create("mill", "project_context", "All about the mill.", now=NOON)
+    if is_run:
+        run(Lake(root), default_models())
+    query = "What is all about the mill?"
+    told = {one.memory.content for one in [*memories.search(query, 100), *memories.search_archive(query, 100)]}
+    told |= {one.content for one in [*memories.list(), *memories.list(status=None)]}
+    told |= {one.hook for one in memories.headers()}
+    assert told == set(THREE.values())
+    assert MemoryWriter(Lake(root), ACME).forget(kind="fact") == 3
+    assert [one.description for one in contexts.list()] == ["All about the mill.", "How we run the mill."]
+
+
 def test_p4_consolidation_leaves_entries_alone(contexts: Contexts, memories: MemorySearch, root: str) -> None:
     lake, writer = Lake(root), MemoryWriter(Lake(root), ACME, START)
     for number in range(2):

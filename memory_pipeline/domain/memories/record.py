@@ -242,8 +242,8 @@ class DurableMemory:
 
     @property
     def is_recalled(self) -> bool:
-        """Whether recall may return it: it is active and not cold."""
-        return self.is_active and self.temperature is not Temperature.COLD
+        """Whether recall may return it: it is active and not cold, and not the description of a context."""
+        return self.is_active and self.temperature is not Temperature.COLD and self.context != CONTEXTS
 
     @property
     def last_used_at(self) -> datetime:
