@@ -15,20 +15,22 @@ from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.sessions import EntryKind
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import ErasureReport, verify
 from memory_pipeline.lake.orphans import unnamed_files, vacuum
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.sessions.store import existing_stores
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import index_rows
-from memory_pipeline_tests.harnesses.soak.expected import Present, journal_of, read_oracles, rebuild
+from memory_pipeline_tests.harnesses.soak.expected import Present, journal_of, read_notes, read_oracles, rebuild
 from memory_pipeline_tests.harnesses.soak.generated import WORD
 from memory_pipeline_tests.harnesses.soak.operating import make_all
-from memory_pipeline_tests.harnesses.soak.shared import POOL, Tail
+from memory_pipeline_tests.harnesses.soak.shared import POOL, SESSIONS, Tail
 from memory_pipeline_tests.lake_digest import marts_digest
 
 if TYPE_CHECKING:
@@ -88,6 +90,7 @@ class Judge:
         self._lake = lake
         self._now = now
         self._written = read_oracles(shared)
+        self._noted = read_notes(shared)
         self._present = Present.of(lake)
         self._numbers = [number for number in range(10_000) if shared.is_forgotten(number)]
         self._forgotten = self._plan.forgotten(self._numbers)
@@ -101,6 +104,7 @@ class Judge:
         yield self._settled()
         yield self._checked()
         yield self._pools()
+        yield self._sessions()
         yield from self._rebuilt()
         yield self._orphans()  # before the next two: files of killed runs may contain erased data
         yield self._erased()
@@ -196,6 +200,44 @@ class Judge:
         verdict.figures = f"{sum(map(len, written.values())):,} writes in {len(written)} pools"
         return verdict
 
+    def _sessions(self) -> Verdict:
+        """Check the notes of conversations: those that were read are promoted once, those of subjects are gone."""
+        verdict = Verdict("session state has no erased word, and used entries became one durable memory or stay")
+        stored = [one for store in existing_stores(self._lake) for one in store.stored()]
+        anywhere = {word for _, entry in stored for word in _words(entry.value)}
+        short = Counter(one.entry.key for one in stored if one.container.kind is EntryKind.SHORT_TERM)
+        promoted = Counter(word for one in self._present.promoted for word in _words(one.changes.content or ""))
+        remembered = Counter(
+            word
+            for content in dict.fromkeys((row["memory_id"], row["content"]) for row in self._rows("memories"))
+            for word in {*_words(content[1] or "")}
+        )
+        counts: Counter[str] = Counter()
+        known = set()
+        for key, is_certain in self._noted.items():
+            action = self._plan.action(key)
+            note = self._plan.note(action)
+            known.add(note.word)
+            found = (short[key], promoted[note.word], remembered[note.word])
+            is_stored = note.word in anywhere
+            if self._plan.is_erased(action, self._forgotten):
+                counts["erased"] += 1
+                is_right = found == (0, 0, 0) and not is_stored
+            elif note.reads and is_certain:
+                counts["promoted"] += found[1]
+                is_right = found in {(0, 1, 1), (1, 0, 0)}
+            else:
+                is_right = found[1] <= bool(note.reads) and found[1] == found[2]
+            if not is_right:
+                verdict.wrong.append(
+                    f"{note.word} of {key}, read {note.reads} times, has (entries, events, memories) {found}; "
+                    f"it is {'' if is_stored else 'not '}in session state"
+                )
+        verdict.wrong += [f"{word} was promoted and never noted" for word in sorted(promoted.keys() - known)]
+        texts = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+        verdict.figures = f"{len(self._noted):,} notes: {texts}; {len(stored):,} entries are stored"
+        return verdict
+
     def _rebuilt(self) -> Iterator[Verdict]:
         """Rebuild the lake from the written records in one run, and compare."""
         records = journal_of(self._written, self._present, self._forgotten)
@@ -264,6 +306,8 @@ class Judge:
         for records in self._written.certain.values():
             if isinstance(one := records[0], Message) and self._forgotten.covers(one):
                 words.update(_words(one.content))
+        noted = map(self._plan.action, self._noted)
+        words |= {self._plan.note(one).word for one in noted if self._plan.is_erased(one, self._forgotten)}
         found: Counter[str] = Counter()
         size = 0
         young = {entry.path for entry in unnamed_files(self._lake.storage) if entry.path.endswith(".parquet")}
@@ -282,6 +326,8 @@ class Judge:
             names |= {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
         for name in sorted(names):
             yield name, storage.read(name) or b""
+        for path in self._shared.folder.glob(f"{SESSIONS}*"):
+            yield path.name, path.read_bytes()
 
     def _orphans(self) -> Verdict:
         """Vacuum with an advanced clock."""

@@ -59,8 +59,9 @@ def said() -> dict[str, Any]:
 def verdicts(shared: SharedFolder) -> dict[str, Verdict]:
     """Return the verdicts, except for slow ones."""
     judge = Judge(shared, Lake(shared.root), PLAN.now(TICK))
-    quick = (judge._acknowledged(), judge._nothing_else(), judge._garbage(), judge._journal(), judge._orphans())
-    return dict(zip(("there", "else", "garbage", "journal", "orphans"), quick, strict=True))
+    quick = (judge._acknowledged(), judge._nothing_else(), judge._garbage(), judge._journal())
+    quick = (*quick, judge._orphans(), judge._sessions())
+    return dict(zip(("there", "else", "garbage", "journal", "orphans", "sessions"), quick, strict=True))
 
 
 def violated(shared: SharedFolder) -> set[str]:
