@@ -59,9 +59,11 @@ def said() -> dict[str, Any]:
 def verdicts(shared: SharedFolder) -> dict[str, Verdict]:
     """Return the verdicts, except for slow ones."""
     judge = Judge(shared, Lake(shared.root), PLAN.now(TICK))
-    quick = (judge._acknowledged(), judge._nothing_else(), judge._garbage(), judge._journal())
-    quick = (*quick, judge._orphans(), judge._sessions())
-    return dict(zip(("there", "else", "garbage", "journal", "orphans", "sessions"), quick, strict=True))
+    quick = {
+        "there": judge._acknowledged(), "else": judge._nothing_else(), "garbage": judge._garbage(),
+        "journal": judge._journal(), "orphans": judge._orphans(), "sessions": judge._sessions(),
+    }  # fmt: skip
+    return quick
 
 
 def violated(shared: SharedFolder) -> set[str]:

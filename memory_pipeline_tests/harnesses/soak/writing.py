@@ -174,8 +174,12 @@ class Writer:
         """Note an action in its session, and in pools that agents of the workspace share."""
         scope, note = action.scope, self._shared.plan.note(action)
         if (owner := (scope, note.user_id)) not in self._memories:
-            ids = {"workspace_id": scope.workspace_id, "agent_id": scope.agent_id, "user_id": note.user_id}
-            self._memories[owner] = Memory(self._lake.storage.uri, **ids)
+            self._memories[owner] = Memory(
+                self._lake.storage.uri,
+                workspace_id=scope.workspace_id,
+                agent_id=scope.agent_id,
+                user_id=note.user_id,
+            )
         memory, now = self._memories[owner], note.now
         session = memory.session(note.session_id)
         session.store(action.key, note.text, ttl=MAX_TTL, now=now)
