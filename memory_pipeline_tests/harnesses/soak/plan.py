@@ -252,6 +252,10 @@ class Plan:
         own = {"workspace_id": action.scope.workspace_id, "agent_id": action.scope.agent_id}
         return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now), scope_of).messages
 
+    def shared(self, writer: int) -> Scope:
+        """Return the agent whose memory a writer shares."""
+        return self._scope_of(writer)
+
     def note(self, action: Action) -> Note:
         """Return the note of a conversation.
 

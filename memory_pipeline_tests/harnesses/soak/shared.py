@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: The pool that all writers change.
 POOL = "soak"
+#: An agent that others share their memory with, and what the writers log after a grant and after a revoke.
+GUEST, SHARING = "guest", ("granted", "revoked")
 #: The file of SQLite for the sessions of a lake in a bucket, if there is no PostgreSQL.
 SESSIONS = "sessions.db"
 

@@ -23,7 +23,8 @@ from memory_pipeline_tests.harnesses.soak.generated import word
 from memory_pipeline_tests.harnesses.soak.judging import Judge, Verdict
 from memory_pipeline_tests.harnesses.soak.operating import make_all
 from memory_pipeline_tests.harnesses.soak.plan import FIRST, Plan
-from memory_pipeline_tests.harnesses.soak.shared import Clock, Log, SharedFolder
+from memory_pipeline_tests.harnesses.soak.reading import Reader
+from memory_pipeline_tests.harnesses.soak.shared import GUEST, SHARING, Clock, Log, SharedFolder
 from memory_pipeline_tests.harnesses.soak.writing import Writer
 
 if TYPE_CHECKING:
@@ -163,3 +164,22 @@ def test_a_promoted_memory_that_nobody_noted_is_reported(shared: SharedFolder) -
     MemoryWriter(Lake(shared.root), scope).remember(stranger, editor=EDITOR, now=PLAN.now(TICK))
     make_all(Lake(shared.root), PLAN.now(TICK))
     assert len(verdicts(shared)["sessions"].wrong) == 1
+
+
+def test_a_read_of_the_guest_after_a_revoke_that_is_not_denied_is_reported(shared: SharedFolder) -> None:
+    reader = Reader(shared, 0)
+    assert reader._read_shared() == (True, []), "it was granted in the first tick and revoked in the second one"
+    writer = MemoryWriter(Lake(shared.root), PLAN.shared(0))
+    writer.share_with_agent(GUEST)
+    is_denied, wrong = reader._read_shared()
+    assert not is_denied
+    assert len(wrong) == 1
+    log = Log(shared.oracle("w0"))
+    log.append({"is": "sharing"})
+    assert reader._read_shared() == (False, []), "another change has begun"
+    log.append({"is": SHARING[0]})
+    assert reader._read_shared() == (False, [])
+    writer.revoke(GUEST)
+    is_denied, wrong = reader._read_shared()
+    assert is_denied
+    assert len(wrong) == 1

@@ -25,7 +25,7 @@ from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.harnesses.soak import generated
 from memory_pipeline_tests.harnesses.soak.answers import AnswerChecker
 from memory_pipeline_tests.harnesses.soak.plan import Action
-from memory_pipeline_tests.harnesses.soak.shared import POOL, Log, SharedFolder, Tail, TappedJournal
+from memory_pipeline_tests.harnesses.soak.shared import GUEST, POOL, SHARING, Log, SharedFolder, Tail, TappedJournal
 
 #: Attempts of an action during network faults, and the seconds between them.
 _ATTEMPTS, _PAUSE = 60, 0.3
@@ -81,12 +81,26 @@ class Writer:
                 time.sleep(0.05)
                 continue
             tick = self._tick + 1
+            self._share_with_guest(tick)
             for action in self._shared.plan.actions(self._number, tick):
                 if action.key not in self._done:
                     self._do(action)
                     time.sleep(0 if clock.is_over else _REST)
             self._tick = tick
             self._log.append({"is": "tick", "tick": tick}, durable=True)
+
+    def _share_with_guest(self, tick: int) -> None:
+        """Let the guest read the agent's memory, or take that back, in turns. Until the log says so, both may hold."""
+        verb = SHARING[tick % 2]
+        writer = self._writer(self._shared.plan.shared(self._number))
+        self._log.append({"is": "sharing"})
+        try:
+            writer.share_with_agent(GUEST) if tick % 2 == 0 else writer.revoke(GUEST)
+        except Exception as error:  # noqa: BLE001  # every error is logged
+            what, is_rough = f"{type(error).__name__}: {error}"[:500], self._shared.clock.is_rough
+            self._log.append({"action": verb, "is": "failed", "what": what, "is_rough": is_rough})
+        else:
+            self._log.append({"is": verb})
 
     def _do(self, action: Action) -> None:
         """Repeat an action until it succeeds."""
