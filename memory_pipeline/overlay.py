@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: What was found within :func:`one_read`, by whom; None outside of it.
 _FOUND: ContextVar[dict[object, Any] | None] = ContextVar("memory_pipeline_found", default=None)
 
+_NOTHING: Any = object()
+
 _Found = TypeVar("_Found")
 _File = TypeVar("_File")
 _Source = TypeVar("_Source")
@@ -53,9 +55,9 @@ def found_once(key: object, look: Callable[[], _Found]) -> _Found:
     found = _FOUND.get()
     if found is None:
         return look()
-    if key not in found:
-        found[key] = look()
-    value: _Found = found[key]
+    value: _Found = found.get(key, _NOTHING)
+    if value is _NOTHING:
+        value = found[key] = look()
     return value
 
 
@@ -231,7 +233,14 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
             return self._base
 
     def _is_current(self, sources: Sources[_Base, _Record]) -> bool:
-        return self._refreshed() is sources.base
+        return self._is_newest(self._refreshed() is sources.base)
+
+    def _is_newest(self, is_newest: bool) -> bool:
+        """Return `is_newest`. If it is false, the next snapshot is newer, also within the same :func:`one_read`."""
+        found = _FOUND.get()
+        if found is not None and not is_newest:
+            found.pop(self, None)
+        return is_newest
 
     def drop(self) -> None:
         """Free the memory of the stored rows."""

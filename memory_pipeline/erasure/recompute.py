@@ -270,7 +270,8 @@ def _recount(
     }
     for period, part in by_period(rows, periods).items():
         old = before[period.key]
-        if old.expired:  # its digests cover expired rows
+        if old.expired:  # its digests cover expired rows, and from now on the removed ones, too
+            after[period.key] = replace(old, expired=max(old.expired, old.rows - part.num_rows))
             continue
         now = content_digest(part)
         after[period.key] = replace(old, output_digest=now, rows=part.num_rows, agents=agents_in(part))

@@ -62,9 +62,11 @@ def remove_sessions(lake: Lake, subject: Subject, at: datetime, log: ErasureLog)
 def _is_copy_of(record: Mapping[str, Any], subject: Subject, at: datetime) -> bool:
     owner = (record["workspace_id"], record["agent_id"], record["identity"])
     container = Container(*owner, EntryKind.VALUE, record["space"])
-    texts = (searchable(entry["key"], entry["value"]) for entry in record["entries"])
-    is_before = datetime.fromisoformat(record["updated_at"]) <= at
-    return is_before and container.workspace_id == subject.workspace_id and _is_of(subject, container, " ".join(texts))
+    # An agent may have saved the copy after the cutoff.
+    before = [entry for entry in record["entries"] if datetime.fromisoformat(entry["created_at"]) <= at]
+    return container.workspace_id == subject.workspace_id and any(
+        _is_of(subject, container, searchable(entry["key"], entry["value"])) for entry in before
+    )
 
 
 def _is_of(subject: Subject, container: Container, text: str) -> bool:

@@ -331,7 +331,7 @@ def _event(editor: Texts, reason: Texts) -> tuple[pa.Field, ...]:
         field("editor", editor, "conversation, consolidation, agent, or a name set by the writer."),
         field("reason", reason, "Reason; null if not stated.", nullable=True),
         field("evidence", IDS, "Ids of the source messages; empty for events of an agent itself."),
-        field("conversation_id", WORDS, "Conversation of the source messages; null for other events.", nullable=True),
+        field("conversation_id", WORDS, "Conversation of the messages, or session; null if none.", nullable=True),
         field(
             "turn",
             pa.int32(),

@@ -81,10 +81,16 @@ class ChangeValidator:
     """Validates changes of one agent's memories."""
 
     def __init__(
-        self, scope: Scope, state: MemoryOverlay, settings: MemoriesSettings, users: Sequence[str] = ()
+        self,
+        scope: Scope,
+        state: MemoryOverlay,
+        settings: MemoriesSettings,
+        users: Sequence[str] = (),
+        conversation_id: str | None = None,
     ) -> None:
         self._scope = scope
         self._users = users
+        self._conversation_id = conversation_id
         self._state = state
         self._settings = settings
 
@@ -160,7 +166,14 @@ class ChangeValidator:
         }
         who = {name: fields[name] for name in ("editor", "reason") if name in fields}
         return MemoryEvent.from_record(
-            {**record, **who, "users": self._users, "timestamp": moment, "received_at": received_at},
+            {
+                **record,
+                **who,
+                "users": self._users,
+                "conversation_id": self._conversation_id,
+                "timestamp": moment,
+                "received_at": received_at,
+            },
             lambda *_: self._scope,
         )
 

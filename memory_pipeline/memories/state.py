@@ -127,7 +127,7 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
 
     def is_of(self, top: MemorySnapshot) -> bool:
         """Return whether the stored rows are unchanged since a snapshot, so that rows read now belong to it."""
-        return not len(top.rows) or self._refreshed().rows is top.rows
+        return self._is_newest(not len(top.rows) or self._refreshed().rows is top.rows)
 
     def get(self, memory_id: str, until: datetime | None = None) -> DurableMemory | None:
         """Return the newest version of a memory, or that at `until`, UTC; None if it is unknown.

@@ -41,13 +41,21 @@ class MemoryEventWriter:
 
     In all methods `editor` is the author of the change, `reason` has at most 500 characters, and `now` is the time of
     the change, by default the current time. `start` is the first accepted day, by default the lake's. `users` are the
-    members of the group, if the scope is a group's.
+    members of the group, if the scope is a group's. `conversation_id` is that of the session of which it is written.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date | None = None, users: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        scope: Scope,
+        start: date | None = None,
+        users: Sequence[str] = (),
+        conversation_id: str | None = None,
+    ) -> None:
         self._lake = lake
         self._scope = scope
         self._users = users
+        self._conversation_id = conversation_id
         self._start = start or lake.accepts_from
         self._clock = EventClock()
 
@@ -348,7 +356,7 @@ class MemoryEventWriter:
     @cached_property
     def _validator(self) -> ChangeValidator:
         settings = self._lake.configuration().memories(self._scope)
-        return ChangeValidator(self._scope, self._state, settings, self._users)
+        return ChangeValidator(self._scope, self._state, settings, self._users, self._conversation_id)
 
     def _one(
         self,

@@ -85,9 +85,11 @@ class Database:
         """Remove deleted rows of SQLite from the disk. PostgreSQL's vacuum does this by itself, later.
 
         Raises:
-            LakeError: another process reads for too long.
+            LakeError: another process reads or writes for too long.
         """
         if self.is_sqlite:
+            # Rows that SQLite has moved to other pages leave copies in the old ones, which `secure_delete` misses.
+            self.run("VACUUM", {})
             [(is_busy, *_)] = self.run("PRAGMA wal_checkpoint(TRUNCATE)", {})
             if is_busy:
                 raise LakeError(f"{self.address} is in use for too long; run the command again")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from memory_pipeline.domain.sessions import time_of
+from memory_pipeline.domain.sessions import micros_of, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ def save(
             "is_short_term": is_short_term,
             "section": section,
             **{field: getattr(entry, field) for field in _FIELDS},
-            "updated_at": time_of(entry.updated_at).isoformat(),
+            **{name: time_of(getattr(entry, name)).isoformat() for name in ("created_at", "updated_at")},
         }
         for is_short_term, groups in ((False, parts), (True, {"": short_term}))
         for section, listed in groups.items()
@@ -47,7 +48,9 @@ def load(storage: Storage, name: str) -> Iterator[tuple[bool, str, dict[str, Any
     """Yield for each entry of a copy: whether it is a short-term one, its section, and its fields."""
     data = storage.read(_path(name))
     for entry in [] if data is None else json.loads(data)["entries"]:
-        yield entry["is_short_term"], entry["section"], {field: entry[field] for field in _FIELDS}
+        created_at = micros_of(datetime.fromisoformat(entry["created_at"]))
+        fields = {field: entry[field] for field in _FIELDS}
+        yield entry["is_short_term"], entry["section"], {**fields, "created_at": created_at}
 
 
 def delete_saved(storage: Storage, is_unwanted: Callable[[Mapping[str, Any]], bool]) -> int:

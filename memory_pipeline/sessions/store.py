@@ -30,11 +30,11 @@ _ONE = "container = :container AND key = :key"
 _INSERT = f"""
     INSERT INTO memory_pipeline_entries AS old ({_OWNER}, {_COLUMNS})
     VALUES (:container, :lake_id, :workspace_id, :agent_id, :identity, :kind, :space, :section,
-        :id, :key, :type, :value, 1, :accesses, :now, :now, :expires_at)
+        :id, :key, :type, :value, 1, :accesses, :created_at, :now, :expires_at)
     ON CONFLICT (container, key) DO UPDATE SET
         type = excluded.type, version = old.version + 1, updated_at = :now, expires_at = excluded.expires_at,
         accesses = CASE WHEN old.expires_at <= :now THEN excluded.accesses ELSE old.accesses END,
-        created_at = CASE WHEN old.expires_at <= :now THEN :now ELSE old.created_at END,
+        created_at = CASE WHEN old.expires_at <= :now THEN excluded.created_at ELSE old.created_at END,
 """
 _PUT = f"{_INSERT} value = excluded.value RETURNING version"
 _CREATE = f"{_INSERT} value = excluded.value WHERE old.expires_at <= :now RETURNING version"
@@ -193,9 +193,14 @@ class Entries:
         now: int,
         type: str = "",  # noqa: A002  # as the column
         accesses: int = 0,
+        created_at: int | None = None,
     ) -> int:
-        """Store an entry in place of the one with its key; return its version. A new one has had `accesses`."""
-        [(version,)] = self._run(_PUT, {**self._row(key, value, expires_at, now, type), "accesses": accesses})
+        """Store an entry in place of the one with its key; return its version.
+
+        A new one has had `accesses`, and was created at `created_at`, by default now.
+        """
+        own = {"accesses": accesses, "created_at": now if created_at is None else created_at}
+        [(version,)] = self._run(_PUT, {**self._row(key, value, expires_at, now, type), **own})
         return int(version)
 
     def append(self, key: str, item: str, expires_at: int, now: int) -> int | None:
@@ -254,7 +259,7 @@ class Entries:
     def _row(self, key: str, value: str, expires_at: int | None, now: int, type_: str) -> Mapping[str, object]:
         unique = blake2b(f"{self.key}{now}{key}".encode(), digest_size=16).hexdigest()
         own = {"id": unique, "key": key, "type": type_, "value": value, "expires_at": expires_at, "now": now}
-        return {**self._owner, "accesses": 0, **own}
+        return {**self._owner, "accesses": 0, "created_at": now, **own}
 
 
 def _alive(removed: Iterable[tuple[int | None]], now: int) -> int:

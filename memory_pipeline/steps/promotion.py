@@ -91,7 +91,7 @@ def promote(lake: Lake, now: datetime) -> Promotion:
 def _remember(lake: Lake, container: Container, entries: Sequence[Entry], now: datetime) -> list[Entry]:
     """Write the entries of a session to the journal; return those that were accepted."""
     scope = lake.new_scope(container.workspace_id, container.agent_id, container.identity)
-    writer = MemoryEventWriter(lake, scope)
+    writer = MemoryEventWriter(lake, scope, conversation_id=container.space)  # by which it can be erased
     done: list[Entry] = []
     for entry in entries:
         value = json.loads(entry.value)

@@ -5,27 +5,32 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_pipeline.client.pipeline import run_all
 from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import forget, preview
 from memory_pipeline.lake import Lake, VectorCollection, VectorItem
 from memory_pipeline.lake.journal import folder_of
+from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline.lake.tables.tombstones import raise_marks
 from memory_pipeline.steps import materialize
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.ingest import acknowledge
+from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, versions, write
 from memory_pipeline_tests.erasure.conftest import FORGOTTEN
@@ -280,3 +285,21 @@ def test_summaries_of_expired_sources_lose_points_that_name_the_person(lake: Lak
 
     of_conversation = forget(lake, models, FORGOTTEN["conversation"], NOW)
     assert any("cannot be told apart" in part for part in of_conversation.not_covered)
+
+
+def test_an_hour_with_expired_rows_of_others_is_not_pending_after_an_agent_is_erased(
+    tmp_path: Path, models: Models
+) -> None:
+    lake, other = Lake(str(tmp_path)), Scope("other", "support")
+    lake.ensure()
+    lake.storage.write(CONFIGURATION, b"workspaces: {acme: {retention: {plan: free}}}\n")
+    for scope in (ACME, other):
+        write(lake, conversation("Anna lives in Porto.", at="2024-01-15T08:00", scope=scope))
+    list(run_all(lake, models, EARLY))
+    later = EARLY + timedelta(days=40)
+    list(run_all(lake, models, later))
+    assert expire(lake, START, later).rows
+    receipt = forget(lake, models, Subject.agent(other), later)
+    for grain in Grain:
+        assert not grain_status(lake, grain, START, later).pending, grain
+    assert_verified(lake, receipt)

@@ -13,6 +13,7 @@ from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, preview, verify
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
+from memory_pipeline.steps.promotion import promote
 from memory_pipeline_tests.erasure.lakes import assert_verified
 from memory_pipeline_tests.sessions.conftest import database, postgresql_url
 
@@ -115,6 +116,47 @@ def test_what_was_begun_before_the_cutoff_goes_even_if_it_was_changed_later(root
     anna.session("s1").scratch_pad.append("later", now=LATER + timedelta(minutes=1))
     forget(Lake(root), models, Subject.user("default", "anna-71"), LATER)
     assert anna.session("s1").scratch_pad.read(now=LATER) == []
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_an_entry_goes_although_its_session_was_saved_or_loaded_after_the_cutoff(
+    root: str, models: Models, *, is_loaded: bool
+) -> None:
+    session = used(root, user_id="anna-71", text=SECRET).session("s1")
+    if is_loaded:
+        session.clear(now=NOW)
+        session.load(now=LATER + timedelta(seconds=1))
+    session.persist(now=LATER + timedelta(seconds=1))
+    report = forget(Lake(root), models, Subject.user("default", "anna-71"), LATER)
+    assert removed(report)["saved sessions"] == 1
+    assert not session.load(now=LATER)
+    assert not session.keys(now=LATER)
+    assert_verified(Lake(root), report)
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_a_conversation_is_erased_with_the_memories_that_its_session_became(
+    root: str, models: Models, monkeypatch: pytest.MonkeyPatch, *, is_run: bool
+) -> None:
+    monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
+    anna = Memory(root, user_id="anna")
+    for session_id in ("s1", "s2"):
+        short = anna.session(session_id).short_term
+        short.store("k", f"The code of {session_id} is {SECRET}-{session_id}.", now=NOW)
+        for _ in range(3):
+            short.retrieve("k", now=NOW)
+    assert promote(anna.lake, NOW).promoted == 2
+    if is_run:
+        anna.run(now=NOW + timedelta(days=1))
+    report = anna.forget(conversation_id="s1", now=LATER)
+    assert report is not None
+    anna.run(now=NOW + timedelta(days=2))
+    [left] = anna.reader.memories.list()
+    assert left.content == f"The code of s2 is {SECRET}-s2."
+    assert_verified(anna.lake, report)
+    for path in Path(root).rglob("*"):
+        assert not path.is_file() or f"{SECRET}-s1".encode() not in path.read_bytes(), path
 
 
 def test_a_user_of_one_agent_keeps_the_pools_that_agents_share_and_the_receipt_says_so(

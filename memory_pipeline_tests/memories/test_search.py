@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +11,14 @@ from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.errors import AccessDeniedError, InputError
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
+from memory_pipeline.overlay import one_read
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import ACME
 from memory_pipeline_tests.memories.keeping import event, land, minute, remember, write
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from memory_pipeline.memories.search import MemorySearch
@@ -59,6 +62,16 @@ def test_p15_an_outcome_that_is_set_later_is_found(memories: MemorySearch, tmp_p
     write(lake, event(MemoryVerb.UPDATE, minute(90), open_, outcome_success=False))
     assert {one.memory.id for one in memories.search("depot", 100, outcome_success=False)} == FAILED | {open_}
     assert {one.id for one in memories.list(outcome_success=False, now=minute(60))} == FAILED
+
+
+@pytest.mark.parametrize("until", [None, minute(60)])
+def test_a_memory_that_lands_during_one_read_is_found_by_its_next_search(lake: Lake, until: datetime | None) -> None:
+    land(lake, *TRIED[:2])
+    memories = reader_of(lake).memories
+    with one_read(), ThreadPoolExecutor(1) as other:
+        assert len(memories.list(now=until)) == 2
+        other.submit(land, lake, TRIED[2], remember("The depot closes.", minute(70))).result()
+        assert len(memories.search("depot", 100, now=until)) == (4 if until is None else 3)
 
 
 @pytest.mark.parametrize("name", ["memory_class", "outcome_success", "source_type"])

@@ -17,13 +17,10 @@ def postgresql_url() -> Iterator[str]:
     """The address of a server that runs for the tests of one process."""
     if not (shutil.which("initdb") or list(Path("/usr/lib/postgresql").glob("*/bin/initdb"))):
         pytest.skip("PostgreSQL is not installed; on Debian: apt-get install postgresql")
-    from memory_pipeline_tests.harnesses.cluster.services import postgresql
+    from memory_pipeline_tests.harnesses.cluster.services import postgresql, url_of
 
-    with postgresql() as at:
-        yield (
-            f"postgresql://{at['DAGSTER_PG_USERNAME']}:{at['DAGSTER_PG_PASSWORD']}@{at['DAGSTER_PG_HOST']}"
-            f":{at['DAGSTER_PG_PORT']}/{at['DAGSTER_PG_DB']}"
-        )
+    with postgresql() as variables:
+        yield url_of(variables)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 import stat
@@ -14,9 +15,12 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from memory_pipeline import Memory
+from memory_pipeline.domain.sessions import Container, EntryKind, json_of
 from memory_pipeline.errors import ConfigurationError, LakeError
+from memory_pipeline.lake import Lake
 from memory_pipeline.sessions import database as databases
 from memory_pipeline.sessions.database import NEWEST, Database
+from memory_pipeline.sessions.store import session_store
 
 if TYPE_CHECKING:
     from memory_pipeline_tests.s3_server import S3Server
@@ -75,6 +79,22 @@ def test_a_write_that_waits_too_long_says_so(root: str, monkeypatch: pytest.Monk
     connection.execute("ROLLBACK")
     session.store("k", 3)
     assert session.retrieve("k") == 3
+
+
+def test_a_compacted_file_has_no_bytes_of_deleted_entries(root: str) -> None:
+    """With this seed, SQLite moves an entry to another page before it is deleted, and a copy stays in the old one."""
+    chance = random.Random(1)
+    store = session_store(Lake(root))
+    sessions = [store.entries(Container("w", "a", "", EntryKind.VALUE, f"s{number}")) for number in range(20)]
+    for number in range(600):
+        text = f"text-{number:04d}-end {'y' * chance.choice((5, 300, 3000))}"
+        chance.choice(sessions).put(f"k{number}", json_of(text), None, number)
+    deleted = [one.entry for one in store.stored() if chance.random() < 0.5]
+    assert store.delete(deleted) == len(deleted)
+    store.database.compact()
+    data = b"".join(path.read_bytes() for path in Path(root, "sessions").iterdir())
+    assert not [one.key for one in deleted if one.value[1:14].encode() in data]
+    assert len(list(store.stored())) == 600 - len(deleted)
 
 
 def test_a_missing_library_is_named_with_the_extra(root: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from memory_pipeline.domain.memories.record import (
 )
 from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import Calendar
-from memory_pipeline.domain.scopes import MAX_ID, Scope, label_of
+from memory_pipeline.domain.scopes import MAX_ID, Scope, label_of, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
@@ -282,6 +282,7 @@ class MemoryEvent:
             editor=editor,
             reason=None if reason is None else _line("reason", reason, _MAX_REASON),
             other_id=other_id,
+            conversation_id=optional_label("conversation_id", record.get("conversation_id")),
             received_at=timestamp_of("received_at", record.get("received_at")),
             users=users_in(record),
         )
@@ -293,6 +294,7 @@ class MemoryEvent:
             "workspace_id": self.scope.workspace_id,
             "agent_id": self.scope.agent_id,
             **members_fields(self.scope, self.users),
+            **({} if self.conversation_id is None else {"conversation_id": self.conversation_id}),
             "memory_id": self.memory_id,
             "other_id": self.other_id,
             "changes": self.changes.to_record(),

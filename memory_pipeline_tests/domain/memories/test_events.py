@@ -48,7 +48,9 @@ _CHANGES = st.fixed_dictionaries(
 
 @given(_CHANGES, st.integers(0, 2**31 - 1), st.none() | _TEXTS)
 def test_an_event_round_trips_through_the_journal(changes: dict[str, Any], turn: int, reason: str | None) -> None:
-    event = MemoryEvent.from_record(RECORD | {"changes": changes, "turn": turn, "reason": reason})
+    more = {"turn": turn, "reason": reason, "conversation_id": "c1" if turn % 2 else None}
+    event = MemoryEvent.from_record(RECORD | {"changes": changes} | more)
+    assert event.conversation_id == more["conversation_id"]
     line = json.loads(json.dumps(event.to_record()))
     assert MemoryEvent.from_record(line) == event
     assert MemoryEvent.from_record(line | {"memory_id": "memory:of somebody else"}) == event, "ids are computed"
@@ -187,6 +189,7 @@ def test_changes_are_normalized() -> None:
         (RECORD | {"editor": ""}, "editor '' is not accepted"),
         (RECORD | {"editor": None}, "editor None is not a text"),
         (RECORD | {"editor": "a\x07b"}, "control characters are not accepted"),
+        (RECORD | {"conversation_id": "a\x07b"}, "conversation_id"),
         (RECORD | {"reason": 5}, "reason 5 is not a text"),
         (RECORD | {"reason": "x" * 501}, "reason"),
         (RECORD | {"turn": -1}, "turn -1 is not valid"),

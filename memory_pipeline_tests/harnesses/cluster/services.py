@@ -138,6 +138,14 @@ def postgresql() -> Iterator[dict[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def url_of(variables: Mapping[str, str]) -> str:
+    """Return the address of the server whose variables :func:`postgresql` yields."""
+    host, port, user, password, database = (
+        variables[f"DAGSTER_PG_{name}"] for name in ("HOST", "PORT", "USERNAME", "PASSWORD", "DB")
+    )
+    return f"postgresql://{user}:{password}@{host}:{port}/{database}"
+
+
 @contextmanager
 def redis_server(folder: Path) -> Iterator[dict[str, str]]:
     """Run a Redis server. Yield the variables of its address for Celery."""

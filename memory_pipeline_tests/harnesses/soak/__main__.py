@@ -8,23 +8,29 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import pytest
 
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline_tests.fault_proxy import FaultProxy
+from memory_pipeline_tests.harnesses.cluster.services import postgresql, url_of
 from memory_pipeline_tests.harnesses.soak import plan as plans
 from memory_pipeline_tests.harnesses.soak.conducting import MARK, Conductor, part
 from memory_pipeline_tests.harnesses.soak.judging import Judge, Verdict
 from memory_pipeline_tests.harnesses.soak.plan import Operation, Plan
 from memory_pipeline_tests.harnesses.soak.reading import Reader
-from memory_pipeline_tests.harnesses.soak.shared import SharedFolder
+from memory_pipeline_tests.harnesses.soak.shared import SESSIONS, SharedFolder
 from memory_pipeline_tests.s3_server import S3Server
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_VARIABLE = "MEMORY_PIPELINE_SESSIONS"
 #: Queries to the idle lake.
 _IDLE = 100
 
@@ -46,7 +52,7 @@ def soak(
         seconds: the duration of the traffic.
         plan: the actions, kills and faults.
         folder: an empty folder for the shared files and, unless it is on S3, the lake.
-        on_s3: use a local S3 server behind a proxy that injects faults.
+        on_s3: use a local S3 server behind a proxy that injects faults, and PostgreSQL for sessions.
         pace: the minimum seconds of a tick.
         verbose: print each event.
         on_signal: end early and cleanly on Ctrl-C; only in the main thread.
@@ -59,7 +65,7 @@ def soak(
         if on_s3:
             server = stack.enter_context(S3Server())
             proxy = stack.enter_context(FaultProxy(server.url, plan.seed))
-            environment = server.environment(proxy.url)
+            environment = {**server.environment(proxy.url), **stack.enter_context(_sessions(folder))}
             root = server.new_root()
             stack.enter_context(server.in_environment())  # this process bypasses the proxy
         shared = SharedFolder.make(folder, root, plan)
@@ -97,6 +103,19 @@ def soak(
             click.echo(str(verdict))
             verdicts.append(verdict)
         return verdicts[1:]
+
+
+@contextmanager
+def _sessions(folder: Path) -> Iterator[dict[str, str]]:
+    """Set the variable of the database for sessions, and yield it: PostgreSQL, or SQLite if that is not installed."""
+    before = os.environ.get(_VARIABLE)
+    with ExitStack() as stack:
+        try:
+            os.environ[_VARIABLE] = url_of(stack.enter_context(postgresql()))
+        except pytest.fail.Exception:
+            os.environ[_VARIABLE] = f"sqlite:///{folder / SESSIONS}"
+        stack.callback(lambda: os.environ.pop(_VARIABLE) if before is None else os.environ.update({_VARIABLE: before}))
+        yield {_VARIABLE: os.environ[_VARIABLE]}
 
 
 def _account(conductor: Conductor) -> str:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from memory_pipeline_tests.harnesses.soak.plan import Action
 
 #: Kinds of queries, with their frequency in percent.
-QUESTIONS = {"search": 30, "newest": 15, "summaries": 15, "recall": 15, "inject": 10, "memories": 10, "graph": 5}
+QUESTIONS = {
+    "search": 30, "newest": 15, "summaries": 15, "recall": 15, "inject": 10, "memories": 10, "graph": 5, "guest": 5,
+}  # fmt: skip
 
 
 class AnswerChecker:
@@ -42,7 +44,7 @@ class AnswerChecker:
                 count, texts = self._count(word, action.now)
             if count != 1:
                 wrong.append(f"{action.key}: {action.kind} {word} was acknowledged and is found {count} times")
-            wrong += self._strangers(texts)
+            wrong += self.strangers(texts)
         return wrong
 
     def remains(self, word: str, now: datetime, why: str = "was erased") -> list[str]:
@@ -55,49 +57,49 @@ class AnswerChecker:
         word = action.words[0]
         count, texts = self._count(word, now)
         wrong = [] if count == 1 else [f"{action.key}: {word} was acknowledged, and is found {count} times"]
-        return wrong + self._strangers(texts)
+        return wrong + self.strangers(texts)
 
     def ask(self, what: str, chance: random.Random, now: datetime) -> list[str]:
-        """Run a query of a kind in :data:`QUESTIONS` except ``search``. Return violations of the answer."""
+        """Run a query of a kind in :data:`QUESTIONS` except ``search`` and ``guest``. Return violations."""
         about = " ".join(chance.choice(one) for one in (CAST, PLACES, THINGS))
         match what:
             case "newest":
                 hits = self.reader.search_memory("working", 0, 365, 20, now=now)
-                wrong = self._strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
+                wrong = self.strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
                 if [hit.starts_at for hit in hits] != sorted((hit.starts_at for hit in hits), reverse=True):
                     wrong.append("the newest are not in order")
                 return wrong
             case "summaries":
                 grain = chance.choice(SUMMARY_GRAINS)
                 hits = self.reader.search_memory(grain, 0, 400, 5, about, now=now)
-                wrong = self._strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
+                wrong = self.strangers([hit.content for hit in hits]) + _doubled([hit.id for hit in hits])
                 # Each period has one summary of each scope, even while it is recomputed.
                 return wrong + _doubled([f"{hit.period} of {hit.identity}" for hit in hits])
             case "recall":
                 recalled = self.reader.recall(f"What of {about}?", 400, now=now)
-                wrong = self._strangers([item.content for item in recalled]) + _doubled([item.id for item in recalled])
+                wrong = self.strangers([item.content for item in recalled]) + _doubled([item.id for item in recalled])
                 if recalled.tokens > 400:
                     wrong.append(f"recall returned {recalled.tokens} tokens of 400")
                 return wrong
             case "inject":
                 known = self.reader.inject_knowledge(f"What of {about}?", [f"{about} is known."], now=now)
-                wrong = self._strangers([part.text for part in known.parts])
+                wrong = self.strangers([part.text for part in known.parts])
                 return wrong + [f"inject: {trouble}" for trouble in known.troubles]
             case "memories":
                 found = self.reader.memories.search(about, 10, now=now)
-                wrong = self._strangers([one.memory.content for one in found]) + _doubled([o.memory.id for o in found])
+                wrong = self.strangers([one.memory.content for one in found]) + _doubled([o.memory.id for o in found])
                 hot = self.reader.hot_index()
-                return wrong + self._strangers([str(hot)]) + ([f"{len(hot)} hot lines"] if len(hot) > 20 else [])
+                return wrong + self.strangers([str(hot)]) + ([f"{len(hot)} hot lines"] if len(hot) > 20 else [])
             case "graph":
                 facts = self.reader.graph.facts_about(chance.choice(CAST))
-                return self._strangers([str(fact) for fact in facts]) + _doubled([fact.id for fact in facts])
+                return self.strangers([str(fact) for fact in facts]) + _doubled([fact.id for fact in facts])
         raise AssertionError(what)
 
     def _count(self, word: str, now: datetime) -> tuple[int, list[str]]:
         hits = self.reader.search_memory(Grain.WORKING, 0, 400, 10, word, now=now)
         return sum(word in hit.content for hit in hits), [hit.content for hit in hits]
 
-    def _strangers(self, texts: list[str]) -> list[str]:
+    def strangers(self, texts: list[str]) -> list[str]:
         """Return a violation for each word of another agent."""
         words = {found[0] for text in texts for found in WORD.finditer(text)}
         return [f"{word} of another agent was found" for word in sorted(words) if word[1] != self._letter]

@@ -328,6 +328,8 @@ class Conductor:
                 self._complain(f"{name}, {record['what']}: {record['failed'][:300]}")
             return
         self.counts["reads"] += 1
+        self.counts["reads of the guest"] += record["what"] == "guest"
+        self.counts["denied reads of the guest"] += record.get("is_denied", False)
         self.latencies.setdefault(record["what"], []).append(record["seconds"])
         for wrong in record.get("wrong", ()):
             self._complain(f"{name}, {record['what']}: {wrong}")

@@ -8,13 +8,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.graph.operations import Edit
-from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.memories.events import CONVERSATION, MemoryEvent
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.codec.memories import rows_to_events
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import GRAPH_OPERATIONS, MEMORY_EVENTS, MESSAGES
 from memory_pipeline.settings import DEFAULT_START
+from memory_pipeline.steps.promotion import EDITOR
 from memory_pipeline.steps.retention import expire
 from memory_pipeline_tests.harnesses.soak import plan as plans
 from memory_pipeline_tests.harnesses.soak.operating import make_all
@@ -85,6 +87,18 @@ def read_oracles(shared: SharedFolder) -> Written:
     return found
 
 
+def read_notes(shared: SharedFolder) -> dict[str, bool]:
+    """Return the keys of actions that may have left a note, and whether all of it was acknowledged."""
+    found: dict[str, bool] = {}
+    for number in range(shared.plan.writers):
+        for record in Tail(shared.oracle(f"w{number}")).read():
+            if record["is"] == "begun" and shared.plan.action(record["action"]).kind == "talk":
+                found.setdefault(record["action"], False)
+            elif record["is"] == "shared":
+                found[record["action"]] = True
+    return found
+
+
 def _parsed(line: dict[str, Any]) -> Record:
     if "memory" in line:
         return MemoryEvent.from_record(line, plans.scope_of)
@@ -94,21 +108,26 @@ def _parsed(line: dict[str, Any]) -> Record:
 
 @dataclass
 class Present:
-    """Ids of the writers' records that a lake contains; for messages with the time of receipt."""
+    """Ids of the writers' records that a lake contains; for messages with the time of receipt.
+
+    `promoted` are the events of promotion.
+    """
 
     messages: dict[str, datetime]
     edits: set[str]
     events: set[str]
+    promoted: list[MemoryEvent]
 
     @classmethod
     def of(cls, lake: Lake) -> Present:
         rows = lake.tables.read(MESSAGES, columns=["id", "received_at"]).to_pylist()
         operations = lake.tables.read(GRAPH_OPERATIONS, columns=["evidence_id", "is_edit"]).to_pylist()
-        events = lake.tables.read(MEMORY_EVENTS, columns=["id", "editor"]).to_pylist()
+        events = rows_to_events(lake.tables.read(MEMORY_EVENTS))
         return cls(
             {row["id"]: row["received_at"] for row in rows},
             {row["evidence_id"] for row in operations if row["is_edit"]},
-            {row["id"] for row in events if row["editor"] != "conversation"},
+            {one.id for one in events if one.editor not in (CONVERSATION, EDITOR)},
+            [one for one in events if one.editor == EDITOR],
         )
 
     def has(self, record: Record) -> bool:
@@ -123,7 +142,7 @@ class Present:
 
 def journal_of(found: Written, present: Present, forgotten: Forgotten) -> list[Record]:
     """Return the records from which a rebuilt lake must equal the soaked one."""
-    records: list[Record] = []
+    records: list[Record] = [*present.promoted]
     for identifier in found.certain.keys() | found.possible.keys():
         certain, possible = found.certain.get(identifier, []), found.possible.get(identifier, [])
         if not certain:

@@ -15,20 +15,23 @@ from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
+from memory_pipeline.domain.sessions import EntryKind
+from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import ErasureReport, verify
 from memory_pipeline.lake.orphans import unnamed_files, vacuum
 from memory_pipeline.lake.schemas import TABLES
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.sessions.store import existing_stores
 from memory_pipeline.settings import DEFAULT_START
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.scheduling.planner import grain_status
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline_tests.building import index_rows
-from memory_pipeline_tests.harnesses.soak.expected import Present, journal_of, read_oracles, rebuild
+from memory_pipeline_tests.harnesses.soak.expected import Present, journal_of, read_notes, read_oracles, rebuild
 from memory_pipeline_tests.harnesses.soak.generated import WORD
 from memory_pipeline_tests.harnesses.soak.operating import make_all
-from memory_pipeline_tests.harnesses.soak.shared import POOL, Tail
+from memory_pipeline_tests.harnesses.soak.shared import POOL, SESSIONS, Tail
 from memory_pipeline_tests.lake_digest import marts_digest
 
 if TYPE_CHECKING:
@@ -42,8 +45,8 @@ if TYPE_CHECKING:
 
 #: The number of violations to print.
 _NAMED = 5
-#: The prefix of findings about names in a verification.
-_NAMES = "names of the person"
+#: The prefixes of findings of a verification about names, and about rows without their times.
+_NAMES, _ROWS_OF_AGENT = "names of the person", "rows of the agent"
 #: Tables that must equal those of the rebuilt lake. Others depend on how a lake was built.
 _COMPARED = (
     "messages", "facts", "summaries", "graph_operations", "graph_facts", "memory_events", "memories",
@@ -88,6 +91,7 @@ class Judge:
         self._lake = lake
         self._now = now
         self._written = read_oracles(shared)
+        self._noted = read_notes(shared)
         self._present = Present.of(lake)
         self._numbers = [number for number in range(10_000) if shared.is_forgotten(number)]
         self._forgotten = self._plan.forgotten(self._numbers)
@@ -101,6 +105,7 @@ class Judge:
         yield self._settled()
         yield self._checked()
         yield self._pools()
+        yield self._sessions()
         yield from self._rebuilt()
         yield self._orphans()  # before the next two: files of killed runs may contain erased data
         yield self._erased()
@@ -196,6 +201,44 @@ class Judge:
         verdict.figures = f"{sum(map(len, written.values())):,} writes in {len(written)} pools"
         return verdict
 
+    def _sessions(self) -> Verdict:
+        """Check the notes of conversations: those that were read are promoted once, those of subjects are gone."""
+        verdict = Verdict("session state has no erased word, and used entries became one durable memory or stay")
+        stored = [one for store in existing_stores(self._lake) for one in store.stored()]
+        anywhere = {word for _, entry in stored for word in _words(entry.value)}
+        short = Counter(one.entry.key for one in stored if one.container.kind is EntryKind.SHORT_TERM)
+        promoted = Counter(word for one in self._present.promoted for word in _words(one.changes.content or ""))
+        remembered = Counter(
+            word
+            for content in dict.fromkeys((row["memory_id"], row["content"]) for row in self._rows("memories"))
+            for word in {*_words(content[1] or "")}
+        )
+        counts: Counter[str] = Counter()
+        known = set()
+        for key, is_certain in self._noted.items():
+            action = self._plan.action(key)
+            note = self._plan.note(action)
+            known.add(note.word)
+            found = (short[key], promoted[note.word], remembered[note.word])
+            is_stored = note.word in anywhere
+            if self._plan.is_erased(action, self._forgotten):
+                counts["erased"] += 1
+                is_right = found == (0, 0, 0) and not is_stored
+            elif note.reads and is_certain:
+                counts["promoted"] += found[1]
+                is_right = found in {(0, 1, 1), (1, 0, 0)}
+            else:
+                is_right = found[1] <= bool(note.reads) and found[1] == found[2]
+            if not is_right:
+                verdict.wrong.append(
+                    f"{note.word} of {key}, read {note.reads} times, has (entries, events, memories) {found}; "
+                    f"it is {'' if is_stored else 'not '}in session state"
+                )
+        verdict.wrong += [f"{word} was promoted and never noted" for word in sorted(promoted.keys() - known)]
+        texts = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+        verdict.figures = f"{len(self._noted):,} notes: {texts}; {len(stored):,} entries are stored"
+        return verdict
+
     def _rebuilt(self) -> Iterator[Verdict]:
         """Rebuild the lake from the written records in one run, and compare."""
         records = journal_of(self._written, self._present, self._forgotten)
@@ -228,7 +271,8 @@ class Judge:
         """Verify all receipts.
 
         If an erased person speaks again later, summaries may name that person rightly, and a verification cannot tell
-        such names from remnants. These are counted as excused; ids and texts are never excused. Projections
+        such names from remnants; nor can it tell an erased agent's later rows without a time from earlier ones. These
+        are counted as excused; ids and texts are never excused. Projections
         are purged first, because their files keep replaced rows until then.
         """
         verdict = Verdict("no file contains erased data")
@@ -238,6 +282,7 @@ class Judge:
             projection.purge(None)
         files = excused = orphaned = 0
         said = self._lake.tables.read(TABLES["messages"], columns=["name", "content", "user_id"]).to_pylist()
+        known = known_scopes(self._lake)
         for number in self._numbers:
             receipt = ErasureReport.from_json(self._shared.receipt(number).read_text())
             result = verify(self._lake, receipt)
@@ -245,8 +290,12 @@ class Judge:
             has_come_back = any(
                 Mentions(receipt.subject.names).mentioned_in(" ".join(map(str, r.values()))) for r in said
             )
+            is_again = receipt.subject.kind is SubjectKind.AGENT and any(map(receipt.subject.owns, known))
             for finding in result.findings:
-                if has_come_back and finding.what.startswith(_NAMES):
+                is_excused = (has_come_back and finding.what.startswith(_NAMES)) or (
+                    is_again and finding.what.startswith(_ROWS_OF_AGENT)
+                )
+                if is_excused:
                     excused += 1
                 elif finding.file in young:
                     orphaned += 1
@@ -255,7 +304,7 @@ class Judge:
             verdict.wrong += [f"{receipt.subject}: {one}" for one in result.unsearched]
         verdict.figures = f"{len(self._numbers):,} receipts verified over {files:,} files"
         verdict.figures += f"; {orphaned:,} places in orphans too young to be collected" if orphaned else ""
-        verdict.figures += f"; {excused:,} places name a person who spoke again" if excused else ""
+        verdict.figures += f"; {excused:,} places are of a person or agent who came back" if excused else ""
         return verdict
 
     def _bytes(self) -> Verdict:
@@ -264,6 +313,8 @@ class Judge:
         for records in self._written.certain.values():
             if isinstance(one := records[0], Message) and self._forgotten.covers(one):
                 words.update(_words(one.content))
+        noted = map(self._plan.action, self._noted)
+        words |= {self._plan.note(one).word for one in noted if self._plan.is_erased(one, self._forgotten)}
         found: Counter[str] = Counter()
         size = 0
         young = {entry.path for entry in unnamed_files(self._lake.storage) if entry.path.endswith(".parquet")}
@@ -282,6 +333,8 @@ class Judge:
             names |= {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
         for name in sorted(names):
             yield name, storage.read(name) or b""
+        for path in self._shared.folder.glob(f"{SESSIONS}*"):
+            yield path.name, path.read_bytes()
 
     def _orphans(self) -> Verdict:
         """Vacuum with an advanced clock."""

@@ -30,12 +30,12 @@ def make_all(lake: Lake, now: datetime, start: date = DEFAULT_START) -> int:
     """Compute all pending periods and consolidate. Return the number of periods."""
     models = default_models()
     count = 0
+    promote(lake, now)
     for grain in Grain:
         periods = grain_status(lake, grain, start, now).pending
         count += len(periods)
         for _ in materialize(lake, models, grain, periods):
             pass
-    promote(lake, now)
     nights = pending_nights(lake, start, now)
     if nights:
         consolidate(lake, models, nights, start)

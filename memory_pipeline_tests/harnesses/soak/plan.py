@@ -16,6 +16,7 @@ from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.erasure import Forgotten, Tombstone
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import Scope, scope_key
+from memory_pipeline.domain.sessions import PROMOTED_FROM
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline_tests.harnesses.soak import generated
 
@@ -83,6 +84,29 @@ class Action:
             return None
         users = self.body.get("users") or [self.body.get("user_id")]
         return str(users[0]) if users[0] else None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the writer of a conversation notes in session state.
+
+    Attributes:
+        session_id: the session, with the id of the conversation.
+        user_id: the user whose session it is.
+        text: names the subject if it is a person, and has the word.
+        word: unique.
+        reads: accesses of the short-term entry.
+        now: the simulated time.
+        pool_type: the type of a pool that has the text too.
+    """
+
+    session_id: str
+    user_id: str | None
+    text: str
+    word: str
+    reads: int
+    now: datetime
+    pool_type: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +251,33 @@ class Plan:
     def messages(self, action: Action) -> list[Message]:
         own = {"workspace_id": action.scope.workspace_id, "agent_id": action.scope.agent_id}
         return read_messages({**action.body, **own}, Admission(FIRST.date(), action.now), scope_of).messages
+
+    def shared(self, writer: int) -> Scope:
+        """Return the agent whose memory a writer shares."""
+        return self._scope_of(writer)
+
+    def note(self, action: Action) -> Note:
+        """Return the note of a conversation.
+
+        It is a moment later than the tick. An erasure of that tick keeps it, whichever comes first.
+        """
+        chance = self._chance("note", action.key)
+        kind = None if action.subject is None else action.subject % 5
+        name = chance.choice(generated.CAST) if kind in (None, 2, 4) else generated.person(action.subject or 0)[0]
+        word = generated.word(self.letter(action.scope), "note", action.key)
+        # Agents share the other pools: they are not of a conversation, nor of a person at one agent.
+        pool_type = {0: "shared", 1: "shared", 3: "agent_private", 4: "agent_private"}.get(-1 if kind is None else kind)
+        session_id = str(action.body["conversation_id"])
+        now = action.now + timedelta(seconds=1)
+        reads = chance.choice((0, 0, PROMOTED_FROM, PROMOTED_FROM + 1))
+        return Note(session_id, action.user_id, f"{name} asked for {word}.", word, reads, now, pool_type)
+
+    def is_erased(self, action: Action, forgotten: Forgotten) -> bool:
+        """Return whether the note of an action is erased."""
+        note = self.note(action)
+        return forgotten.reaches(
+            action.scope, note.now, conversation_id=note.session_id, user_id=note.user_id, texts=[note.text]
+        )
 
     def _scope_of(self, number: int) -> Scope:
         return self.scopes[:-1][number % (len(self.scopes) - 1)]

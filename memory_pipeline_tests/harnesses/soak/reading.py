@@ -8,14 +8,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.errors import AccessDeniedError
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline_tests.harnesses.soak.answers import QUESTIONS, AnswerChecker
-from memory_pipeline_tests.harnesses.soak.generated import WORD
-from memory_pipeline_tests.harnesses.soak.shared import Log, SharedFolder, Tail
+from memory_pipeline_tests.harnesses.soak.generated import CAST, WORD
+from memory_pipeline_tests.harnesses.soak.shared import GUEST, SHARING, Log, SharedFolder, Tail
 
 if TYPE_CHECKING:
-    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline_tests.harnesses.soak.plan import Action
 
 #: Records of the shop are searched only as long as they cannot have expired.
@@ -46,6 +47,8 @@ class Reader:
         self._secret: list[Action] = []
         self._gone: list[tuple[Scope, str | None, str]] = []
         self._looked_at = (0, 0)
+        #: What each writer last did with the grant of the guest, and how often it did something.
+        self._sharing = [("", 0)] * self._plan.writers
         self._checkers: dict[tuple[Scope, str | None], AnswerChecker] = {}
 
     def run(self) -> None:
@@ -62,8 +65,10 @@ class Reader:
 
     def _learn(self) -> None:
         """Read the actions acknowledged since the last call."""
-        for tail in self._tails:
+        for number, tail in enumerate(self._tails):
             for record in tail.read():
+                if record["is"] in ("sharing", *SHARING):
+                    self._sharing[number] = (record["is"], self._sharing[number][1] + 1)
                 if record["is"] != "done":
                     continue
                 action = self._plan.action(record["action"])
@@ -80,6 +85,8 @@ class Reader:
         try:
             if what == "search":
                 wrong = self._search()
+            elif what == "guest":
+                record["is_denied"], wrong = self._read_shared()
             else:
                 user_id = self._chance.choice([None, self._chance.choice(self._known).user_id])
                 scope = self._chance.choice(self._plan.scopes)
@@ -108,6 +115,27 @@ class Reader:
             stranger = self._chance.choice([None, "u-nobody"])
             return self._checker(action.scope, stranger).remains(action.words[0], clock.now, "is of others")
         return self._checker(action.scope, action.user_id).finds(action, clock.now)
+
+    def _read_shared(self) -> tuple[bool, list[str]]:
+        """Read as the guest. Return whether that was denied, and a violation if it was not after a revoke returned."""
+        number = self._chance.randrange(self._plan.writers)
+        scope = self._plan.shared(number)
+        self._learn()
+        sharing = self._sharing[number]
+        guest = MemoryReader(self._shared.lake(), Scope(scope.workspace_id, GUEST), HashingEmbedder())
+        wrong: list[str] = []
+        try:
+            # Without ids of results: the log of access has real times, all of them after the simulated erasures.
+            found = guest.of_agent(scope.agent_id).memories.preferences(f"u-{self._chance.choice(CAST).lower()}")
+        except AccessDeniedError:
+            is_denied = True
+        else:
+            is_denied = False
+            wrong = self._checker(scope).strangers([str(found)])
+        self._learn()
+        if self._sharing[number] == sharing and sharing[0] == SHARING[not is_denied]:
+            wrong.append(f"{scope} is {sharing[0]} and the guest was {'denied' if is_denied else 'answered'}")
+        return is_denied, wrong
 
     def _forget(self) -> None:
         """Collect the words of erased subjects."""

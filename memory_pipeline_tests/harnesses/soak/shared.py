@@ -9,6 +9,7 @@
     readers/r0.jsonl     queries of a reader, with times and violations
     receipts/            receipts of erasures
     logs/                output of processes
+    sessions.db          sessions of a lake in a bucket, if PostgreSQL is not installed
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 #: The pool that all writers change.
 POOL = "soak"
+#: An agent that others share their memory with, and what the writers log after a grant and after a revoke.
+GUEST, SHARING = "guest", ("granted", "revoked")
+#: The file of SQLite for the sessions of a lake in a bucket, if there is no PostgreSQL.
+SESSIONS = "sessions.db"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 import pytest
 
+from memory_pipeline import Memory
 from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
-from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.lake.schemas import MEMORY_EVENTS, MESSAGES
+from memory_pipeline.steps.promotion import EDITOR
+from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.building import conversation, write
 from memory_pipeline_tests.harnesses.soak import plan as plans
+from memory_pipeline_tests.harnesses.soak.generated import word
 from memory_pipeline_tests.harnesses.soak.judging import Judge, Verdict
 from memory_pipeline_tests.harnesses.soak.operating import make_all
 from memory_pipeline_tests.harnesses.soak.plan import FIRST, Plan
-from memory_pipeline_tests.harnesses.soak.shared import Clock, Log, SharedFolder
+from memory_pipeline_tests.harnesses.soak.reading import Reader
+from memory_pipeline_tests.harnesses.soak.shared import GUEST, SHARING, Clock, Log, SharedFolder
 from memory_pipeline_tests.harnesses.soak.writing import Writer
 
 if TYPE_CHECKING:
@@ -59,8 +65,10 @@ def said() -> dict[str, Any]:
 def verdicts(shared: SharedFolder) -> dict[str, Verdict]:
     """Return the verdicts, except for slow ones."""
     judge = Judge(shared, Lake(shared.root), PLAN.now(TICK))
-    quick = (judge._acknowledged(), judge._nothing_else(), judge._garbage(), judge._journal(), judge._orphans())
-    return dict(zip(("there", "else", "garbage", "journal", "orphans"), quick, strict=True))
+    return {
+        "there": judge._acknowledged(), "else": judge._nothing_else(), "garbage": judge._garbage(),
+        "journal": judge._journal(), "orphans": judge._orphans(), "sessions": judge._sessions(),
+    }  # fmt: skip
 
 
 def violated(shared: SharedFolder) -> set[str]:
@@ -107,3 +115,71 @@ def test_an_orphan_is_collected(shared: SharedFolder) -> None:
     verdict = verdicts(shared)["orphans"]
     assert not verdict.wrong
     assert lake.storage.read(orphan) is None
+
+
+def used() -> list[str]:
+    """Return the keys of the actions whose short-term entries are promoted."""
+    said = [action for tick in range(TICK + 1) for action in PLAN.actions(0, tick) if action.kind == "talk"]
+    return [action.key for action in said if PLAN.note(action).reads]
+
+
+def test_a_note_of_an_erased_subject_that_is_left_is_reported(shared: SharedFolder) -> None:
+    assert not verdicts(shared)["sessions"].wrong
+    shared.receipt(0).write_text("{}")
+    action = PLAN.action("w0/t0/a0")
+    assert action.subject == 0
+    assert any(PLAN.note(action).word in one for one in verdicts(shared)["sessions"].wrong)
+
+
+def test_a_promoted_memory_that_is_lost_is_reported(shared: SharedFolder) -> None:
+    lake = Lake(shared.root)
+    rows = lake.tables.read(MEMORY_EVENTS)
+    lost = rows.filter(pc.equal(rows["editor"], EDITOR))["id"].to_pylist()
+    assert len(lost) == len(used())
+    lake.tables.drop_rows(MEMORY_EVENTS, None, lambda rows: pc.equal(rows["id"], lost[0]).combine_chunks(), ["id"])
+    assert len(verdicts(shared)["sessions"].wrong) == 1
+
+
+def test_an_entry_that_is_promoted_twice_is_reported(shared: SharedFolder) -> None:
+    action = PLAN.action(used()[0])
+    scope, note = action.scope, PLAN.note(action)
+    memory = Memory(shared.root, workspace_id=scope.workspace_id, agent_id=scope.agent_id, user_id=note.user_id)
+    short = memory.session(note.session_id).short_term
+    short.store(action.key, note.text, now=note.now)
+    assert len(verdicts(shared)["sessions"].wrong) == 1
+    for _ in range(note.reads):
+        short.retrieve(action.key, now=note.now)
+    make_all(Lake(shared.root), PLAN.now(TICK))
+    assert not verdicts(shared)["sessions"].wrong, "the same entry"
+    short.store(action.key, note.text, now=note.now + timedelta(minutes=1))
+    for _ in range(note.reads):
+        short.retrieve(action.key, now=note.now + timedelta(minutes=1))
+    make_all(Lake(shared.root), PLAN.now(TICK))
+    assert len(verdicts(shared)["sessions"].wrong) == 1
+
+
+def test_a_promoted_memory_that_nobody_noted_is_reported(shared: SharedFolder) -> None:
+    stranger = f"{word('b', 'stranger')} was here."
+    scope = Scope("keeper", "agent-0")
+    MemoryWriter(Lake(shared.root), scope).remember(stranger, editor=EDITOR, now=PLAN.now(TICK))
+    make_all(Lake(shared.root), PLAN.now(TICK))
+    assert len(verdicts(shared)["sessions"].wrong) == 1
+
+
+def test_a_read_of_the_guest_after_a_revoke_that_is_not_denied_is_reported(shared: SharedFolder) -> None:
+    reader = Reader(shared, 0)
+    assert reader._read_shared() == (True, []), "it was granted in the first tick and revoked in the second one"
+    writer = MemoryWriter(Lake(shared.root), PLAN.shared(0))
+    writer.share_with_agent(GUEST)
+    is_denied, wrong = reader._read_shared()
+    assert not is_denied
+    assert len(wrong) == 1
+    log = Log(shared.oracle("w0"))
+    log.append({"is": "sharing"})
+    assert reader._read_shared() == (False, []), "another change has begun"
+    log.append({"is": SHARING[0]})
+    assert reader._read_shared() == (False, [])
+    writer.revoke(GUEST)
+    is_denied, wrong = reader._read_shared()
+    assert is_denied
+    assert len(wrong) == 1

@@ -109,3 +109,27 @@ def test_messages_before_an_erasure_are_covered_and_others_are_not(plan: Plan, a
     assert all(counts[number, True] for number in range(4))
     others = [action for action in actions if action.kind == "talk" and action.subject is None]
     assert not any(forgotten.covers(message) for action in others for message in plan.messages(action))
+
+
+def test_notes_before_an_erasure_are_erased_and_others_are_not(plan: Plan, actions: list[Action]) -> None:
+    numbers = range(5)
+    forgotten = plan.forgotten(numbers)
+    said = [action for action in actions if action.kind == "talk"]
+    for number in numbers:
+        own = [action for action in said if action.subject == number]
+        before = [plan.now(action_tick(action)) < plan.forgotten_at(number) for action in own]
+        assert [plan.is_erased(action, forgotten) for action in own] == before
+        assert any(before)
+    assert not all(before), "the last one is met again"
+    others = [action for action in said if action.subject is None]
+    assert not any(plan.is_erased(action, forgotten) for action in others)
+    notes = [plan.note(action) for action in said]
+    assert len({note.word for note in notes}) == len(notes)
+    assert all([found[0] for found in WORD.finditer(note.text)] == [note.word] for note in notes)
+    assert {note.reads for note in notes} == {0, 3, 4}
+    assert {note.pool_type for note in notes} == {None, "shared", "agent_private"}
+    assert {note.user_id is None for note in notes} == {True, False}
+
+
+def action_tick(action: Action) -> int:
+    return int(action.key.split("/")[1][1:])

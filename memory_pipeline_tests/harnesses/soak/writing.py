@@ -25,7 +25,7 @@ from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.harnesses.soak import generated
 from memory_pipeline_tests.harnesses.soak.answers import AnswerChecker
 from memory_pipeline_tests.harnesses.soak.plan import Action
-from memory_pipeline_tests.harnesses.soak.shared import POOL, Log, SharedFolder, Tail, TappedJournal
+from memory_pipeline_tests.harnesses.soak.shared import GUEST, POOL, SHARING, Log, SharedFolder, Tail, TappedJournal
 
 #: Attempts of an action during network faults, and the seconds between them.
 _ATTEMPTS, _PAUSE = 60, 0.3
@@ -57,7 +57,7 @@ class Writer:
         self._journal = TappedJournal(self._lake, self._log)
         self._lake.journal = self._journal
         self._writers: dict[Scope, MemoryWriter] = {}
-        self._memories: dict[Scope, Memory] = {}
+        self._memories: dict[tuple[Scope, str | None], Memory] = {}
         self._checkers: dict[tuple[Scope, str | None], AnswerChecker] = {}
 
     def _recall(self, record: dict[str, Any]) -> None:
@@ -81,12 +81,26 @@ class Writer:
                 time.sleep(0.05)
                 continue
             tick = self._tick + 1
+            self._share_with_guest(tick)
             for action in self._shared.plan.actions(self._number, tick):
                 if action.key not in self._done:
                     self._do(action)
                     time.sleep(0 if clock.is_over else _REST)
             self._tick = tick
             self._log.append({"is": "tick", "tick": tick}, durable=True)
+
+    def _share_with_guest(self, tick: int) -> None:
+        """Let the guest read the agent's memory, or take that back, in turns. Until the log says so, both may hold."""
+        verb = SHARING[tick % 2]
+        writer = self._writer(self._shared.plan.shared(self._number))
+        self._log.append({"is": "sharing"})
+        try:
+            writer.share_with_agent(GUEST) if tick % 2 == 0 else writer.revoke(GUEST)
+        except Exception as error:  # noqa: BLE001  # every error is logged
+            what, is_rough = f"{type(error).__name__}: {error}"[:500], self._shared.clock.is_rough
+            self._log.append({"action": verb, "is": "failed", "what": what, "is_rough": is_rough})
+        else:
+            self._log.append({"is": verb})
 
     def _do(self, action: Action) -> None:
         """Repeat an action until it succeeds."""
@@ -130,8 +144,7 @@ class Writer:
         match action.kind:
             case "talk":
                 writer.write(action.body, now=action.now)
-                if self._lake.storage.is_local:  # a bucket has no database for sessions
-                    self._share(action)
+                self._share(action)
             case "compact":
                 writer.compact(action.body, keep=1, summarizer=ExtractiveSummarizer(), now=action.now)
             case "refused":
@@ -172,18 +185,26 @@ class Writer:
         return []
 
     def _share(self, action: Action) -> None:
-        """Note an action in a pool that all agents of the workspace change, and in a session."""
-        scope = action.scope
-        if scope not in self._memories:
-            root = self._lake.storage.uri
-            self._memories[scope] = Memory(root, workspace_id=scope.workspace_id, agent_id=scope.agent_id)
-        session = self._memories[scope].session(action.key)
-        session.store("done", action.key, ttl=MAX_TTL, now=action.now)
-        read = session.retrieve("done", now=action.now)
-        assert read in {action.key, None}, (
-            f"{action.key} reads {read} in its session"
-        )  # a run may have been a day ahead
-        self._memories[scope].pool(POOL, scope="global").write(action.key, 1, now=action.now)
+        """Note an action in its session, and in pools that agents of the workspace share."""
+        scope, note = action.scope, self._shared.plan.note(action)
+        if (owner := (scope, note.user_id)) not in self._memories:
+            self._memories[owner] = Memory(
+                self._lake.storage.uri,
+                workspace_id=scope.workspace_id,
+                agent_id=scope.agent_id,
+                user_id=note.user_id,
+            )
+        memory, now = self._memories[owner], note.now
+        session = memory.session(note.session_id)
+        session.store(action.key, note.text, ttl=MAX_TTL, now=now)
+        read = session.retrieve(action.key, now=now)
+        assert read == note.text, f"{action.key} reads {read} in its session"
+        session.short_term.store(action.key, note.text, ttl=MAX_TTL, now=now)
+        for _ in range(note.reads):
+            session.short_term.retrieve(action.key, now=now)
+        if note.pool_type is not None:
+            memory.pool("notes", type=note.pool_type).write(action.key, note.text, now=now)
+        memory.pool(POOL, scope="global").write(action.key, 1, now=now)
         self._log.append({"action": action.key, "is": "shared", "workspace": scope.workspace_id}, durable=True)
 
     def _look(self, action: Action) -> None:
