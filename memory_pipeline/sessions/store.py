@@ -7,7 +7,7 @@ import os
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from memory_pipeline.domain.sessions import MAX_VALUE, Container, Entry, EntryKind
+from memory_pipeline.domain.sessions import MAX_VALUE, PROMOTED_FROM, Container, Entry, EntryKind
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.sessions.database import Database, opened
 from memory_pipeline.settings import sessions_url
@@ -56,10 +56,10 @@ _REFRESH = f"""
 _ALL = f"SELECT {_COLUMNS} FROM memory_pipeline_entries WHERE container = :container AND {_IS_ALIVE}"
 _REMOVE = f"DELETE FROM memory_pipeline_entries WHERE {_ONE} RETURNING expires_at"
 _CLEAR = "DELETE FROM memory_pipeline_entries WHERE container = :container RETURNING expires_at"
-#: An expired short-term entry waits for its promotion.
+_IS_USED = f"(kind = '{EntryKind.SHORT_TERM}' AND accesses >= {PROMOTED_FROM})"
+#: An expired short-term entry that was used waits for its promotion.
 _EXPIRED = f"""
-    DELETE FROM memory_pipeline_entries
-    WHERE lake_id = :lake_id AND expires_at <= :now AND kind <> '{EntryKind.SHORT_TERM}' RETURNING 1
+    DELETE FROM memory_pipeline_entries WHERE lake_id = :lake_id AND expires_at <= :now AND NOT {_IS_USED} RETURNING 1
 """
 _OVERDUE = """
     SELECT kind, count(*) FROM memory_pipeline_entries WHERE lake_id = :lake_id AND expires_at <= :then GROUP BY kind
@@ -111,12 +111,21 @@ class SessionStore:
         return Entries(self.database, container, self._lake_id)
 
     def stored(
-        self, workspace_id: str | None = None, identity: str | None = None, kind: EntryKind | None = None
+        self,
+        workspace_id: str | None = None,
+        identity: str | None = None,
+        kind: EntryKind | None = None,
+        *,
+        is_used: bool = False,
     ) -> Iterator[StoredEntry]:
-        """Yield all entries of the lake, expired ones too; None is any workspace, identity or kind."""
+        """Yield all entries of the lake, expired ones too; None is any workspace, identity or kind.
+
+        `is_used` selects the short-term entries with enough accesses to be promoted.
+        """
         fixed = {"workspace_id": workspace_id, "identity": identity, "kind": kind}
         parameters = {name: value for name, value in fixed.items() if value is not None}
         conditions = "".join(f" AND {name} = :{name}" for name in parameters)
+        conditions += f" AND {_IS_USED}" if is_used else ""
         for row in self.database.run(f"{_ROWS}{conditions}", {"lake_id": self._lake_id, **parameters}):
             _, _, workspace, agent, owner, stored_kind, space, section, *columns = row
             container = Container(workspace, agent, owner, EntryKind(stored_kind), space, section)
@@ -161,7 +170,7 @@ class SessionStore:
         return {EntryKind(kind): int(count) for kind, count in rows}
 
     def delete_expired(self, now: int) -> int:
-        """Delete expired entries, except short-term ones, which are promoted first; return their number."""
+        """Delete expired entries, except used short-term ones, which are promoted first; return their number."""
         return len(self.database.run(_EXPIRED, {"lake_id": self._lake_id, "now": now}))
 
 

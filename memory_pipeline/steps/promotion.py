@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.domain.sessions import PROMOTED_FROM, EntryKind, micros_of, time_of
+from memory_pipeline.domain.sessions import micros_of, time_of
 from memory_pipeline.errors import InputError
 from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.sessions.saved import delete_saved, is_expired
@@ -69,11 +69,8 @@ def promote(lake: Lake, now: datetime) -> Promotion:
     for store in existing_stores(lake):
         used: dict[Container, list[Entry]] = defaultdict(list)
         over: list[Entry] = []
-        for container, entry in store.stored(kind=EntryKind.SHORT_TERM):
-            if entry.accesses >= PROMOTED_FROM:
-                used[container].append(entry)
-            elif entry.expires_at is not None and entry.expires_at <= at:
-                over.append(entry)
+        for container, entry in store.stored(is_used=True):
+            used[container].append(entry)
         for container, entries in used.items():
             done = _remember(lake, container, entries, now)
             promoted += store.delete(done, changed=False)

@@ -289,16 +289,20 @@ def test_a_pool_is_seen_by_those_in_its_scope(root: str) -> None:
     assert writer.pool("board", run="r1").read(now=at(86_400)) == {}
 
 
-def test_expired_entries_leave_the_table_and_short_term_ones_wait(memory: Memory) -> None:
+def test_expired_entries_leave_the_table_and_used_short_term_ones_wait(memory: Memory) -> None:
     from memory_pipeline.domain.sessions import micros_of
     from memory_pipeline.sessions.store import session_store
 
     session = memory.session("s1")
     session.store("k", 1, ttl=10, now=at(0))
     session.store("later", 1, ttl=20, now=at(0))
-    session.short_term.store("k", 1, ttl=10, now=at(0))
+    for key in ("used", "unused"):
+        session.short_term.store(key, 1, ttl=10, now=at(0))
+    for _ in range(3):
+        session.short_term.touch_access("used", now=at(1))
     memory.pool("board").write("k", 1, ttl=10, now=at(0))
     store = session_store(memory.lake)
     moment = micros_of(at(10))
-    assert [store.delete_expired(moment) for _ in range(2)] == [2, 0]
-    assert sorted(stored.container.kind for stored in store.stored()) == ["short_term", "value"]
+    assert [store.delete_expired(moment) for _ in range(2)] == [3, 0]
+    assert sorted(stored.entry.key for stored in store.stored()) == ["later", "used"]
+    assert [stored.entry.key for stored in store.stored(is_used=True)] == ["used"]
