@@ -162,7 +162,8 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             "lake with --root"
         )
     scopes = known_scopes(lake) | lake.journal.pending_scopes() | {scope for scope, _, _ in collections_of(lake)}
-    matcher = SubjectMatcher(receipt.subject, receipt.at, receipt.ids, receipt.salt, receipt.contents, scopes)
+    ids = set(receipt.ids) - {scope.key for scope in scopes}  # a user who writes again has the same key
+    matcher = SubjectMatcher(receipt.subject, receipt.at, ids, receipt.salt, receipt.contents, scopes)
     result = Verification(beyond=old_versions(lake))
     files = _files(lake)
     tables: dict[str, LanceFolder] = {}

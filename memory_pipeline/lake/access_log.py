@@ -10,6 +10,7 @@ request. A killed process loses the rows of its last seconds. The pipeline moves
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -64,7 +65,7 @@ class AccessLog:
         self._tombstones = tombstones
         self._rows: list[dict[str, object]] = []
         self._lock = threading.Lock()
-        weakref.finalize(self, _write, storage, self._rows, self._lock)  # runs at exit, too
+        weakref.finalize(self, _write_last, storage, self._rows, self._lock)  # runs at exit, too
 
     def note(
         self,
@@ -165,6 +166,16 @@ def _write(storage: Storage, rows: list[dict[str, object]], lock: threading.Lock
         storage.write(f"{_PENDING}/{ULID()}.jsonl", data.encode(errors="replace"))
     except Exception as error:  # noqa: BLE001  # no read may fail because of its log
         _log.warning("%d rows of the log of access are lost: %s: %s", len(taken), type(error).__name__, error)
+
+
+def _write_last(storage: Storage, rows: list[dict[str, object]], lock: threading.Lock) -> None:
+    """Write the rows of a log that is gone. The thread may be that of an event loop, which must not wait for it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        _write(storage, rows, lock)
+    else:
+        threading.Thread(target=_write, args=(storage, rows, lock)).start()
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from memory_pipeline import Memory
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
@@ -322,3 +323,15 @@ def test_a_resumed_erasure_leaves_no_byte_of_an_agent_that_has_no_rows_any_more(
     result = verify(Lake(root), forget(Lake(root), models, subject, NOW))
     assert [str(finding) for finding in result.findings] == []
     assert not any(b"Zanzibar" in path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
+
+
+def test_the_key_of_a_user_who_writes_again_is_no_remnant(root: str, models: Models) -> None:
+    anna = Memory(root, user_id="anna-71")
+    anna.add("I moved to Porto.", now=NOW)
+    anna.run(now=NOW + timedelta(days=2))
+    report = forget(Lake(root), models, Subject.user("default", "anna-71"), NOW + timedelta(days=2))
+    assert verify(Lake(root), report).ok
+    anna = Memory(root, user_id="anna-71")
+    anna.add("I like rye bread.", now=NOW + timedelta(days=4))
+    anna.run(now=NOW + timedelta(days=6))
+    assert not [one for one in verify(Lake(root), report).findings if one.what.startswith("ids of removed rows")]
