@@ -243,8 +243,9 @@ def test_the_exit_writes_what_waits_also_to_a_bucket(s3_root: str) -> None:
 
 
 def test_a_lake_that_is_collected_by_an_event_loop_loses_no_row(s3_root: str) -> None:
-    logs = [AccessLog(Lake(s3_root).storage, pytest.fail, pytest.fail)]
-    Lake(s3_root).ensure()
+    lake = Lake(s3_root)
+    logs = [AccessLog(lake.storage, lake.journal, pytest.fail, pytest.fail)]
+    lake.ensure()
     logs[0].note(Scope("acme", "B"), Scope("acme", "A"), "search_memory")
 
     async def collect() -> None:
