@@ -186,7 +186,7 @@ class AgentMemory:
 behalf_option = click.option(
     "--on-behalf-of",
     metavar="ID",
-    help="The agent that makes the change, if it is another one of the workspace. It needs a grant; see `share`.",
+    help="The agent that reads or changes it, if it is another one of the workspace. It needs a grant; see `share`.",
 )
 
 reading_behalf_option = click.option(

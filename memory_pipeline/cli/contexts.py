@@ -198,7 +198,10 @@ def _show(found: list[Context], *, as_json: bool) -> None:
         click.echo(to_json(found) if as_json else "there are no contexts", err=not as_json)
         return
     columns = ["name", "type", "archived", "created", "description"]
-    rows = [[one.name, one.type, one.is_archived, f"{one.created_at:%Y-%m-%d}", one.description] for one in found]
+    rows = [
+        [one.name, one.type, one.is_archived, f"{one.created_at:%Y-%m-%d}", " ".join(one.description.split())]
+        for one in found
+    ]
     echo_table(table_lines(columns, rows))
 
 

@@ -97,7 +97,7 @@ def clear(session: str, agent: AgentMemory, as_json: bool) -> None:
 @sessions.command()
 @click.option("--workspace", "workspace_id", metavar="ID", help="Only agents of this workspace.")
 @click.option("--agent", "agent_id", metavar="ID", help="Only this agent.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number of rows.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of rows.")
 @common
 def stats(workspace_id: str | None, agent_id: str | None, limit: int, root: str | None, as_json: bool) -> None:
     """Show what sessions and pools take in each database, with the agents and users who have most.

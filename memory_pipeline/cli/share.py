@@ -61,8 +61,12 @@ def unshare(to: str | None, team: str | None, context: str | None, agent: AgentM
     """Take back what `share` gave to the agent TO. It takes effect at the next read or write."""
     had = _own(agent).revoke(to, agent.user_id, team=team, context=context)
     who = to or f"team {team}"
-    record: dict[str, object] = {"to": to, "team": team, "context": context, "had_access": had}
-    _say(as_json, record, "revoked" if had else f"{who} had no grant")
+    grants = [] if agent.on_behalf_of else agent.granted_writer().grants()
+    left = ["the memory" if one.context is None else f"context {one.context}"
+            for one in grants if (one.to_agent, one.to_team) == (to, team)]  # fmt: skip
+    record: dict[str, object] = {"to": to, "team": team, "context": context, "had_access": had, "left": left}
+    text = "revoked" if had else f"{who} had no such grant"
+    _say(as_json, record, f"{text}; {who} still has access to: {', '.join(left)}" if left else text)
 
 
 @cli.command()
@@ -79,7 +83,8 @@ def shares(history: bool, context: str | None, agent: AgentMemory, as_json: bool
     found = writer.access_history(context=context) if history else writer.grants(context=context)
     rows = [_row(one) for one in found]
     if as_json or not rows:
-        click.echo(to_json(rows) if as_json else plain(f"the memory of {agent} is shared with nobody"), err=not as_json)
+        what = "the memory" if context is None else f"context {context}"
+        click.echo(to_json(rows) if as_json else plain(f"{what} of {agent} is shared with nobody"), err=not as_json)
         return
     echo_table(table_lines(list(rows[0]), [list(row.values()) for row in rows]))
 

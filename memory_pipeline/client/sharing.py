@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.access import AccessLevel, is_member
+from memory_pipeline.domain.access import AccessLevel, denial, is_member
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.sessions import DEFAULT_NAME, pool_container
 from memory_pipeline.errors import AccessDeniedError, shown
@@ -15,7 +15,7 @@ from memory_pipeline.search.arguments import MAX_DAYS_AGO
 from memory_pipeline.sessions.store import session_store
 from memory_pipeline.sessions.views import SharedPool
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline.writer.sharing import AccessWriter, require_grant
+from memory_pipeline.writer.sharing import AccessWriter, note_use, require_grant
 
 if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
@@ -37,13 +37,20 @@ class AgentAccess:
     """
 
     def __init__(
-        self, lake: Lake, asking: Scope, reader: MemoryReader, writer: GrantedWriter, user_id: str | None
+        self,
+        lake: Lake,
+        asking: Scope,
+        asking_user: str | None,
+        reader: MemoryReader,
+        writer: GrantedWriter,
+        user_id: str | None,
     ) -> None:
-        """Open what is shared with the agent `asking`."""
+        """Open what is shared with the agent `asking`, which works for the user `asking_user`."""
         self.reader = reader
         self.writer = writer
         self._lake = lake
-        self._asking = asking
+        self._asking = asking.own
+        self._asking_user = asking_user
         self._user_id = user_id
 
     @property
@@ -55,36 +62,40 @@ class AgentAccess:
         """Return a private pool of the agent, or the pool of one of its teams; or that of its user.
 
         Each call of a method of a private pool needs a grant: to read of the level ``read``, else ``write``. Each call
-        of a method of a team's pool needs to be in the team.
+        of a method of a team's pool needs to be in the team, and for the pool of a user to work for this user, or a
+        grant of the user's memory.
 
         Raises:
             InputError: an argument is invalid.
+            AccessDeniedError: the lake does not exist.
             ConfigurationError: as for :meth:`Memory.session`.
         """
-        kind = "agent_private" if team is None else "team_shared"
-        owner = self.writer.scope
+        kind, owner = "agent_private" if team is None else "team_shared", self.writer.scope
         container = pool_container(
             owner.workspace_id, owner.agent_id, self._user_id, name, kind, None, team, None, None
         )
-        require = self._require_grant if team is None else partial(self._require_member, team)
-        entries = session_store(self._lake).entries(container).guarded(require)
+        if not self._lake.exists and self._asking != owner.own:  # it is not made for a stranger
+            raise denial(self._asking, AccessLevel.READ, owner.own, self._user_id)
+        entries = session_store(self._lake).entries(container).guarded(partial(self._require, team))
         return SharedPool(entries, lambda: datetime.now(UTC), name, kind, None)
 
-    def _require_grant(self, is_write: bool) -> None:
-        target, level = self.writer.scope, AccessLevel.WRITE if is_write else AccessLevel.READ
-        grant = require_grant(self._lake, self._asking, level, target, self._user_id)
-        if grant is not None:
-            operation = "pool.write" if is_write else "pool.read"
-            self._lake.access_log.note(self._asking, target, operation, grant_ids=[grant.id], level=grant.level)
-
-    def _require_member(self, team: str, is_write: bool) -> None:  # noqa: ARG002  # members may do both
-        target, asking = self.writer.scope, self._asking.own
-        if asking != target.own and not is_member(asking, team, target, self._lake.access.state(target)):
-            self._lake.access_log.note(asking, target, "pool")
+    def _require(self, team: str | None, is_write: bool) -> None:
+        """Raise AccessDeniedError if the agent may not use a pool. Its use is logged."""
+        operation, level = ("pool.write", AccessLevel.WRITE) if is_write else ("pool.read", AccessLevel.READ)
+        target, asking, log = self.writer.scope, self._asking, self._lake.access_log
+        if team is None or self._user_id not in {None, self._asking_user}:
+            grant = require_grant(self._lake, asking, level, target, self._user_id, operation)
+            if grant is not None:
+                note_use(self._lake, asking, target, operation, grant, (), 0)
+        if team is None or asking == target.own:
+            return
+        if not is_member(asking, team, target, self._lake.access.state(target)):
+            log.note(asking, target, operation)
             raise AccessDeniedError(
                 f"agent {shown(asking.agent_id)} is in no team {shown(team)} of agent {shown(target.agent_id)}; that "
                 "agent adds it with add_to_team, or `memory-pipeline team add`"
             )
+        log.note(asking, target, operation, level=AccessLevel.WRITE)  # a member may do both
 
 
 class SharedMemory(AccessWriter):
@@ -92,6 +103,7 @@ class SharedMemory(AccessWriter):
 
     lake: Lake
     reader: MemoryReader
+    user_id: str | None
     _scope: Scope
 
     @property
@@ -122,7 +134,7 @@ class SharedMemory(AccessWriter):
             AccessDeniedError: `user_id` is given and the lake does not exist.
         """
         writer = MemoryWriter(self.lake, self._scope).of_agent(agent, user_id)
-        return AgentAccess(self.lake, self._scope, self.reader.of_agent(agent, user_id), writer, user_id)
+        return AgentAccess(self.lake, self._scope, self.user_id, self.reader.of_agent(agent, user_id), writer, user_id)
 
     def retrieve_shared(
         self,

@@ -20,6 +20,7 @@ from memory_pipeline.domain.sessions import (
     micros_of,
     pool_container,
     searchable,
+    tag_of,
     time_of,
 )
 from memory_pipeline.domain.text.ranking import terms
@@ -244,8 +245,9 @@ class TieredMemory:
             value = self.reader.memories.preference(self._named, key, missing, now=now)
             if value is not missing:
                 return value
-        promoted = self.reader.memories.list(tag=key, limit=1, now=now)
-        return promoted[0].content if promoted else missing
+        for promoted in self.reader.memories.list(tag=tag_of(key), limit=1, now=now):
+            return promoted.content if promoted.value is None else json.loads(promoted.value)
+        return missing
 
     def _visible(self, now: When | None) -> Iterator[tuple[str, StoredEntry]]:
         """Yield the entries of all sessions, and of the pools that need neither team nor task nor run to be found."""

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.scopes import label_of, user_identity
+from memory_pipeline.domain.scopes import label_of, optional_label, user_identity
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ MAX_VALUE: Final = 1_000_000
 MAX_DEPTH: Final = 100
 #: Accesses from which a short-term entry becomes a durable memory.
 PROMOTED_FROM: Final = 3
+#: Longest tag of a durable memory.
+_LONGEST_TAG: Final = 100
 #: Name of the session and of the pool, if none is given.
 DEFAULT_NAME: Final = "default"
 
@@ -134,6 +136,8 @@ def pool_container(
         InputError: an argument is invalid or missing.
     """
     label_of("name", name)
+    label_of("type", pool_type)
+    optional_label("scope", scope)
     identity = "" if user_id is None else user_identity(user_id)
     if run is not None:
         if pool_type not in RUN_POOL_TYPES:
@@ -159,6 +163,11 @@ def pool_container(
     is_of_agent = pool_type == "agent_private" or scope == "agent" or team is not None
     identity = "" if scope == "global" else identity
     return Container(workspace_id, agent_id if is_of_agent else "", identity, EntryKind.POOL, name, section)
+
+
+def tag_of(key: str) -> str:
+    """Return the tag of the durable memory that an entry becomes: its key, or a digest of a long one."""
+    return key if len(key) <= _LONGEST_TAG else digest("key", key)
 
 
 def micros_of(at: datetime) -> int:

@@ -184,7 +184,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             _note(result, path, matcher.in_bytes(data, unreadable=False))
         else:
             _note(result, path, _searched(matcher, path, data))
-    for store, entry in entries_of(lake, receipt.subject, receipt.at):
+    for store, (_, entry) in entries_of(lake, receipt.subject, receipt.at):
         _note(result, store.database.place, Counter({f"an entry with the id {entry.id}": 1}))
     for path in _folders(lake, files):
         _note(result, f"{path}/", matcher.in_path(path))

@@ -17,6 +17,7 @@ import os
 import secrets
 import threading
 import weakref
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -152,6 +153,18 @@ class AccessLog:
         if expired := [day for day in self._tables().keys(ACCESS_LOG) if day < last]:
             self._tables().remove(ACCESS_LOG, expired)
         return len(rows)
+
+
+def ids_in(result: Any) -> tuple[list[str], int]:
+    """Return the ids of the results of a method, as far as they have some, and the number of results."""
+    if result is None or isinstance(result, int):
+        return [], int(result or 0)
+    listed: Any = [result]
+    if not hasattr(result, "id"):
+        found = getattr(result, "parts", getattr(result, "rows", result))  # of injected context, and of SQL
+        listed = found if isinstance(found, Collection) and not isinstance(found, str) else listed
+    ids = [getattr(getattr(item, "memory", item), "id", None) for item in listed]
+    return [one for one in ids if isinstance(one, str)], len(listed)
 
 
 def _write(storage: Storage, rows: list[dict[str, object]], lock: threading.Lock) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryVerb
@@ -22,6 +22,7 @@ from memory_pipeline.memories.queries import until_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from memory_pipeline.domain.access import AccessEvent
     from memory_pipeline.domain.periods import When
     from memory_pipeline.lake import Lake
     from memory_pipeline.memories.search import MemorySearch, RecalledMemory
@@ -37,6 +38,25 @@ RESTORED: Final = (
     "content", "value", "title", "hook", "kind", "subject", "predicate", "object", "importance", "confidence",
     "decay_rate", "is_point_in_time", "memory_class", "outcome_success", "tags",
 )  # fmt: skip
+
+
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
+
+
+def _reading(method: _Method) -> _Method:
+    """Ask for the grant to read a context before a method of :class:`Contexts`, and log its results."""
+
+    @wraps(method)
+    def call(self: Contexts, *args: Any, **options: Any) -> Any:
+        operation, name = f"contexts.{method.__name__}", args[0] if args else options.get("name")
+        if args or "name" in options:
+            label_of("name", name)
+        grant = self._require(operation, AccessLevel.READ, name)
+        result = method(self, *args, **options)
+        self._log(operation, grant, result)
+        return result
+
+    return cast("_Method", call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +86,19 @@ class Contexts:
         lake: Lake,
         state: MemoryOverlay,
         change: Callable[[Sequence[object], When | None, str], Sequence[str]],
-        require: Callable[[AccessLevel, str | None], object],
+        require: Callable[[str, AccessLevel, str | None], AccessEvent | None],
+        log: Callable[[str, AccessEvent | None, object], None],
     ) -> None:
         """`change` writes changes at a time to entries of a context, or to the context itself.
 
-        `require` raises AccessDeniedError if the memory is another agent's, and no grant of a level opens the whole
-        memory or a context.
+        `require` returns the grant of an operation, or raises AccessDeniedError if the memory is another agent's and no
+        grant of a level opens the whole memory, or a context. `log` logs what an operation returned.
         """
         self._lake = lake
         self._state = state
         self._change = change
         self._require = require
+        self._log = log
 
     def create(
         self,
@@ -86,16 +108,19 @@ class Contexts:
         *,
         now: When | None = None,
     ) -> Context:
-        """Create a context, or return it if it exists.
+        """Create a context, or return it if it exists. For another agent, a new one needs the whole memory.
 
         Raises:
             InputError: it exists with another type.
         """
-        self._require(AccessLevel.WRITE, name)
+        self._may_write("create", name)
         kind, known = one_of(ContextType, "type", type), self._memory(name)
         if name == CONTEXTS:
             raise InputError(f"name {shown(name)} is reserved; choose another one")
+        if not isinstance(description, str | None):
+            raise InputError(f"description {shown(description)} is not a text")
         if known is None:
+            self._require("contexts.create", AccessLevel.WRITE, None)  # a grant may be left of one that was forgotten
             content = description or f"Context {name} ({kind.value.replace('_', ' ')})"
             record = {"content": content, "title": name, "context": CONTEXTS, "key": name, "tags": [kind.value]}
             self._change([{"memory": MemoryVerb.REMEMBER.value, **record}], now, name)
@@ -103,9 +128,9 @@ class Contexts:
             raise InputError(f"context {shown(name)} exists and has the type {known.tags[0]}, not {kind.value}")
         return _context_of(self._known(name))
 
+    @_reading
     def list(self, *, now: When | None = None) -> Listed:
         """Return all contexts by name, archived ones too, at `now`. For another agent, this needs the whole memory."""
-        self._require(AccessLevel.READ, None)
         found = self._in(CONTEXTS, until_of(now, self._state.calendar)).values()
         contexts = [_context_of(one) for one in found if one.status is not Status.DEPRECATED]
         return sorted(contexts, key=lambda context: context.name)
@@ -117,52 +142,77 @@ class Contexts:
 
         `text` is what searches read. `value` is any JSON; None leaves that of an earlier version.
         """
+        label_of("key", key)
+        self._may_write("put", name)
         entry: dict[str, object] = {"content": text, "context": name, "key": key, "editor": editor}
         entry |= {} if value is None else {"value": value}
         return self._change([{"memory": MemoryVerb.REMEMBER.value, **entry}], now, name)[0]
 
     def remove(self, name: str, key: str, *, editor: str = AGENT, now: When | None = None) -> bool:
         """Revoke an entry, and keep its history; return whether there was one."""
-        self._require(AccessLevel.WRITE, name)
+        self._may_write("remove", name)
+        self._unarchived(name)
         found = self._entry(name, key)
         if found is not None:
             change = {"memory": MemoryVerb.FORGET.value, "memory_id": found.id, "editor": editor}
             self._change([change], now, name)
         return found is not None
 
+    @_reading
     def get(self, name: str, key: str) -> DurableMemory | None:
         """Return the newest version of an entry, or None; none of an archived context is returned."""
-        self._require(AccessLevel.READ, name)
+        self._known(name)
         return self._entry(name, key)
 
+    @_reading
     def entries(self, name: str, *, now: When | None = None) -> Entries:
         """Return the entries of a context at `now`, by key; none of an archived context."""
-        self._require(AccessLevel.READ, name)
         found = self._in(self._name(name), until_of(now, self._state.calendar)).values()
         return sorted((one for one in found if one.is_active), key=lambda entry: (entry.key or "", entry.id))
 
+    @_reading
     def search(self, name: str, query: str, max_results: int = 5) -> Matches:
         """Return the best entries of a context for a query, best first; none of an archived context."""
-        self._require(AccessLevel.READ, name)
         return self._search.search(query, max_results, context=self._name(name), hops=0)
 
     def archive(self, name: str, *, now: When | None = None) -> int:
-        """Take the entries out of all searches but that of the archive; return their number. Nothing can be put."""
-        return self._switch(name, MemoryVerb.DEACTIVATE, Status.ACTIVE, now)
+        """Take the entries out of all searches but that of the archive; return their number.
+
+        Until :meth:`unarchive`, nothing can be put, removed or named by a snapshot.
+        """
+        self._may_write("archive", name)
+        record, reason = self._known(name), f"context {name} is archived"
+        active = {own for own, one in self._in(record.key or name, None).items() if one.is_active}
+        return self._switch(record, active, MemoryVerb.DEACTIVATE, reason, now) if record.is_active else 0
 
     def unarchive(self, name: str, *, now: When | None = None) -> int:
-        """Bring the entries of an archived context back; return their number."""
-        return self._switch(name, MemoryVerb.REACTIVATE, Status.ARCHIVED, now)
+        """Bring back the entries that :meth:`archive` has archived; return their number."""
+        self._may_write("unarchive", name)
+        record = self._known(name)
+        archived = {
+            own
+            for own, one in self._in(record.key or name, None).items()
+            if one.status is Status.ARCHIVED and one.status_reason == record.status_reason
+        }
+        reason = f"context {name} is no longer archived"
+        return 0 if record.is_active else self._switch(record, archived, MemoryVerb.REACTIVATE, reason, now)
 
     def snapshot(self, name: str, label: str, *, now: When | None = None) -> None:
         """Name the present state of a context, to restore it later. The last snapshot with a label counts."""
-        self._require(AccessLevel.WRITE, name)
-        change = {"memory": MemoryVerb.UPDATE.value, "memory_id": self._known(name).id}
-        self._change([{**change, "value": label_of("label", label)}], now, name)
+        self._may_write("snapshot", name)
+        record = self._unarchived(name)
+        change = {"memory": MemoryVerb.UPDATE.value, "memory_id": record.id, "value": label_of("label", label)}
+        # Entries may have been written by a clock that is ahead: what is visible belongs to the snapshot.
+        at = self._state.calendar.moment("now", datetime.now(UTC) if now is None else now)
+        last = max((one.changed_at for one in self._in(record.key or name, None).values()), default=at)
+        self._change([change], max(at, last), name)
 
+    @_reading
     def snapshots(self, name: str) -> dict[str, datetime]:
         """Return the time of each snapshot of a context by its label, UTC."""
-        self._require(AccessLevel.READ, name)
+        return self._times(name)
+
+    def _times(self, name: str) -> dict[str, datetime]:
         events = self._state.events({self._known(name).id})
         return {str(json.loads(one.changes.value)): one.event_at for one in events if one.changes.value is not None}
 
@@ -171,8 +221,9 @@ class Contexts:
 
         It writes new versions, and revokes entries that are newer: the history keeps everything.
         """
-        self._require(AccessLevel.WRITE, name)
-        name, times = self._name(name), self.snapshots(name)
+        self._may_write("restore", name)
+        name, times = self._name(name), self._times(name)
+        label_of("label", label)
         if label not in times:
             raise InputError(
                 f"context {shown(name)} has no snapshot {shown(label)}; it has: {', '.join(times) or 'none'}"
@@ -196,14 +247,14 @@ class Contexts:
         self._change(changes, now, name)
         return len(changes)
 
-    def _switch(self, name: str, verb: MemoryVerb, status: Status, now: When | None) -> int:
-        self._require(AccessLevel.WRITE, name)
-        record, reason = self._known(name), f"context {name} is archived"
-        found = [own for own, one in self._in(record.key or name, None).items() if one.status is status]
-        if record.status is status:
-            ids = [record.id, *found]
-            self._change([{"memory": verb.value, "memory_id": own, "reason": reason} for own in ids], now, name)
-        return len(found)
+    def _switch(self, record: DurableMemory, entries: set[str], verb: MemoryVerb, reason: str, now: When | None) -> int:
+        changes = [{"memory": verb.value, "memory_id": own, "reason": reason} for own in (record.id, *entries)]
+        self._change(changes, now, record.key or "")
+        return len(entries)
+
+    def _may_write(self, operation: str, name: str) -> None:
+        label_of("name", name)
+        self._require(f"contexts.{operation}", AccessLevel.WRITE, name)
 
     @cached_property
     def _search(self) -> MemorySearch:
@@ -238,6 +289,11 @@ class Contexts:
     def _known(self, name: str) -> DurableMemory:
         if (found := self._memory(name)) is None:
             raise InputError(f"context {shown(name)} is unknown; create it first")
+        return found
+
+    def _unarchived(self, name: str) -> DurableMemory:
+        if not (found := self._known(name)).is_active:
+            raise InputError(f"context {shown(name)} is archived; unarchive it first")
         return found
 
     def _in(self, name: str, until: datetime | None) -> dict[str, DurableMemory]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
-from memory_pipeline.domain.memories.record import MemoryKind, Status
+from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.journal import EventClock
 from memory_pipeline.memories.change_events import ChangeValidator, Filters, as_stored
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import date
 
+    from memory_pipeline.domain.access import AccessEvent
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
@@ -200,7 +201,7 @@ class MemoryEventWriter:
             user_id=as_stored(user_id),
             key=as_stored(key),
         )
-        self._require_grant()
+        self._require_grant("forget")
         has_filter = any(value is not None for value in filters.values())
         if (id is None) is not has_filter:
             problem = "both are given" if has_filter else "neither is given"
@@ -255,7 +256,7 @@ class MemoryEventWriter:
         """
         if isinstance(ids, str | bytes):
             raise InputError(f"ids {shown(ids)} is not accepted; expected a list of ids")
-        self._require_grant()
+        self._require_grant("touch")
         found = list(dict.fromkeys(self._validator.header(one).id for one in ids))
         self._write([_record(MemoryVerb.ACCESS, one) for one in found], now)
         return len(found)
@@ -327,18 +328,28 @@ class MemoryEventWriter:
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         return self._write(changes, now)
 
-    def _require_grant(self, level: AccessLevel = AccessLevel.WRITE, context: str | None = None) -> object:
-        """Raise AccessDeniedError before anything is read, if this memory is another agent's and a grant is missing.
+    def _require_grant(
+        self,
+        operation: str,  # noqa: ARG002  # here and below: of a writer for another agent
+        level: AccessLevel = AccessLevel.WRITE,  # noqa: ARG002
+        context: str | None = None,  # noqa: ARG002
+    ) -> AccessEvent | None:
+        """Return the grant of an operation if this memory is another agent's: of the whole memory, or of a context.
 
-        It is needed for the whole memory, or only for a context.
+        Raises:
+            AccessDeniedError: there is none. Call this before anything is read.
         """
+        return None
+
+    def _log_use(self, operation: str, grant: AccessEvent | None, result: object) -> None:
+        """Log what an operation returned, or the ids of what it changed, if this memory is another agent's."""
 
     @cached_property
     def contexts(self) -> Contexts:
         """The contexts of this scope: named containers of durable memories, with snapshots."""
         from memory_pipeline.memories.contexts import Contexts
 
-        return Contexts(self._lake, self._state, self._write, self._require_grant)
+        return Contexts(self._lake, self._state, self._write, self._require_grant, self._log_use)
 
     @cached_property
     def _pending(self) -> PendingJournal:
@@ -374,9 +385,12 @@ class MemoryEventWriter:
         self,
         changes: Sequence[object],
         now: When | None,
-        context: str | None = None,  # noqa: ARG002  # a writer for another agent needs its grant
+        context: str | None = None,
     ) -> list[str]:
-        """Write all changes or nothing; return the ids of the memories, in order. All are of a `context` if given."""
+        """Write all changes or nothing; return the ids of the memories, in order.
+
+        All are of a `context` if given. Only its methods may change the memory that describes it.
+        """
         received_at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
         if not changes:
             return []
@@ -386,6 +400,8 @@ class MemoryEventWriter:
             snapshot = self._state.snapshot()
             for turn, change in enumerate(changes):
                 try:
+                    if context is None and isinstance(change, Mapping) and change.get("context") == CONTEXTS:
+                        raise InputError(f"context {shown(CONTEXTS)} is reserved; use contexts.create")
                     event = self._validator.event(change, turn, snapshot, received_at, take)
                     admission.check(event.event_at)
                 except InputError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextvars import ContextVar
 from functools import wraps
 from inspect import getmembers, isfunction
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memory_pipeline.domain.access import AccessLevel, decide, denial, fold_access
 from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.lake.access import paths_among
+from memory_pipeline.lake.access_log import ids_in
 from memory_pipeline.overlay import found_once, journal_entries, one_read
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class GrantedScopes:
             finally:
                 _CALL.reset(token)
                 if asked and self._lake.exists:
-                    ids, count = _ids_in(result)
+                    ids, count = ids_in(result)
                     self._lake.access_log.note(
                         self._asking,
                         self._scopes()[-1],
@@ -126,15 +126,3 @@ class GrantedScopes:
             allowed = [scope for scope, one in decisions.items() if one.is_allowed]
             known = self._known = paths, _Granted(allowed, sorted(one.id for one in grants), level)
         return known[1]
-
-
-def _ids_in(result: Any) -> tuple[list[str], int]:
-    """Return the ids of results, as far as they have some, and the number of results."""
-    if result is None or isinstance(result, int):
-        return [], int(result or 0)
-    listed: Any = [result]
-    if not hasattr(result, "id"):
-        found = getattr(result, "parts", getattr(result, "rows", result))  # of injected context, and of SQL
-        listed = found if isinstance(found, Collection) and not isinstance(found, str) else listed
-    ids = [getattr(getattr(item, "memory", item), "id", None) for item in listed]
-    return [one for one in ids if isinstance(one, str)], len(listed)

@@ -67,6 +67,10 @@ _OVERDUE = """
 _ROWS = f"SELECT {_OWNER}, {_COLUMNS} FROM memory_pipeline_entries WHERE lake_id = :lake_id"
 _USAGE = "count(*), coalesce(sum({size}), 0), coalesce(sum(accesses), 0), coalesce(max(updated_at), 0)"
 _USER = "workspace_id, agent_id, identity"
+_REPLACE = """
+    UPDATE memory_pipeline_entries SET value = :value, version = version + 1
+    WHERE lake_id = :lake_id AND id = :id AND version = :version RETURNING 1
+"""
 _DELETE = """
     DELETE FROM memory_pipeline_entries
     WHERE lake_id = :lake_id AND id = :id AND (:changed = 1 OR version = :version) RETURNING 1
@@ -163,6 +167,11 @@ class SessionStore:
         fixed = {"lake_id": self._lake_id, "changed": int(changed)}
         rows = (self.database.run(_DELETE, {**fixed, "id": one.id, "version": one.version}) for one in entries)
         return sum(map(len, rows))
+
+    def replace(self, entry: Entry, value: str) -> bool:
+        """Replace the value of an entry, with a new version; return false if it was changed since it was read."""
+        own = {"lake_id": self._lake_id, "id": entry.id, "version": entry.version, "value": value}
+        return bool(self.database.run(_REPLACE, own))
 
     def overdue(self, then: int) -> dict[EntryKind, int]:
         """Return the number of entries that expired until a time and are still there, by kind."""

@@ -188,7 +188,10 @@ class ScratchPad:
 
 
 class ShortTermMemory(_Keyed):
-    """The short-term entries of a session. Those that are read three times become durable memories."""
+    """The short-term entries of a session. Those that are read three times become durable memories.
+
+    Reads belong to the key: they stay if its value is replaced, as long as the entry lives.
+    """
 
     def store(
         self,

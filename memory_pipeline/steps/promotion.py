@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.domain.sessions import micros_of, time_of
-from memory_pipeline.errors import InputError
+from memory_pipeline.domain.sessions import micros_of, tag_of, time_of
+from memory_pipeline.errors import InputError, shown
 from memory_pipeline.memories.writer import MemoryEventWriter
 from memory_pipeline.sessions.saved import delete_saved, is_expired
 from memory_pipeline.sessions.store import existing_stores
@@ -95,15 +95,19 @@ def _remember(lake: Lake, container: Container, entries: Sequence[Entry], now: d
         change = {
             "memory": "REMEMBER",
             "content": value if isinstance(value, str) else f"{entry.key}: {entry.value}",
+            **({} if isinstance(value, str) else {"value": value}),
             "kind": _KINDS.get(entry.type, MemoryKind.OBSERVATION).value,
-            "tags": [entry.key],
+            "tags": [tag_of(entry.key)],
             "editor": EDITOR,
             "timestamp": time_of(entry.updated_at),
         }
         try:
             writer.change_memories([change], now=now)  # one by one: an event's id has its place in the write
         except InputError as error:
-            _log.warning("short-term entry of %s is not promoted: %s", scope, error)
+            reason = str(error).replace(shown(change["content"]), "")  # a log outlives an erasure
+            _log.warning(
+                "entry %s of session %s of %s is not promoted: %s", entry.id, shown(container.space), scope, reason
+            )
         else:
             done.append(entry)
     return done

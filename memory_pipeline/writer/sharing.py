@@ -12,6 +12,7 @@ from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, 
 from memory_pipeline.domain.memories.events import AGENT
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.access_log import ids_in
 from memory_pipeline.memories.writer import MemoryEventWriter
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from memory_pipeline.lake import Lake
 
 _TICK = timedelta(microseconds=1)
-#: What an agent without a grant tried, in the log of access.
-_DENIED = {AccessLevel.READ: "read", AccessLevel.WRITE: "change", AccessLevel.ADMIN: "share"}
 
 
 class Shareable(NamedTuple):
@@ -65,7 +64,8 @@ class AccessWriter:
 
         Args:
             agent: the agent that gets access; ``*`` lets all agents of the workspace read. Or name a `team`.
-            user_id: the user whose memory is shared, in place of the agent's own. A writer for a user accepts no other.
+            user_id: the user whose memory is shared, in place of the agent's own. A writer for a user accepts no other,
+                and shares the contexts of this user without it.
             level: ``read``; ``write``, to change durable memories too; or ``admin``, to share it with others too.
             team: a team that this agent keeps; see :meth:`add_to_team`. Its later members get access too.
             context: the context that is shared, in place of the whole memory. Those with a grant of it are its members:
@@ -90,8 +90,9 @@ class AccessWriter:
     ) -> bool:
         """Take back what was given with the same agent or team, user and context. Return whether it had access.
 
-        An agent may still have access by a team, or to a context by a grant of the whole memory. Of a grant and a
-        revoke at the same time, the revoke counts.
+        An agent may still have access by a team. The grants of contexts and that of the whole memory are apart: each is
+        revoked by itself, and :meth:`grants` lists those that are left. Of a grant and a revoke at the same time, the
+        revoke counts.
 
         Raises:
             InputError: as for :meth:`share_with_agent`.
@@ -128,9 +129,11 @@ class AccessWriter:
     def access_history(self, *, context: str | None = None) -> list[AccessEvent]:
         """Return all grants, revokes and changes of teams on this memory, oldest first; or those of a `context`."""
         lake, scope, user_id, by = self._shareable
-        require_grant(lake, by, AccessLevel.ADMIN, scope, user_id, context)
-        events = lake.access.of(scope)
-        return sorted((one for one in events if context in {None, one.context}), key=lambda event: event.order)
+        grant = require_grant(lake, by, AccessLevel.ADMIN, scope, user_id, "access_history", context)
+        events = [event for event in lake.access.of(scope) if context in {None, event.context}]
+        if by is not None and grant is not None:
+            note_use(lake, by, scope, "access_history", grant, (), len(events))
+        return sorted(events, key=lambda event: event.order)
 
     def _shared(self, user_id: str | None, context: str | None) -> Scope:
         lake, scope, own_user, by = self._shareable
@@ -138,7 +141,7 @@ class AccessWriter:
         if scope.is_group:
             raise InputError(f"the memory of {scope.identity} belongs to its members; it cannot be shared")
         if user_id is None:
-            return own
+            return own if context is None else scope
         if own_user not in {None, user_id}:
             raise InputError(f"this writer is for user {shown(own_user)}, not {shown(user_id)}; open another one")
         if by is not None:
@@ -163,7 +166,8 @@ class AccessWriter:
         lake, _, _, by = self._shareable
         if by is not None and verb.is_of_team:
             raise InputError(f"the teams of agent {shown(scope.agent_id)} are kept by this agent alone")
-        require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id, context)
+        operation = "share_with_agent" if verb is AccessVerb.GRANT else "revoke"
+        grant = require_grant(lake, by, AccessLevel.ADMIN, scope, scope.user_id, operation, context)
         clock = datetime.now(UTC)
         at = lake.calendar.moment("now", clock if now is None else now)
         if at > clock:
@@ -172,7 +176,9 @@ class AccessWriter:
         if context is not None and verb is AccessVerb.GRANT:
             known = [one.name for one in MemoryEventWriter(lake, scope).contexts.list()]
             if context not in known:
-                raise InputError(f"context {shown(context)} is unknown; there is: {', '.join(known) or 'none'}")
+                whose = f"of {scope.identity or 'the agent itself'}" if by is None else "of this memory"
+                listed = f"; there is: {', '.join(map(shown, known)) or 'none'}" if by is None else ""
+                raise InputError(f"no context {whose} is named {shown(context)}{listed}")
         before = [one for one in lake.access.of(scope) if one.decides == event.decides]
         last = max(before, key=lambda one: one.order, default=None)
         was_in_force = last is not None and last.verb in {AccessVerb.GRANT, AccessVerb.JOIN}
@@ -183,6 +189,8 @@ class AccessWriter:
                 event = replace(event, event_at=max(at, last.event_at + _TICK))
         lake.ensure()
         lake.access.add(event)
+        if by is not None and grant is not None:
+            note_use(lake, by, scope, operation, grant, (), 1)
         return was_in_force
 
 
@@ -216,21 +224,23 @@ class GrantedWriter(MemoryEventWriter, AccessWriter):
     def _shareable(self) -> Shareable:
         return Shareable(self._lake, self._scope, self._user_id, self._asking)
 
-    def _require_grant(self, level: AccessLevel = AccessLevel.WRITE, context: str | None = None) -> AccessEvent | None:
-        grant = require_grant(self._lake, self._asking, level, self._scope, self._user_id, context)
-        if grant is not None and level is AccessLevel.READ:
-            self._lake.access_log.note(self._asking, self._scope, "contexts", grant_ids=[grant.id], level=grant.level)
-        return grant
+    def _require_grant(
+        self, operation: str, level: AccessLevel = AccessLevel.WRITE, context: str | None = None
+    ) -> AccessEvent | None:
+        return require_grant(self._lake, self._asking, level, self._scope, self._user_id, operation, context)
+
+    def _log_use(self, operation: str, grant: AccessEvent | None, result: object) -> None:
+        if grant is not None:
+            ids, count = ids_in(result)
+            note_use(self._lake, self._asking, self._scope, operation, grant, ids, count)
 
     def _write(self, changes: Sequence[object], now: When | None, context: str | None = None) -> list[str]:
-        grant = self._require_grant(context=context)
-        ids = super()._write([self._signed(change) for change in changes], now)
+        verbs = {str(change.get("memory")).lower() for change in changes if isinstance(change, Mapping)}
+        operation = "+".join(sorted(verbs))
+        grant = self._require_grant(operation, context=context)
+        ids = super()._write([self._signed(change) for change in changes], now, context)
         if grant is not None and ids:
-            verbs = {str(change["memory"]).lower() for change in changes if isinstance(change, Mapping)}
-            operation = "+".join(sorted(verbs))
-            self._lake.access_log.note(
-                self._asking, self._scope, operation, ids, grant_ids=[grant.id], level=grant.level
-            )
+            note_use(self._lake, self._asking, self._scope, operation, grant, ids, len(ids))
         return ids
 
     def _signed(self, change: object) -> object:
@@ -248,9 +258,10 @@ def require_grant(
     level: AccessLevel,
     target: Scope,
     user_id: str | None,
+    operation: str,
     context: str | None = None,
 ) -> AccessEvent | None:
-    """Return the grant of an agent, of its own scope. None is the owner itself, which needs none.
+    """Return the grant of an agent for an operation; None of the owner itself, which needs none.
 
     Raises:
         AccessDeniedError: it has no grant. This is logged.
@@ -260,9 +271,16 @@ def require_grant(
     decision = decide(agent, level, target, lake.access.state(target), context)
     if not decision.is_allowed:
         if lake.exists:
-            lake.access_log.note(agent, target, _DENIED[level])
+            lake.access_log.note(agent, target, operation)
         raise denial(agent, level, target.own, user_id, context)
     return decision.grant
+
+
+def note_use(
+    lake: Lake, agent: Scope, target: Scope, operation: str, grant: AccessEvent, ids: Sequence[str], count: int
+) -> None:
+    """Log that an agent used the memory of another one by a grant."""
+    lake.access_log.note(agent, target, operation, ids, results=count, grant_ids=[grant.id], level=grant.level)
 
 
 def _scope_of(

@@ -43,7 +43,7 @@ def test_an_agent_shares_its_memory_and_takes_it_back(root: str) -> None:
     assert (row["to_agent"], row["level"]) == ("sales", "read")
     assert read("unshare", "sales", *A)["had_access"]
     assert reads(root) is None
-    assert "had no grant" in call("unshare", "sales", *A).stdout
+    assert "had no such grant" in call("unshare", "sales", *A).stdout
     assert [row["access"] for row in read("shares", *A, "--history")] == ["grant", "revoke"]
     assert "revoke" in call("shares", *A, "--history").stdout
     assert "nobody" in call("shares", *A).stderr
@@ -77,7 +77,10 @@ def test_a_context_is_shared_alone(root: str) -> None:
     sales = Memory(root, workspace_id="acme", agent_id="sales").of_agent("support")
     assert sales.contexts.entries("runbooks") == []
     assert isinstance(call("share", "sales", "--context", "runbook", *A).exception, InputError)
-    assert read("unshare", "sales", "--context", "runbooks", *A)["had_access"]
+    assert read("unshare", "sales", *A) | {"left": ["context runbooks"]} == read("unshare", "sales", *A)
+    assert read("unshare", "sales", "--context", "runbooks", *A) == {
+        "to": "sales", "team": None, "context": "runbooks", "had_access": True, "left": [],
+    }  # fmt: skip
     assert read("shares", *A) == []
 
 

@@ -61,6 +61,29 @@ def removed(report: ErasureReport) -> dict[str, int]:
 
 
 @pytest.mark.usefixtures("database")
+def test_a_pool_keeps_the_values_that_do_not_name_the_person(root: str, models: Models) -> None:
+    pool = Memory(root, agent_id="a").pool("board", scope="global")
+    for key, value in (("Anna's size", 38), ("order", {"for": ["Anna"]}), ("price", 3), ("note", "Ben called.")):
+        pool.write(key, value, now=NOW)
+    alone = Memory(root, agent_id="a").pool("alone", scope="global")
+    alone.write("who", "Anna", now=NOW)
+    report = forget(Lake(root), models, Subject.person("default", ["Anna"]), LATER)
+    assert removed(report) == {"entries": 1, "pools that lost the values with the name": 1}
+    assert pool.snapshot(now=LATER) == ({"price": 3, "note": "Ben called."}, 5)
+    assert alone.snapshot(now=LATER) == ({}, 0)
+    assert_verified(Lake(root), report)
+
+
+def test_the_copy_of_an_empty_session_is_erased(root: str, models: Models) -> None:
+    Memory(root, user_id="anna-71").session("s1").persist(now=NOW)
+    Memory(root, user_id="ben").session("s1").persist(now=NOW)
+    subject = Subject.user("default", "anna-71")
+    report = forget(Lake(root), models, subject, LATER)
+    assert removed(report) == {"saved sessions": 1}
+    assert_verified(Lake(root), report)
+
+
+@pytest.mark.usefixtures("database")
 def test_a_user_is_erased_from_sessions_and_pools_and_others_stay(root: str, models: Models) -> None:
     anna, ben = used(root, user_id="anna-71", text=SECRET), used(root, user_id="ben")
     agent = used(root)

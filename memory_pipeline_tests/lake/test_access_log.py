@@ -87,8 +87,8 @@ def test_each_call_is_one_row(shared: str) -> None:
         ("B", "remember", "ok", ""),
         ("C", "search_memory", "denied", ""),
         ("C", "imagine", "denied", ""),
-        ("B", "share", "denied", ""),
-        ("C", "change", "denied", "user:anna"),
+        ("B", "share_with_agent", "denied", ""),
+        ("C", "remember", "denied", "user:anna"),
     ]
     [search, context, listed, graph, got, wrote, *denied] = found
     assert hit.id in search["result_ids"]

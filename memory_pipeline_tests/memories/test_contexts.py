@@ -176,6 +176,33 @@ def test_p4_entries_of_an_archived_context_are_not_found(
     assert [one.is_archived for one in contexts.list()] == [False]
 
 
+def test_p4_an_archived_context_takes_no_snapshot_and_brings_back_only_what_it_archived(
+    contexts: Contexts, root: str
+) -> None:
+    mail = contexts.get("runbooks", "mail")
+    assert mail is not None
+    alone = {"memory": "DEACTIVATE", "memory_id": mail.id, "reason": "stale"}
+    MemoryWriter(Lake(root), ACME).change_memories([alone], now=after(5))
+    assert contexts.archive("runbooks", now=after(10)) == 2
+    for refused in (lambda: contexts.snapshot("runbooks", "late"), lambda: contexts.remove("runbooks", "pause")):
+        with pytest.raises(InputError, match="context 'runbooks' is archived; unarchive it first"):
+            refused()
+    assert contexts.unarchive("runbooks", now=after(12)) == 2
+    assert contexts.unarchive("runbooks", now=after(13)) == 0
+    assert [one.key for one in contexts.entries("runbooks")] == ["pause", "restart"]
+
+
+def test_p4_a_snapshot_has_what_is_visible_though_a_clock_was_ahead(contexts: Contexts, root: str) -> None:
+    contexts.put("runbooks", "coffee", "Coffee is at nine.", now=after(10))
+    contexts.put("runbooks", "coffee", "Coffee is at ten.", now=after(10))
+    other = MemoryWriter(Lake(root), ACME, START).contexts
+    before = {one.key: one.content for one in other.entries("runbooks")}
+    for minutes in (9, 10):
+        other.snapshot("runbooks", "now", now=after(minutes))
+        assert other.restore("runbooks", "now", now=after(20)) == 0
+        assert {one.key: one.content for one in other.entries("runbooks")} == before
+
+
 def test_p4_a_revoked_entry_does_not_come_back_with_its_context(contexts: Contexts, root: str) -> None:
     mail = contexts.get("runbooks", "mail")
     assert mail is not None
@@ -253,9 +280,16 @@ def test_p4_consolidation_leaves_entries_alone(contexts: Contexts, memories: Mem
         ("create", ["x", "folder"], "type 'folder' is unknown; accepted: agent_memory, knowledge_base"),
         ("create", ["runbooks", "tool_cache"], "context 'runbooks' exists and has the type knowledge_base"),
         ("create", ["contexts"], "name 'contexts' is reserved"),
-        ("create", [""], "key '' is not accepted"),
+        ("create", [""], "name '' is not valid"),
+        ("create", ["x", "tool_cache", 5], "description 5 is not a text"),
+        ("get", ["notes", "a"], "context 'notes' is unknown"),
+        ("get", [["runbooks"], "a"], r"name \['runbooks'\] is not"),
+        ("remove", ["notes", "a"], "context 'notes' is unknown"),
+        ("entries", [5], "name 5 is not"),
+        ("put", ["runbooks", None, "b"], "key None is not"),
+        ("restore", ["runbooks", ["x"]], r"label \['x'\] is not"),
         ("put", ["notes", "a", "b"], "context 'notes' is unknown; create it first"),
-        ("put", ["runbooks", "", "b"], "key '' is not accepted"),
+        ("put", ["runbooks", "", "b"], "key '' is not valid"),
         ("archive", ["notes"], "context 'notes' is unknown"),
         ("snapshot", ["notes", "a"], "context 'notes' is unknown"),
         ("snapshot", ["runbooks", " "], "label ' ' is not valid"),
@@ -273,7 +307,7 @@ def test_invalid_arguments_are_named(contexts: Contexts, method: str, arguments:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"context": "contexts", "key": "x"}, "type None is unknown"),
+        ({"context": "contexts", "key": "x", "tags": ["tool_cache"]}, "'contexts' is reserved; use contexts.create"),
         ({"context": "runbooks", "user_id": "u1", "key": "x", "value": 1}, "leave out user_id or context"),
         ({"key": "x"}, "user_id and key belong together"),
     ],

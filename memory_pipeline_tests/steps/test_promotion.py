@@ -106,6 +106,15 @@ def test_a_kill_between_the_stores_loses_and_doubles_nothing(root: str) -> None:
     assert done(memory, NIGHT + timedelta(days=2)) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("value", [{"a": 1}, [1, "two"], 0, False, 2.5, "text"])
+@pytest.mark.parametrize("key", ["plan", "k" * 256])
+def test_a_promoted_value_is_read_as_it_was_stored(root: str, key: str, value: object) -> None:
+    memory = Memory(root)
+    stored(memory, key, value, 3)
+    assert done(memory, SOON) == (1, 0, 0)
+    assert memory.read(key, session_id="s1", now=SOON) == ("long_term", value)
+
+
 def test_an_entry_that_changes_during_its_promotion_stays(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
     memory = Memory(root)

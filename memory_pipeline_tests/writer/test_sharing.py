@@ -135,7 +135,9 @@ def test_a_grant_of_a_context_opens_nothing_else(root: str, memory_id: str) -> N
         a.contexts.create(name)
         a.contexts.put(name, "retry", f"Pause before a retry, says {name}.")
     shared = b.of_agent("A")
-    with pytest.raises(InputError, match="'runbook' is unknown; there is: board, runbooks"):
+    with pytest.raises(
+        InputError, match="no context of the agent itself is named 'runbook'; there is: 'board', 'runbooks'"
+    ):
         a.share_with_agent("B", context="runbook")
     a.share_with_agent("B", context="runbooks", level="write")
     a.share_with_agent("*", context="board")
@@ -179,8 +181,13 @@ def test_a_grant_of_a_context_opens_nothing_else(root: str, memory_id: str) -> N
     with pytest.raises(AccessDeniedError):
         shared.contexts.get("runbooks", "retry")
     b.lake.access_log.settle(datetime.now(UTC))
-    found_rows = {(row["operation"], row["outcome"]) for row in b.lake.tables.read(ACCESS_LOG).to_pylist()}
-    assert found_rows >= {("contexts", "ok"), ("remember", "ok"), ("forget", "ok"), ("change", "denied")}
+    rows = b.lake.tables.read(ACCESS_LOG).to_pylist()
+    assert {(row["operation"], row["outcome"]) for row in rows} >= {
+        ("contexts.search", "ok"), ("contexts.entries", "ok"), ("remember", "ok"), ("forget", "ok"),
+        ("contexts.get", "denied"), ("contexts.put", "denied"), ("access_history", "denied"),
+        ("share_with_agent", "denied"),
+    }  # fmt: skip
+    assert [row["result_ids"] for row in rows if row["operation"] == "contexts.search" and row["level"]] == [[entry]]
 
 
 def test_an_administrator_of_a_context_shares_it(root: str) -> None:
@@ -193,6 +200,17 @@ def test_an_administrator_of_a_context_shares_it(root: str) -> None:
     assert {one.to_agent or one.to_team for one in b.of_agent("A").writer.grants(context="runbooks")} == {"C", "office"}
     with pytest.raises(AccessDeniedError):
         b.of_agent("A").writer.share_with_agent("C")
+    a.contexts.create("a secret plan")
+    with pytest.raises(AccessDeniedError):
+        b.of_agent("A").writer.share_with_agent("C", context="a secret plan")
+    a.writer.forget(a.contexts._known("runbooks").id)
+    with pytest.raises(InputError, match="'runbooks'") as caught:
+        b.of_agent("A").writer.share_with_agent("D", context="runbooks")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(AccessDeniedError):  # the grant is left, but no context comes back by it
+        b.of_agent("A").contexts.create("runbooks")
+    with pytest.raises(InputError, match="'runbooks' is unknown"):
+        b.of_agent("A").contexts.get("runbooks", "retry")
     assert a.remove_from_team("office", "B")
     with pytest.raises(AccessDeniedError):
         b.of_agent("A").writer.revoke("C", context="runbooks")
@@ -418,8 +436,8 @@ def test_a_private_pool_is_read_and_written_as_granted(root: str) -> None:
     b.lake.access_log.settle(datetime.now(UTC))
     found = b.lake.tables.read(ACCESS_LOG).to_pylist()
     assert {(row["operation"], row["outcome"], row["level"]) for row in found} == {
-        ("read", "denied", None),
-        ("change", "denied", None),
+        ("pool.read", "denied", None),
+        ("pool.write", "denied", None),
         ("pool.read", "ok", "read"),
         ("pool.read", "ok", "write"),
         ("pool.write", "ok", "write"),
@@ -450,6 +468,15 @@ def test_the_pool_of_a_team_is_for_its_members(root: str) -> None:
         return [await board.read("l") for board in boards]
 
     assert asyncio.run(wrote()) == [5, 5]
+    # The pool of a user is for members that work for the user, or have a grant of the user's memory.
+    anna = Memory(root, workspace_id="acme", agent_id="A", user_id="anna")
+    anna.pool("board", type="team_shared", team="red").write("k", 7)
+    with pytest.raises(AccessDeniedError):
+        b.of_agent("A", "anna").pool("board", team="red").read()
+    own_user = Memory(root, workspace_id="acme", agent_id="B", user_id="anna")
+    assert own_user.of_agent("A", "anna").pool("board", team="red").read("k") == 7
+    a.share_with_agent("B", user_id="anna")
+    assert b.of_agent("A", "anna").pool("board", team="red").read("k") == 7
     # To name the team is not enough: this is the pool of a team that C keeps.
     assert c.pool("board", type="team_shared", team="red").read() == {}
     with pytest.raises(AccessDeniedError):
@@ -459,3 +486,23 @@ def test_the_pool_of_a_team_is_for_its_members(root: str) -> None:
         with pytest.raises(AccessDeniedError):
             way()
     assert own.read("k") == 2
+
+
+def test_a_memory_for_a_user_shares_the_contexts_of_the_user(root: str) -> None:
+    anna = Memory(root, workspace_id="acme", agent_id="A", user_id="anna")
+    anna.contexts.create("trip")
+    anna.contexts.put("trip", "hotel", "By the harbour.")
+    anna.share_with_agent("B", context="trip")
+    assert [(one.scope.user_id, one.context) for one in anna.grants()] == [("anna", "trip")]
+    b = Memory(root, workspace_id="acme", agent_id="B")
+    assert [one.content for one in b.of_agent("A", "anna").contexts.entries("trip")] == ["By the harbour."]
+    for other in (None, "ben"):
+        with pytest.raises(AccessDeniedError):
+            b.of_agent("A", other).contexts.entries("trip")
+    assert anna.revoke("B", context="trip")
+
+
+def test_no_lake_is_made_for_a_stranger(root: str) -> None:
+    with pytest.raises(AccessDeniedError):
+        Memory(f"{root}-missing", agent_id="B").of_agent("A").pool()
+    assert not Path(f"{root}-missing").exists()
