@@ -99,6 +99,8 @@ class SubjectMatcher:
         self._again = pa.array(
             {scope.identity for scope in scopes if scope.identity and subject.owns(scope)}, pa.string()
         )
+        #: Whether the agent has written again.
+        self._is_back = any(map(subject.owns, scopes))
         self._owners: dict[str, Whose] = {scope.key: (scope.workspace_id, scope.agent_id) for scope in scopes}
         self._mentions = PersonMentions(subject)
         self._long = PersonMentions(subject, _LEAST_LETTERS)
@@ -213,7 +215,7 @@ class SubjectMatcher:
             return found
         names, subject = set(within.column_names), self._subject
         if subject.kind is SubjectKind.AGENT and "agent_id" in names:
-            found["rows of the agent"] += within.num_rows
+            found["rows of the agent"] += self._count(within, pa.scalar(True), pa.scalar(self._is_back))
         elif subject.kind is SubjectKind.CONVERSATION and "conversation_id" in names:
             ids = within["conversation_id"].cast(pa.string())
             found["rows of the conversation"] += pc.sum(pc.equal(ids, subject.conversation_id)).as_py() or 0
@@ -223,9 +225,13 @@ class SubjectMatcher:
         elif subject.kind is SubjectKind.PERSON:
             users = pa.array(subject.user_ids, pa.string())
             if "user_id" in names:
-                found["rows of the user"] += pc.sum(pc.is_in(within["user_id"].cast(pa.string()), users)).as_py() or 0
+                ids = within["user_id"].cast(pa.string())
+                again = pc.is_in(pc.binary_join_element_wise("user", ids, ":"), self._again)
+                found["rows of the user"] += self._count(within, pc.is_in(ids, users), again)
             if "identity" in names:
-                found["rows of the user"] += self._own_rows(within)
+                ids = within["identity"].cast(pa.string())
+                own, again = pc.is_in(ids, self._identities), pc.is_in(ids, self._again)
+                found["rows of the user"] += self._count(within, own, again)
             if "users" in names:
                 listed = pc.is_in(pc.list_flatten(within["users"]).cast(pa.string()), users)
                 found["members of groups"] += pc.sum(listed).as_py() or 0
@@ -236,14 +242,21 @@ class SubjectMatcher:
                 found += self._in_mentions(texts, f"column {name}", "" if is_chosen else column)
         return +found
 
-    def _own_rows(self, rows: pa.Table) -> int:
-        """Count the rows of the user's own memory. Rows without a time count unless the user has written again."""
-        identities = rows["identity"].cast(pa.string())
-        own = pc.is_in(identities, self._identities)
-        time = _time_column(rows)
-        again = pc.is_in(identities, self._again)
-        again = again if time is None else pc.and_(again, pc.is_null(rows[time]))
-        return pc.sum(pc.and_not(own, again)).as_py() or 0
+    def _count(self, rows: pa.Table, own: pa.ChunkedArray, again: pa.ChunkedArray) -> int:
+        """Count the subject's `own` rows.
+
+        Of a subject that has written `again`, rows without a time, and summaries of periods that end after the cutoff,
+        are not counted: they may be of what was written later.
+        """
+        time, end = _time_column(rows), _end_column(rows)
+        is_open: Any = pa.scalar(time is None)
+        if time is not None:
+            is_open = pc.is_null(rows[time])
+        if end is not None:
+            at = pa.scalar(self._at, rows[end].type)
+            is_open = pc.or_(is_open, pc.fill_null(pc.greater(rows[end], at), fill_value=False))
+        counted = pc.and_not(own, pc.and_(again, is_open))
+        return rows.num_rows * counted.as_py() if isinstance(counted, pa.Scalar) else pc.sum(counted).as_py() or 0
 
     def _in_ids(self, record: Mapping[str, Any]) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -298,8 +311,8 @@ class SubjectMatcher:
 
     def _until_cutoff(self, rows: pa.Table) -> pa.Table:
         """Cut the part after the cutoff from summaries of periods that end after it."""
-        end = next((name for name in _ENDS if name in rows.column_names), None)
-        if end is None or "content" not in rows.column_names or not pa.types.is_timestamp(rows[end].type):
+        end = _end_column(rows)
+        if end is None or "content" not in rows.column_names:
             return rows
         at, last = self._at, self._at.date()
         if all(moment is None or _aware(moment) <= at for moment in rows[end].to_pylist()):
@@ -394,6 +407,10 @@ def _texts(name: str, column: pa.ChunkedArray | pa.Array) -> Iterator[tuple[str,
 def _time_column(rows: pa.Table) -> str | None:
     names = set(rows.column_names)
     return next((name for name in _TIMES if name in names and pa.types.is_timestamp(rows[name].type)), None)
+
+
+def _end_column(rows: pa.Table) -> str | None:
+    return next((name for name in _ENDS if name in rows.column_names and pa.types.is_timestamp(rows[name].type)), None)
 
 
 def _is_list(kind: pa.DataType) -> bool:

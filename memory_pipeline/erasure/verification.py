@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from memory_pipeline.domain.periods import SUMMARY_GRAINS
+from memory_pipeline.domain.scopes import user_identity
+from memory_pipeline.domain.summaries import summary_id
+from memory_pipeline.erasure.scanner import hex_of
 from memory_pipeline.erasure.sessions import entries_of
 from memory_pipeline.erasure.subject_matcher import SubjectMatcher
 from memory_pipeline.errors import InputError, shown
@@ -161,9 +165,7 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
             f"the receipt is of the lake at {shown(receipt.lake, 200)}, not of the one at {lake.storage.uri}; name the "
             "lake with --root"
         )
-    scopes = known_scopes(lake) | lake.journal.pending_scopes() | {scope for scope, _, _ in collections_of(lake)}
-    ids = set(receipt.ids) - {scope.key for scope in scopes}  # a user who writes again has the same key
-    matcher = SubjectMatcher(receipt.subject, receipt.at, ids, receipt.salt, receipt.contents, scopes)
+    matcher = _matcher(lake, receipt)
     result = Verification(beyond=old_versions(lake))
     files = _files(lake)
     tables: dict[str, LanceFolder] = {}
@@ -198,6 +200,20 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
         result.remedies = _remedies(lake, result)
     progress(len(files), len(files))
     return result
+
+
+def _matcher(lake: Lake, receipt: ErasureReport) -> SubjectMatcher:
+    """Return what searches for remnants, without the ids that a subject has again if it writes after the cutoff."""
+    scopes = known_scopes(lake) | lake.journal.pending_scopes() | {scope for scope, _, _ in collections_of(lake)}
+    for group, user_id, since in lake.members.all():  # also if nothing else is stored of them
+        if since > receipt.at:
+            scopes |= {group, lake.scope(group.workspace_id, group.agent_id, user_identity(user_id))}
+    # A subject that writes again has the same key, and the same ids of summaries that were open at the cutoff.
+    again = [scope for scope in scopes if receipt.subject.owns(scope)]
+    periods = [lake.calendar.period(grain, receipt.at) for grain in SUMMARY_GRAINS]
+    ids = set(receipt.ids) - {scope.key for scope in scopes}
+    ids -= {hex_of(summary_id(scope, period)) for scope in again for period in periods}
+    return SubjectMatcher(receipt.subject, receipt.at, ids, receipt.salt, receipt.contents, scopes)
 
 
 def _remedies(lake: Lake, result: Verification) -> list[str]:

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from memory_pipeline import Memory
+from memory_pipeline.client.pipeline import run_all
+from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
 from memory_pipeline.errors import InputError
@@ -24,7 +26,7 @@ from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.layout import SHARDS, folder_name, shard_of, shard_table
 from memory_pipeline.lake.orphans import vacuum
-from memory_pipeline.lake.schemas import MESSAGES
+from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES
 from memory_pipeline_tests.index_rows import index_folder
@@ -325,13 +327,29 @@ def test_a_resumed_erasure_leaves_no_byte_of_an_agent_that_has_no_rows_any_more(
     assert not any(b"Zanzibar" in path.read_bytes() for path in Path(root).rglob("*") if path.is_file())
 
 
-def test_the_key_of_a_user_who_writes_again_is_no_remnant(root: str, models: Models) -> None:
-    anna = Memory(root, user_id="anna-71")
-    anna.add("I moved to Porto.", now=NOW)
-    anna.run(now=NOW + timedelta(days=2))
-    report = forget(Lake(root), models, Subject.user("default", "anna-71"), NOW + timedelta(days=2))
+@pytest.mark.parametrize(
+    "subject",
+    [Subject.user("default", "anna-71"), Subject.agent(Scope("default", "default"))],
+    ids=["user", "agent"],
+)
+@pytest.mark.parametrize("hours", [1, 48, 24 * 40])
+def test_what_an_erased_subject_writes_later_is_no_remnant(
+    root: str, models: Models, subject: Subject, hours: int
+) -> None:
+    """Also in summaries of the day, week, month or year of the erasure."""
+    cutoff = NOW.replace(year=2025, month=1, day=20, hour=10)
+
+    def says(text: str, at: datetime) -> None:
+        memory = Memory(root, user_id="anna-71")
+        memory.add(text, now=at)
+        memory.remember(f"{text} So she said.", now=at)
+        list(run_all(Lake(root), models, datetime(2026, 2, 1, tzinfo=UTC)))
+
+    says("I moved to Porto.", cutoff - timedelta(hours=1))
+    report = forget(Lake(root), models, subject, cutoff)
     assert verify(Lake(root), report).ok
-    anna = Memory(root, user_id="anna-71")
-    anna.add("I like rye bread.", now=NOW + timedelta(days=4))
-    anna.run(now=NOW + timedelta(days=6))
-    assert not [one for one in verify(Lake(root), report).findings if one.what.startswith("ids of removed rows")]
+    says("I like rye bread.", cutoff + timedelta(hours=hours))
+    Lake(root).index.purge(None)
+    assert [str(one) for one in verify(Lake(root), report).findings] == []
+    grains = set(Lake(root).tables.read(SUMMARIES)["grain"].to_pylist())
+    assert grains == {"daily", "weekly", "monthly", "quarterly", "yearly"}

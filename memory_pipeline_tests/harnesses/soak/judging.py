@@ -16,7 +16,6 @@ from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.sessions import EntryKind
-from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure import ErasureReport, verify
 from memory_pipeline.lake.orphans import unnamed_files, vacuum
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 
 #: The number of violations to print.
 _NAMED = 5
-#: The prefixes of findings of a verification about names, and about rows without their times.
-_NAMES, _ROWS_OF_AGENT = "names of the person", "rows of the agent"
+#: The prefix of findings of a verification about names.
+_NAMES = "names of the person"
 #: Tables that must equal those of the rebuilt lake. Others depend on how a lake was built.
 _COMPARED = (
     "messages", "facts", "summaries", "graph_operations", "graph_facts", "memory_events", "memories",
@@ -271,9 +270,8 @@ class Judge:
         """Verify all receipts.
 
         If an erased person speaks again later, summaries may name that person rightly, and a verification cannot tell
-        such names from remnants; nor can it tell an erased agent's later rows without a time from earlier ones. These
-        are counted as excused; ids and texts are never excused. Projections
-        are purged first, because their files keep replaced rows until then.
+        such names from remnants. These are counted as excused; ids and texts are never excused. Projections are purged
+        first, because their files keep replaced rows until then.
         """
         verdict = Verdict("no file contains erased data")
         young = {entry.path for entry in unnamed_files(self._lake.storage) if entry.path.endswith(".parquet")}
@@ -282,7 +280,6 @@ class Judge:
             projection.purge(None)
         files = excused = orphaned = 0
         said = self._lake.tables.read(TABLES["messages"], columns=["name", "content", "user_id"]).to_pylist()
-        known = known_scopes(self._lake)
         for number in self._numbers:
             receipt = ErasureReport.from_json(self._shared.receipt(number).read_text())
             result = verify(self._lake, receipt)
@@ -290,12 +287,8 @@ class Judge:
             has_come_back = any(
                 Mentions(receipt.subject.names).mentioned_in(" ".join(map(str, r.values()))) for r in said
             )
-            is_again = receipt.subject.kind is SubjectKind.AGENT and any(map(receipt.subject.owns, known))
             for finding in result.findings:
-                is_excused = (has_come_back and finding.what.startswith(_NAMES)) or (
-                    is_again and finding.what.startswith(_ROWS_OF_AGENT)
-                )
-                if is_excused:
+                if has_come_back and finding.what.startswith(_NAMES):
                     excused += 1
                 elif finding.file in young:
                     orphaned += 1
@@ -304,7 +297,7 @@ class Judge:
             verdict.wrong += [f"{receipt.subject}: {one}" for one in result.unsearched]
         verdict.figures = f"{len(self._numbers):,} receipts verified over {files:,} files"
         verdict.figures += f"; {orphaned:,} places in orphans too young to be collected" if orphaned else ""
-        verdict.figures += f"; {excused:,} places are of a person or agent who came back" if excused else ""
+        verdict.figures += f"; {excused:,} places are of a person who came back" if excused else ""
         return verdict
 
     def _bytes(self) -> Verdict:
