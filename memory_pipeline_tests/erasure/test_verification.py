@@ -349,6 +349,7 @@ def test_what_an_erased_subject_writes_later_is_no_remnant(
     report = forget(Lake(root), models, subject, cutoff)
     assert verify(Lake(root), report).ok
     says("I like rye bread.", cutoff + timedelta(hours=hours))
+    Memory(root, user_id="anna-71").add("I like figs.", now=cutoff + timedelta(hours=hours + 1))  # pending
     Lake(root).index.purge(None)
     assert [str(one) for one in verify(Lake(root), report).findings] == []
     grains = set(Lake(root).tables.read(SUMMARIES)["grain"].to_pylist())
