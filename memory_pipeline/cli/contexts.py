@@ -61,9 +61,9 @@ def list_(agent: AgentMemory, as_json: bool, now: datetime | None) -> None:
     type=click.Choice([one.value for one in ContextType]),
     default=ContextType.AGENT_MEMORY.value,
     show_default=True,
-    help="What it is for.",
+    help="Its purpose.",
 )
-@click.option("--description", help="What it holds, in a sentence.")
+@click.option("--description", help="A sentence about its contents.")
 @now_option
 @_options
 def create(agent: AgentMemory, as_json: bool, **given: Any) -> None:

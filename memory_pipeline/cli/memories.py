@@ -76,7 +76,7 @@ def _origin_options(command: Command) -> Command:
         click.option("--context", metavar="NAME", help="Entries of this context; see `memory-pipeline contexts`."),
         source_option("Memories that a user, a system, a tool, a workflow or an agent made."),
         outcome_option("Experiences that ended so."),
-        class_option("Facts, or experiences: what was tried, and how it ended."),
+        class_option("Facts, or attempts with their outcome."),
     ):
         command = option(command)
     return command

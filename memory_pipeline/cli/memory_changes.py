@@ -40,7 +40,7 @@ def _attributes(command: Command) -> Command:
             help="The memory describes a passing state, or one that lasts.",
         ),
         outcome_option("How an experience ended. [default: unknown]"),
-        class_option("factual; or experiential: what was tried. [default: experiential with an outcome, else factual]"),
+        class_option("A fact, or an attempt with its outcome. [default: experiential with an outcome, else factual]"),
         click.option("--decay-rate", type=float, help="Loss of relevance per day without use."),
         click.option("--confidence", type=float, help="Confidence, 0 to 1."),
         click.option("--importance", type=float, help="Importance, 0 to 1."),
@@ -122,16 +122,17 @@ def forget(agent: AgentMemory, as_json: bool, owner: str | None, **filters: Any)
     click.echo(to_json({"forgotten": count}) if as_json else f"forgotten: {count:,}")
 
 
+def _change_options(command: Command) -> Any:
+    return now_option(writer_options(behalf_option(common(command))))
+
+
 _AMOUNT = click.option("--amount", default=STEP, show_default=True, help="Amount, 0 to 1.")
 
 
 @memories.command()
 @click.argument("id")
 @_AMOUNT
-@now_option
-@writer_options
-@behalf_option
-@common
+@_change_options
 def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Raise a memory's importance, up to 1."""
     echo_written(agent.granted_writer().boost(**given), as_json=as_json)
@@ -140,10 +141,7 @@ def boost(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @memories.command()
 @click.argument("id")
 @_AMOUNT
-@now_option
-@writer_options
-@behalf_option
-@common
+@_change_options
 def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Lower a memory's importance, down to 0."""
     echo_written(agent.granted_writer().reduce(**given), as_json=as_json)
@@ -152,10 +150,7 @@ def reduce(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @memories.command()
 @click.argument("id")
 @click.option("--reason", help="Reason, shown by `explain`.")
-@now_option
-@writer_options
-@behalf_option
-@common
+@_change_options
 def confirm(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Confirm that a memory still holds. An observation becomes a fact with the same id."""
     echo_written(agent.granted_writer().confirm(**given), as_json=as_json)
@@ -166,10 +161,7 @@ def confirm(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @click.argument("target_id", metavar="TARGET")
 @click.argument("relation")
 @click.option("--weight", default=1.0, show_default=True, help="Strength of the relationship, 0 to 1.")
-@now_option
-@writer_options
-@behalf_option
-@common
+@_change_options
 def link(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Link the memory SOURCE to TARGET, or change the weight of the link. RELATION is a name such as caused_by."""
     echo_written(agent.granted_writer().link(**given), as_json=as_json)
@@ -179,10 +171,7 @@ def link(agent: AgentMemory, as_json: bool, **given: Any) -> None:
 @click.argument("source_id", metavar="SOURCE")
 @click.argument("target_id", metavar="TARGET")
 @click.argument("relation")
-@now_option
-@writer_options
-@behalf_option
-@common
+@_change_options
 def unlink(agent: AgentMemory, as_json: bool, **given: Any) -> None:
     """Remove the link of RELATION from the memory SOURCE to TARGET, if there is one."""
     echo_written(agent.granted_writer().unlink(**given), as_json=as_json)

@@ -76,8 +76,8 @@ class AccessEvent:
 
     Attributes:
         scope: the memory that is shared; of a change of a team, the own memory of the agent that keeps it.
-        to_agent, to_team: who gets or loses access: an agent or a team. Of a change of a team, both: the agent joins or
-            leaves the team.
+        to_agent, to_team: the agent or the team that gets or loses access. A change of a team has both: the agent
+            joins or leaves the team.
         level: of a grant.
         event_at: time, UTC.
         context: the context of the memory to which a grant or a revoke is limited.
@@ -163,7 +163,7 @@ class AccessEvent:
 
     @property
     def decides(self) -> Hashable:
-        """What the event decides: of two events with the same, the later one counts."""
+        """The key of what the event decides. Of two events with the same key, the later one counts."""
         return self.scope, self.verb.is_of_team, self.to_agent, self.to_team, self.context
 
     @property

@@ -183,7 +183,7 @@ REMEMBER = Tool(
             choices=tuple(kind.value for kind in MemoryKind),
         ),
         Parameter("title", "string", "What it is about, in a few words.", most=MAX_TITLE),
-        Parameter("outcome", "string", "How it ended, if it tells what was tried.", choices=tuple(OUTCOMES)),
+        Parameter("outcome", "string", "Outcome, if the text tells of an attempt.", choices=tuple(OUTCOMES)),
         Parameter("is_snapshot", "boolean", "Whether it will soon change: a stock, a price, a status.", False),
         OTHER_OWNER,
     ),

@@ -344,7 +344,7 @@ def recall_tool(max_tokens: int) -> Tool:
                 least=LEAST_TOKENS,
                 most=max_tokens,
             ),
-            Parameter("outcome", "string", "Only what was tried and ended so.", choices=tuple(OUTCOMES)),
+            Parameter("outcome", "string", "Only attempts with this outcome.", choices=tuple(OUTCOMES)),
             OTHER_AGENT,
         ),
         _recall,

@@ -90,7 +90,7 @@ class MemoryKind(StrEnum):
 
 
 class MemoryClass(StrEnum):
-    """Whether a memory states something, or tells what was tried and how it ended: an experience."""
+    """Whether a memory states a fact, or tells of an attempt and its outcome."""
 
     FACTUAL = "factual"
     EXPERIENTIAL = "experiential"
