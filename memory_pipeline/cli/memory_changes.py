@@ -58,7 +58,7 @@ def _attributes(command: Command) -> Command:
 @click.argument("content")
 @click.option("--kind", type=KINDS, default=MemoryKind.FACT.value, show_default=True, help="Kind of memory.")
 @_attributes
-@source_option("What made it. [default: agent]")
+@source_option("Origin of the memory. [default: agent]")
 @click.option("--context", metavar="NAME", help="The context of which it becomes an entry.")
 @click.option("--key", help="Key of the entry. The next text with that key is its next version.")
 @now_option

@@ -41,7 +41,7 @@ class AsyncView:
 
 
 class AsyncAgentAccess(AsyncView):
-    """What another agent shares, with methods to await; see :class:`AgentAccess`."""
+    """The memory that another agent shares, with methods to await; see :class:`AgentAccess`."""
 
     def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> AsyncView:
         """Return a pool whose methods are awaited; see :meth:`AgentAccess.pool`."""

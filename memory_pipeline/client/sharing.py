@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AgentAccess:
-    """What another agent of the workspace shares. Take it from :meth:`Memory.of_agent`.
+    """The memory that another agent of the workspace shares. Take it from :meth:`Memory.of_agent`.
 
     Attributes:
         reader: reads its memory.
@@ -59,7 +59,7 @@ class AgentAccess:
         return self.writer.contexts
 
     def pool(self, name: str = DEFAULT_NAME, *, team: str | None = None) -> SharedPool:
-        """Return a private pool of the agent, or the pool of one of its teams; or that of its user.
+        """Return a pool of the agent or of its user: a private one, or that of a team.
 
         Each call of a method of a private pool needs a grant: to read of the level ``read``, else ``write``. Each call
         of a method of a team's pool needs to be in the team, and for the pool of a user to work for this user, or a

@@ -50,19 +50,19 @@ def remove_sessions(lake: Lake, subject: Subject, at: datetime, log: ErasureLog)
         ConfigurationError: the address of the lake's database is not set.
     """
     for store in existing_stores(lake):
-        for _ in range(_TRIES):  # a pool may be changed meanwhile
-            whole, values = [], 0
+        for _ in range(_TRIES):
+            whole, replaced = [], []
             for one, (container, entry) in entries_of(lake, subject, at):
                 if one.database is store.database:
                     kept = _kept_values(subject, container, entry)
                     if kept is None:
                         whole.append(entry)
                     else:
-                        values += store.replace(entry, kept)
+                        replaced.append(store.replace(entry, kept))
             log.note((entry.id for entry in whole), ())
             log.take(PLACE, "entries", store.delete(whole))
-            log.take(PLACE, "pools that lost the values with the name", values)
-            if not whole and not values:
+            log.take(PLACE, "pools that lost the values with the name", sum(replaced))
+            if all(replaced):  # no agent has changed one meanwhile
                 break
         store.database.compact()
         if subject.agent_id is not None and any(

@@ -202,7 +202,7 @@ class Contexts:
         self._may_write("snapshot", name)
         record = self._unarchived(name)
         change = {"memory": MemoryVerb.UPDATE.value, "memory_id": record.id, "value": label_of("label", label)}
-        # Entries may have been written by a clock that is ahead: what is visible belongs to the snapshot.
+        # A clock that is ahead may have written entries. A snapshot has every entry that is visible.
         at = self._state.calendar.moment("now", datetime.now(UTC) if now is None else now)
         last = max((one.changed_at for one in self._in(record.key or name, None).values()), default=at)
         self._change([change], max(at, last), name)

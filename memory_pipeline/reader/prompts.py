@@ -1,4 +1,4 @@
-"""What a reader gives to prompts: recall, imagine, inject_knowledge and context."""
+"""The methods of a reader that collect memory for prompts: recall, imagine, inject_knowledge and context."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MOST_ITEMS = 1_000
 
 
 class PromptReader:
-    """The part of :class:`~memory_pipeline.reader.MemoryReader` that gives memory to prompts."""
+    """The part of :class:`~memory_pipeline.reader.MemoryReader` that collects memory for prompts."""
 
     local_calendar: Calendar
     _lake: Lake

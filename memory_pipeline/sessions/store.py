@@ -85,7 +85,7 @@ class StoredEntry(NamedTuple):
 
 
 class SessionUsage(NamedTuple):
-    """What entries take, expired ones too.
+    """The space that entries take, expired ones too.
 
     Attributes:
         entries: their number.

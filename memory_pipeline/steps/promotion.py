@@ -37,7 +37,7 @@ _KINDS: Final = {"reflection": MemoryKind.REFLECTION, "tool_result": MemoryKind.
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What a promotion did.
+    """The result of a promotion.
 
     Attributes:
         promoted: number of short-term entries that became durable memories.

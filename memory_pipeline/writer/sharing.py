@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, decide, denial, fold_access
-from memory_pipeline.domain.memories.events import AGENT
+from memory_pipeline.domain.memories.events import AGENT, MemoryVerb
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.access_log import ids_in
@@ -235,8 +235,9 @@ class GrantedWriter(MemoryEventWriter, AccessWriter):
             note_use(self._lake, self._asking, self._scope, operation, grant, ids, count)
 
     def _write(self, changes: Sequence[object], now: When | None, context: str | None = None) -> list[str]:
-        verbs = {str(change.get("memory")).lower() for change in changes if isinstance(change, Mapping)}
-        operation = "+".join(sorted(verbs))
+        named = [change.get("memory") for change in changes if isinstance(change, Mapping)]
+        verbs = {verb.value.lower() for verb in MemoryVerb if verb.value in named}
+        operation = "+".join(sorted(verbs)) or "change_memories"  # never text of the agent, which may lack a grant
         grant = self._require_grant(operation, context=context)
         ids = super()._write([self._signed(change) for change in changes], now, context)
         if grant is not None and ids:

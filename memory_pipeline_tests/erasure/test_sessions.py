@@ -13,11 +13,13 @@ from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget, preview, verify
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
+from memory_pipeline.sessions.store import SessionStore
 from memory_pipeline.steps.promotion import promote
 from memory_pipeline_tests.erasure.lakes import assert_verified
 from memory_pipeline_tests.sessions.conftest import database, postgresql_url
 
 if TYPE_CHECKING:
+    from memory_pipeline.domain.sessions import Entry
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.models.factory import Models
 
@@ -71,6 +73,25 @@ def test_a_pool_keeps_the_values_that_do_not_name_the_person(root: str, models: 
     assert removed(report) == {"entries": 1, "pools that lost the values with the name": 1}
     assert pool.snapshot(now=LATER) == ({"price": 3, "note": "Ben called."}, 5)
     assert alone.snapshot(now=LATER) == ({}, 0)
+    assert_verified(Lake(root), report)
+
+
+def test_a_pool_that_changes_during_the_erasure_is_tried_again(
+    root: str, models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Memory(root, agent_id="a").pool("board", scope="global")
+    pool.merge({"size": "Anna has 38.", "price": 3}, now=NOW)
+    replace, writes = SessionStore.replace, [4, 5]
+
+    def late(store: SessionStore, entry: Entry, value: str) -> bool:
+        if writes:
+            pool.write("price", writes.pop(0), now=NOW)
+        return replace(store, entry, value)
+
+    monkeypatch.setattr(SessionStore, "replace", late)
+    report = forget(Lake(root), models, Subject.person("default", ["Anna"]), LATER)
+    assert pool.read(now=LATER) == {"price": 5}
+    assert removed(report) == {"pools that lost the values with the name": 1}
     assert_verified(Lake(root), report)
 
 

@@ -444,6 +444,19 @@ def test_a_private_pool_is_read_and_written_as_granted(root: str) -> None:
     }
 
 
+def test_the_log_takes_no_text_of_an_agent_without_a_grant(root: str, memory_id: str) -> None:
+    b = writer_of(root, "B").of_agent("A")
+    for verb in ("x" * 1_000_000, "\x1b[2J", None, ["REMEMBER"]):
+        with pytest.raises(AccessDeniedError):
+            b.change_memories([{"memory": verb}, {"memory": "BOOST", "memory_id": memory_id}])
+        with pytest.raises(AccessDeniedError):
+            b.change_memories([{"memory": verb}])
+    lake = Lake(root)
+    b._lake.access_log.flush()
+    lake.access_log.settle(datetime.now(UTC))
+    assert {row["operation"] for row in lake.tables.read(ACCESS_LOG).to_pylist()} == {"boost", "change_memories"}
+
+
 def test_the_pool_of_a_team_is_for_its_members(root: str) -> None:
     a, b, c = (Memory(root, workspace_id="acme", agent_id=name) for name in "ABC")
     own = a.pool("board", type="team_shared", team="red")
