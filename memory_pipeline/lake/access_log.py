@@ -48,6 +48,8 @@ _MOST_IDS: Final = 20
 _KEPT: Final = timedelta(days=365)
 _EVER_AGO: Final = datetime.min.replace(tzinfo=UTC)
 OK, DENIED = "ok", "denied"
+#: Errors of a line that is no row. Those of PyArrow are among them, and that of JSON that is nested too deep.
+_NO_ROW: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RuntimeError, InputError)
 
 
 class AccessLog:
@@ -128,13 +130,9 @@ class AccessLog:
         paths, rows, damaged = [], list[dict[str, Any]](), list[Rejection]()
         for entry in self._storage.list(_PENDING):
             paths.append(entry.path)
-            for number, line in enumerate((self._storage.read(entry.path) or b"").splitlines(), 1):
-                try:
-                    rows.append(_parsed(line))
-                except (ValueError, KeyError, TypeError, AttributeError, InputError, pa.ArrowException) as error:
-                    where = f"{entry.path}:{number}"
-                    reason = f"not a row of the log of access: {type(error).__name__}: {error}"
-                    damaged.append(Rejection(reason, where, line.decode(errors="replace")))
+            found, rejected = _rows_in(entry.path, (self._storage.read(entry.path) or b"").splitlines())
+            rows += found
+            damaged += rejected
         if damaged:
             self._journal.set_aside(damaged)
             _log.warning("%d rows of the log of access cannot be read; they are in the quarantine", len(damaged))
@@ -191,20 +189,39 @@ def _write_last(storage: Storage, rows: list[dict[str, object]], lock: threading
         threading.Thread(target=_write, args=(storage, rows, lock)).start()
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
-    """Return the row of a line. Any error of those that :meth:`AccessLog.settle` expects says that it is none."""
+def _rows_in(path: str, lines: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[Rejection]]:
+    """Return the rows of a file, and the lines that are no rows."""
+    try:
+        return _parsed(lines), []
+    except _NO_ROW:
+        rows, rejected = list[dict[str, Any]](), []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows += _parsed([line])
+        except _NO_ROW as error:
+            reason = f"not a row of the log of access: {type(error).__name__}: {error}"
+            rejected.append(Rejection(reason, f"{path}:{number}", line.decode(errors="replace")))
+    return rows, rejected
+
+
+def _parsed(lines: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Return the rows of lines. Raise one of the errors in `_NO_ROW` if any of them is no row."""
     import pyarrow as pa
 
     from memory_pipeline.lake.schemas import ACCESS_LOG
 
-    row: dict[str, Any] = json.loads(line)
-    at = datetime.fromisoformat(row["called_at"]).astimezone(UTC)
-    row = {**row, "called_at": at, "day": f"{at:%Y-%m-%d}"}
-    _scopes_of(row)
-    if missing := [field.name for field in ACCESS_LOG.schema if not field.nullable and row[field.name] is None]:
-        raise InputError(f"{', '.join(missing)} must have a value")
-    pa.Table.from_pylist([row], schema=ACCESS_LOG.schema)
-    return row
+    needed = [field.name for field in ACCESS_LOG.schema if not field.nullable]
+    rows = []
+    for line in lines:
+        row: dict[str, Any] = json.loads(line)
+        at = datetime.fromisoformat(row["called_at"]).astimezone(UTC)
+        row = {**row, "called_at": at, "day": f"{at:%Y-%m-%d}"}
+        _scopes_of(row)
+        if missing := [name for name in needed if row[name] is None]:
+            raise InputError(f"{', '.join(missing)} must have a value")
+        rows.append(row)
+    pa.Table.from_pylist(rows, schema=ACCESS_LOG.schema)
+    return rows
 
 
 def _scopes_of(row: dict[str, Any]) -> tuple[Scope, Scope]:

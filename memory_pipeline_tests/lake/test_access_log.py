@@ -152,7 +152,9 @@ def test_a_log_that_cannot_be_written_or_read_stops_nothing(
     [
         "{", "[]", "7", "{}", "\ufffd\0", '{"called_at": "soon"}', '{"called_at": 7}',
         json.dumps({"results": "many"}), json.dumps({"level": 7}), json.dumps({"asking_agent": ""}),
-        json.dumps({"operation": None}), json.dumps({"workspace_id": "a\nb"}), json.dumps({"result_ids": [7]}),
+        '{"called_at": "0001-01-01T00:00:00+14:00"}', "[" * 100_000, json.dumps({"results": 10**30}),
+        json.dumps({"operation": "\ud800"}), json.dumps({"operation": None}),
+        json.dumps({"workspace_id": "a\nb"}), json.dumps({"result_ids": [7]}),
     ],
 )  # fmt: skip
 def test_a_damaged_row_is_set_aside_and_the_others_are_stored(shared: str, line: str) -> None:
