@@ -10,9 +10,11 @@
     ├── LakeError             an operation on the lake failed
     │   ├── CommitConflictError    concurrent commits won every retry; nothing was written, try again
     │   ├── VersionConflictError   an entry has another version than expected; nothing was written, read it again
-    │   ├── DamagedError           a file of the lake is missing or unreadable; try `memory-pipeline repair`
-    │   │   └── DamagedLanceTableError    the file belongs to a Lance table, which runs rebuild
-    │   └── QualityError           computed rows failed validation; they are not indexed or used downstream
+    │   └── PartitionsError        some partitions failed; all others are complete
+    │       ├── DamagedError           a file of the lake is missing or unreadable; try `memory-pipeline repair`
+    │       │   └── DamagedLanceTableError    the file belongs to a Lance table, which runs rebuild
+    │       ├── QualityError           computed rows failed validation; they are not indexed or used downstream
+    │       └── UnexpectedError        the code fails on the input of a partition: a bug
     └── ModelError            a model is unreachable, or its answers failed validation
 
 Every message names the argument or setting, the given value and the accepted values. Any other exception is a bug, or
@@ -21,11 +23,18 @@ an error of the operating system.
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+_log = logging.getLogger(__name__)
+
+#: Errors of code that does not expect its input. Unlike an outage, they concern one partition or scope.
+BUGS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class MemoryPipelineError(Exception):
@@ -70,7 +79,7 @@ class VersionConflictError(LakeError):
         self.version = version
 
 
-class _PartitionsError(LakeError):
+class PartitionsError(LakeError):
     """An error in the partitions `keys`, empty if unknown. Other partitions are not affected."""
 
     def __init__(self, message: str, keys: Iterable[str] = ()) -> None:
@@ -78,7 +87,7 @@ class _PartitionsError(LakeError):
         self.keys = frozenset(keys)
 
 
-class DamagedError(_PartitionsError):
+class DamagedError(PartitionsError):
     """Files of the lake are missing or unreadable. A retry does not help."""
 
 
@@ -86,8 +95,21 @@ class DamagedLanceTableError(DamagedError):
     """A Lance table is missing or unreadable. Runs rebuild tables of projections from the records."""
 
 
-class QualityError(_PartitionsError):
+class QualityError(PartitionsError):
     """Computed rows failed validation. They are not indexed, not recorded in the ledger and not used downstream."""
+
+
+class UnexpectedError(PartitionsError):
+    """The code fails on the input of a partition. This is a bug. Messages stay in the journal until it is corrected."""
+
+
+def unexpected(what: str, error: Exception) -> UnexpectedError:
+    """Log the traceback of a bug, and return the error that names what cannot be computed."""
+    _log.error("%s cannot be computed", what, exc_info=error)
+    return UnexpectedError(
+        f"{what} cannot be computed: {type(error).__name__}: {shown(str(error))}; this is a bug, please report it with "
+        "the log; everything else is complete"
+    )
 
 
 class ModelError(MemoryPipelineError):

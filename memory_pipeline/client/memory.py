@@ -374,6 +374,7 @@ class Memory(TieredMemory, SharedMemory):
         Raises:
             QualityError: rows of some partitions are invalid; all others are complete.
             DamagedError: some partitions or their sources cannot be read; all others are complete.
+            UnexpectedError: the code fails on the input of some partitions, a bug; all others are complete.
         """
         from memory_pipeline.client.pipeline import run_all
 

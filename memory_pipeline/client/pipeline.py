@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import ConfigurationError, DamagedError, LakeError, QualityError
+from memory_pipeline.errors import ConfigurationError, LakeError, PartitionsError
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
@@ -18,13 +18,15 @@ from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
+
+_Result = TypeVar("_Result")
 
 _MOMENT = timedelta(microseconds=1)
 
@@ -58,7 +60,7 @@ class DirectRunner:
         try:
             for part in materialize(self._lake, self._models, grain, periods):
                 parts.append(part)  # noqa: PERF402  # the parts before an error count
-        except (QualityError, DamagedError) as error:
+        except PartitionsError as error:
             errors.append(error)
         rows = [part for part in parts if part.asset == table_asset(grain)]
         used = sum((part.usage for part in rows), Usage())
@@ -86,7 +88,7 @@ class DirectRunner:
 
         try:
             list(Warehouse(self._lake).build_all([model.name for model in models_of("marts")]))
-        except (QualityError, DamagedError) as error:
+        except PartitionsError as error:
             return [error]
         return []
 
@@ -110,6 +112,7 @@ def run_all(
     Raises:
         QualityError: rows of some partitions are invalid.
         DamagedError: some partitions or their sources cannot be read.
+        UnexpectedError: the code fails on the input of some partitions.
         LakeError: the database of sessions cannot be reached.
         ConfigurationError: its address is not set.
     """
@@ -118,6 +121,13 @@ def run_all(
     runner = runner or DirectRunner(lake, models)
     errors: list[Exception] = []
     failed: set[Period] = set()
+
+    def attempted(work: Callable[[], _Result]) -> Iterator[_Result]:
+        try:
+            yield work()
+        except PartitionsError as error:
+            errors.append(error)
+
     restore_projections(lake, models.embedder)
     if between is None:
         try:
@@ -144,11 +154,8 @@ def run_all(
         first, last = (lake.calendar.day_of(moment) for moment in (between[0], between[1] - _MOMENT))
         days = nights_between(lake, first, last, now)
     if days:
-        yield runner.consolidation(days)
-    try:
-        lake.access_log.settle(now)
-    except DamagedError as error:
-        errors.append(error)
+        yield from attempted(lambda: runner.consolidation(days))
+    list(attempted(lambda: lake.access_log.settle(now)))
     if stale_marts(lake):
         errors += runner.marts()
     if errors:
@@ -156,4 +163,4 @@ def run_all(
 
 
 def _keys_of(error: Exception) -> Collection[str]:
-    return error.keys if isinstance(error, QualityError | DamagedError) else ()
+    return error.keys if isinstance(error, PartitionsError) else ()

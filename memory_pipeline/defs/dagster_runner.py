@@ -13,7 +13,7 @@ from memory_pipeline.defs.assets.marts import mart_assets
 from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.resources import LakeResource
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.errors import DamagedError, QualityError
+from memory_pipeline.errors import PartitionsError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.models.factory import Models
@@ -94,7 +94,7 @@ class DagsterRunner:
             raise_on_error=raised is None,
         )
         for error in raised or ():
-            if not isinstance(error, QualityError | DamagedError):
+            if not isinstance(error, PartitionsError):
                 raise error
         if not result.success and not raised:
             raise dg.Failure(f"the run of {what} failed in steps {result.get_failed_step_keys()}", allow_retries=False)

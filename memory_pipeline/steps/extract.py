@@ -275,7 +275,7 @@ def _order(message: Message) -> tuple[object, ...]:
     scope = message.scope
     return (
         message.sent_at,
-        *scope.ids,
+        scope.ids,  # nested: it has two or three parts
         message.conversation_id,
         message.turn,
         message.id,

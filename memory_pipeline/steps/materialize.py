@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memory_pipeline.domain.model_calls import Usage
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
-from memory_pipeline.errors import DamagedError, DamagedLanceTableError, QualityError
+from memory_pipeline.errors import BUGS, DamagedLanceTableError, PartitionsError, unexpected
 from memory_pipeline.lake.layout import shard_of
 from memory_pipeline.lake.schemas import (
     FACTS,
@@ -72,12 +72,13 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
         ConfigurationError: the embedder differs from the one of the existing vectors.
         QualityError: some partitions failed validation; all others are complete.
         DamagedError: some partitions or their sources cannot be read; all others are complete.
+        UnexpectedError: the code fails on the input of some partitions; all others are complete.
     """
     lake.index.adopt(models.embedder)
     requested = sorted(set(periods), key=lambda period: period.key)
     weights = weights_of(lake, grain, requested)
     waiting = [*batches_of(weights, grain, requested)][::-1]
-    errors: list[QualityError | DamagedError] = []
+    errors: list[PartitionsError] = []
     failed: list[str] = []
     while waiting:
         batch = waiting.pop()
@@ -95,11 +96,13 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
                 results, spent, is_entered = _with_restored(
                     _materialize_batch, lake, models, grain, batch, shards, affected, seen
                 )
-            except (QualityError, DamagedError) as error:
+            except (PartitionsError, *BUGS) as error:
                 # Halve the batch until the faulty partition is alone, so that all others succeed.
                 results, spent = [], {}
                 if len(batch) == 1:
-                    errors.append(error)
+                    errors.append(
+                        error if isinstance(error, PartitionsError) else unexpected(f"{grain} {batch[0]}", error)
+                    )
                     failed.append(batch[0].key)
                 else:
                     half = len(batch) // 2

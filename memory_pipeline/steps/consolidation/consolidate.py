@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.identity import NOTHING, digest
-from memory_pipeline.errors import CommitConflictError
+from memory_pipeline.errors import BUGS, CommitConflictError, UnexpectedError, unexpected
 from memory_pipeline.lake.codec.memories import (
     IS_STATE,
     STATE_COLUMNS,
@@ -89,6 +89,9 @@ def consolidate(
 
     With `scopes`, only these agents are processed, and the days are not entered in the ledger. A dry run writes nothing
     and reports the changes with their reasons; with `explain`, so does a real run.
+
+    Raises:
+        UnexpectedError: the code fails on the memories of an agent; all others are complete, and the days stay pending.
     """
     started = time.perf_counter()
     report = ConsolidationReport()
@@ -104,8 +107,21 @@ def consolidate(
     for day in requested:
         report.night(day)
     run = _Run(lake, models, requested, entries, report, dry_run=dry_run, explain=explain or dry_run)
+    failure: UnexpectedError | None = None
     for batch in run.batches(scopes):
-        _consolidate_batch(run, batch)
+        waiting = [batch]
+        while waiting:
+            part = waiting.pop()
+            try:
+                _consolidate_batch(run, part)
+            except BUGS as error:
+                # Halve the batch until the faulty scope is alone, so that all others succeed.
+                if len(part) == 1:
+                    failure = failure or unexpected(f"the consolidation of {part[0]}", error)
+                else:
+                    waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
+    if failure is not None:
+        raise failure
     if not dry_run:
         _record_days(run, inputs, is_whole=scopes is None)
         if run.unchanged != run.unchanged_before:

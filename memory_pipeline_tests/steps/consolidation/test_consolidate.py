@@ -20,7 +20,7 @@ from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
-from memory_pipeline.errors import ModelError
+from memory_pipeline.errors import ModelError, UnexpectedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, EVENTS, LEDGER, MEMORIES, MEMORY_EVENTS
@@ -28,6 +28,7 @@ from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import night_status, nights_between, parse_day, pending_nights
+from memory_pipeline.steps.consolidation.simulation import simulate
 from memory_pipeline.steps.fold_memories import refold_memories
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.materialize import materialize
@@ -159,6 +160,26 @@ def test_a_dry_run_reports_the_changes_of_the_run_and_writes_nothing(filled: Lak
     assert set(done.hot) == {ACME, SALES, BETA}
     again = consolidate(filled, models, nights, START, dry_run=True)
     assert (again.changes, again.agents) == ([], 0)
+
+
+def test_a_bug_with_one_agent_leaves_the_others_complete(
+    filled: Lake, models: Models, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = pending_nights(filled, START, AFTER)
+
+    def broken(simulations: Any, vectors: Any) -> Any:
+        if any(simulation.scope == SALES for simulation in simulations):
+            raise TypeError("unorderable")
+        return simulate(simulations, vectors)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "simulate", broken)
+        with pytest.raises(UnexpectedError, match="acme/sales cannot be computed"):
+            consolidate(filled, models, nights, START)
+    assert owners(filled, CONSOLIDATION) == {"acme~support", "beta~support"}
+    assert pending_nights(filled, START, AFTER) == nights
+    consolidate(filled, models, nights, START)
+    assert rows(filled) == whole
 
 
 def test_consolidating_one_agent_leaves_the_days_pending(filled: Lake, models: Models, whole: dict[str, Any]) -> None:
