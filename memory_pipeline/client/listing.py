@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.overlay import one_read
 from memory_pipeline.search.arguments import MAX_RESULTS, count_of
 from memory_pipeline.search.searcher import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from memory_pipeline.domain.periods import When
     from memory_pipeline.reader import MemoryReader
@@ -49,6 +49,7 @@ class _Place(NamedTuple):
     ends_at: datetime | None = None
 
 
+@one_read()
 def listed(reader: MemoryReader, kind: str | None, since: When | None, cursor: str | None, limit: int) -> Page:
     """Return one page; see :meth:`memory_pipeline.Memory.list`.
 
@@ -64,22 +65,21 @@ def listed(reader: MemoryReader, kind: str | None, since: When | None, cursor: s
     for section in sections[sections.index(place.section) :]:
         after = place if section == place.section else _Place(section)
         left = limit + 1 - len(items)
-        is_memory = section == _MEMORY
-        found = _memories(reader, since, after) if is_memory else _rows(reader, Grain(section), since, after, left)
-        items += islice(found, left)
+        if section == _MEMORY:
+            items += _memories(reader, since, after, left)
+        else:
+            items += _rows(reader, Grain(section), since, after, left)[:left]
         if len(items) > limit:
             return Page(items[:limit], _written(items[limit - 1]))
     return Page(items)
 
 
-def _memories(reader: MemoryReader, since: When | None, after: _Place) -> Iterator[Hit]:
-    first = None if since is None else reader.local_calendar.instant("since", since)
-    ids = sorted((header.id for header in reader.memories.matching()), reverse=True)
-    for memory_id in ids:
-        memory = reader.memories.get(memory_id) if not after.id or memory_id < after.id else None
-        if memory is not None and (first is None or memory.updated_at >= first):
-            identity = reader.memories.identity_of(memory_id)
-            yield Hit.of_memory(memory_id, memory, reader.local_calendar, identity)
+def _memories(reader: MemoryReader, since: When | None, after: _Place, limit: int) -> list[Hit]:
+    """Return the next `limit` durable memories; all if there are fewer."""
+    calendar, memories = reader.local_calendar, reader.memories
+    first = None if since is None else calendar.instant("since", since)
+    found = memories.page(limit, before=after.id or None, since=first)
+    return [Hit.of_memory(one.id, one, calendar, memories.identity_of(one.id)) for one in found]
 
 
 def _rows(reader: MemoryReader, grain: Grain, since: When | None, after: _Place, limit: int) -> list[Hit]:

@@ -262,14 +262,17 @@ class Memory(TieredMemory, SharedMemory):
         conversation_id = (conversation or {}).get("conversation_id")
         if not isinstance(conversation_id, str):
             raise InputError("only_new needs a conversation with a conversation_id")
-        told = self.session(conversation_id).told
-        seen = {*exclude, *(one for before in told.items().values() for one in before["ids"])}
+        told, at = self.session(conversation_id).told, self.lake.calendar.moment("now", now or clock())
+        before = told.items(now=at).values()
+        if now is not None:
+            before = [one for one in before if one.get("at", 0) <= at.timestamp()]
+        seen = {*exclude, *(one for earlier in before for one in earlier["ids"])}
         found = self.reader.context(query, max_tokens, conversation=conversation, exclude=seen, now=now)
         said = {message.id for message in self.conversations.get(conversation_id)}
         parts = tuple(part for part in found.parts if not part.evidence or not part.evidence <= said)
         if parts:
             ids = [part.id for part in parts]
-            told.store(digest("told", ids), {"ids": ids}, ttl=MAX_TTL)
+            told.store(digest("told", ids), {"ids": ids, "at": at.timestamp()}, ttl=MAX_TTL, now=at)
         return replace(found, parts=parts)
 
     def list(

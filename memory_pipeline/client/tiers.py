@@ -216,7 +216,7 @@ class TieredMemory:
         for tier, stored in self._visible(now):
             size, known = len(stored.entry.value.encode()), found[tier]
             found[tier] = TierStatistics(known.entries + 1, known.bytes + size, known.accesses + stored.entry.accesses)
-        durable = self.reader.memories.list(limit=10_000, now=now)
+        durable = self.reader.memories.page(now=now)
         used = sum(memory.access_count for memory in durable)
         size = sum(len(memory.content.encode()) for memory in durable)
         return {**found, LONG_TERM: TierStatistics(len(durable), size, used)}

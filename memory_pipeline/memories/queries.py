@@ -209,6 +209,32 @@ class DurableMemories:
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, key)
         return self._state.snapshot().headers(terms.mask, terms.fits)
 
+    def page(
+        self,
+        limit: int | None = None,
+        *,
+        before: str | None = None,
+        since: datetime | None = None,
+        now: When | None = None,
+    ) -> Found:
+        """Return the active memories in the reverse order of their ids, which begin with the hour of the first version.
+
+        At most `limit`, by default all; only ids before `before`; only what was stated, updated or confirmed at `since`
+        (UTC) or later. `now` as in :meth:`get`.
+
+        Raises:
+            InputError: `now` is not a time with a zone.
+        """
+        terms = _Conditions.of(None, None, Status.ACTIVE, None, None, None, None, None)
+        top = self._state.snapshot(until_of(now, self._state.calendar))
+        found = top.ids(
+            lambda rows: terms.mask(rows) & (True if since is None else rows.since("updated_at", since)),
+            lambda header: terms.fits(header) and (since is None or header.updated_at >= since),
+        )
+        ids = sorted((one for one in found if before is None or one < before), reverse=True)[:limit]
+        memories = top.load(ids, alone=limit is not None)
+        return [memories[one] for one in ids if one in memories]
+
     def about(self, subject: str, *, limit: int = 100) -> Found:
         """Return the active memories with a subject, in any case, including cold ones, newest first.
 

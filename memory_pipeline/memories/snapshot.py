@@ -180,6 +180,11 @@ class Rows:
         codes, keys = self._called(column)
         return np.isin(codes, keys.get(key, []))
 
+    def since(self, column: str, first: datetime) -> NDArray[np.bool_]:
+        """Return a mask of the rows with a time of `first` or later in a column."""
+        late: NDArray[np.bool_] = pc.greater_equal(self.table[column], first).to_numpy(zero_copy_only=False)
+        return late
+
     def tagged(self, tag: str) -> NDArray[np.bool_]:
         """Return a mask of the rows with a label."""
         return np.array([tag in tags for tags in self.table["tags"].to_pylist()], np.bool_)
@@ -275,6 +280,12 @@ class MemorySnapshot:
         found += [header for header in map(Header.of, self.above.newest.values()) if fits(header)]
         return _newest_first(found)[:limit]
 
+    def ids(self, mask: Callable[[Rows], NDArray[np.bool_]], fits: Callable[[Header], bool]) -> list[str]:
+        """Return the ids of matching memories, in any order; see :meth:`headers`."""
+        rows = self.rows
+        found: list[str] = rows.table["memory_id"].filter(pa.array(self.visible & mask(rows))).to_pylist()
+        return found + [header.id for header in map(Header.of, self.above.newest.values()) if fits(header)]
+
 
 class JoinedMemories:
     """The memories of several scopes; methods as in :class:`MemorySnapshot`."""
@@ -298,6 +309,10 @@ class JoinedMemories:
     ) -> list[Header]:
         """Return the headers of matching memories, newest first."""
         return _newest_first([header for part in self._parts for header in part.headers(mask, fits, limit)])[:limit]
+
+    def ids(self, mask: Callable[[Rows], NDArray[np.bool_]], fits: Callable[[Header], bool]) -> list[str]:
+        """Return the ids of matching memories, in any order."""
+        return [memory_id for part in self._parts for memory_id in part.ids(mask, fits)]
 
     def identity_of(self, memory_id: str) -> str:
         """Return the identity of a memory's scope."""

@@ -21,6 +21,7 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
 from memory_pipeline.errors import InputError
+from memory_pipeline.memories import MemoryOverlay, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -339,6 +340,47 @@ def test_a_conversation_is_told_nothing_twice_by_two_processes(root: str, models
     assert memory.session("chat").told.items() == memory.session("other").told.items() == {}
     with pytest.raises(InputError, match="conversation_id"):
         memory.context("Porto", only_new=True)
+
+
+def test_what_was_told_counts_from_now(memory: Memory) -> None:
+    memory.remember("Anna's sister is called Ines.", now=NOW)
+
+    def told(at: timedelta) -> bool:
+        about = {"conversation_id": "chat"}
+        return bool(memory.context("sister", conversation=about, only_new=True, now=NOW + at).parts)
+
+    assert [told(timedelta(hours=hour)) for hour in (2, 3, 25, 27)] == [True, False, False, True]
+    assert told(timedelta(hours=1))  # before it was told
+    assert not told(timedelta(hours=4))
+
+
+def test_a_page_reads_its_own_memories_alone_and_statistics_all(
+    memory: Memory, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"The box of number {number} holds {number * 7} pins." for number in range(250)]
+    memory.writer.change_memories([{"memory": "REMEMBER", "content": text} for text in texts[:200]], now=NOW)
+    memory.run(now=NOW + DAY)
+    memory.writer.change_memories([{"memory": "REMEMBER", "content": text} for text in texts[200:]], now=NOW + DAY)
+    memory = Memory(root, user_id="anna")
+    read = []
+
+    def counted(overlay: MemoryOverlay, where: str, *columns: Any) -> Any:
+        read.append(where.count("memory:"))
+        return rows(overlay, where, *columns)
+
+    rows = MemoryOverlay.rows
+    monkeypatch.setattr(MemoryOverlay, "rows", counted)
+    pages = [memory.list("memory", limit=100)]
+    while (cursor := pages[-1].cursor) is not None:
+        pages.append(memory.list("memory", cursor=cursor, limit=100))
+    assert sorted(hit.content for page in pages for hit in page) == sorted(texts)
+    assert len(read) <= len(pages) + 1  # once for the keys that pending entries are compared with
+    assert max(read) <= 101
+    assert len(memory.list("memory", since=NOW + DAY, limit=100)) == 50
+    size = sum(map(len, texts))
+    assert memory.stats()["long_term"][:2] == (250, size)
+    monkeypatch.setattr(queries, "MAX_LISTED", 100)
+    assert memory.stats()["long_term"][:2] == (250, size)
 
 
 def test_importing_the_package_imports_nothing_heavy(tmp_path: Path) -> None:
