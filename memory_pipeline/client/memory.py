@@ -263,7 +263,7 @@ class Memory(TieredMemory, SharedMemory):
         if not isinstance(conversation_id, str):
             raise InputError("only_new needs a conversation with a conversation_id")
         told, at = self.session(conversation_id).told, self.lake.calendar.moment("now", now or clock())
-        before = told.items(now=at).values()
+        before = list(told.items(now=at).values())
         if now is not None:
             before = [one for one in before if one.get("at", 0) <= at.timestamp()]
         seen = {*exclude, *(one for earlier in before for one in earlier["ids"])}
