@@ -1,6 +1,6 @@
-"""Does a question about something else get nothing? Part of the ``retrieval`` benchmark.
+"""Does a prompt about something else get nothing? Part of the ``retrieval`` benchmark.
 
-Each question is asked of its own memory, with the default floor and without, and of memories of other agents: of its
+Each question is asked of its own memory, with the floor of prompts and without, and of memories of other agents: of its
 own set, where people and topics may be shared, and of the other sets. Questions without evidence on a topic of their
 memory (category adversarial) are a row of their own: their words fit.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from benchmarks.measure import Cell, Table, progress
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.evaluation.harness import turns_of
 from memory_pipeline.evaluation.labels import ADVERSARIAL
 from memory_pipeline.lake import Lake
@@ -34,7 +35,7 @@ _OWN, _NO_DETAIL, _SAME_SET, _OTHER_SET = "own", "own topic, no evidence", "othe
 
 
 class Answer(NamedTuple):
-    """Which calls returned nothing, and whether evidence is among ten hits with the default floor and without."""
+    """Which calls returned nothing, and whether evidence is among ten hits with the floor of prompts and without."""
 
     is_empty: Mapping[str, bool]
     in_ten: bool
@@ -54,7 +55,7 @@ def unrelated_table(sets: Mapping[str, tuple[LabelledSet, Settings]]) -> Table:
                 found[kind].append(_asked(reader, judged.question.text, relevant, judged.question.now or now))
         rows += [_row(name, kind, found[kind]) for kind in (_OWN, _NO_DETAIL, _SAME_SET, _OTHER_SET) if found[kind]]
         progress(f"{name}: asked of its own memory and of others")
-    note = "share of questions that get nothing by default, and any evidence in ten hits with the floor and without"
+    note = "share of questions that put nothing into a prompt, and any evidence in ten hits with the floor and without"
     return Table("unrelated", note, rows)
 
 
@@ -89,10 +90,10 @@ def _questions(
 
 def _asked(reader: MemoryReader, text: str, relevant: Collection[str], now: datetime) -> Answer:
     hits, without = (
-        reader.search_memory(Grain.WORKING, 0, _ALL_DAYS, 10, text, minimum_score=floor, now=now) for floor in (None, 0)
+        reader.search_memory(Grain.WORKING, 0, _ALL_DAYS, 10, text, minimum_score=floor, now=now)
+        for floor in (DEFAULT_FLOOR, 0)
     )
     is_empty = {
-        "search_memory": not hits,
         "recall": not reader.recall(text, now=now),
         "inject_knowledge": not reader.inject_knowledge(text, now=now).parts,
     }

@@ -22,8 +22,8 @@ MINIMUM_SCORE = click.option(
     "--min-score",
     "minimum_score",
     type=float,
-    help="Minimum score, 0 to 1: how well a result fits QUERY. Default: 0.11, which nothing reaches if QUERY is about "
-    "something else; 0 shows the best, however badly they fit.",
+    help="Minimum score, 0 to 1: how well a result fits QUERY. Default of search: none; of recall and inject: 0.11, "
+    "which nothing reaches if QUERY is about something else.",
 )
 
 
@@ -102,10 +102,10 @@ def search(
             click.echo(
                 f"… of {counted(hits.total, 'memory')}; see the next with --offset {hits.offset + len(hits)}", err=True
             )
-    elif query and hits.total:
+    elif query and hits.total and options.get("minimum_score"):
         click.echo(
-            f"no results: of {counted(hits.total, 'memory')} of {agent} in range, none fits the query; show the best "
-            "with --min-score 0",
+            f"no results: none of {counted(hits.total, 'memory')} of {agent} in range has a score of "
+            f"{options['minimum_score']:g}; lower --min-score",
             err=True,
         )
     else:

@@ -84,7 +84,7 @@ class Conversations:
             InputError: `limit` is not from 1 to 100, or the query is too long.
         """
         count_of("limit", limit, 1, MAX_RESULTS)
-        hits = self._reader.search_memory("working", 0, MAX_DAYS_AGO, MAX_RESULTS, query, minimum_score=0)
+        hits = self._reader.search_memory("working", 0, MAX_DAYS_AGO, MAX_RESULTS, query)
         return list(_by_conversation(hits).values())[:limit]
 
     def list(self, limit: int = 100, *, active_within: timedelta | None = None, now: When | None = None) -> Found:

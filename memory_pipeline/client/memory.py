@@ -207,8 +207,7 @@ class Memory(TieredMemory, SharedMemory):
             grain: ``working`` for what was said; ``daily`` to ``yearly`` for summaries.
             tiers: ``all``, or some of ``session``, ``short_term``, ``long_term`` and ``shared``. Entries of sessions
                 and pools that share words with the query come first; the conditions above do not apply to them.
-            minimum_score: leave out hits of long-term memory with a lower score, 0 to 1; by default 0.11, which nothing
-                reaches if the query is about something else than this memory.
+            minimum_score: leave out hits of long-term memory with a lower score, 0 to 1; by default none.
             now: ignore everything after this time; by default the current time.
 
         Raises:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal, overload
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, optional_label
-from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
@@ -255,8 +254,7 @@ class MemoryReader(PromptReader):
             conversation_id: the conversation that a fact comes from.
             tag: a tag of that conversation.
             minimum_importance: 0 to 1.
-            minimum_score: leave out hits with a lower score, 0 to 1; by default 0.11, which nothing reaches if the
-                query is about something else than this memory. 0 returns the best hits however badly they fit.
+            minimum_score: leave out hits with a lower score, 0 to 1; by default none.
             offset: hits to skip, at most 10,000; 10 is the second page of 10.
             explain: add to each hit the parts of its score.
             now: the time from which ages count, by default the current time. Summaries of periods that end later are
@@ -281,7 +279,7 @@ class MemoryReader(PromptReader):
             labels={"person": person, "conversation_id": conversation_id, "tag": tag},
             minimum_importance=minimum_importance,
         )
-        floor = share_of("minimum_score", minimum_score, DEFAULT_FLOOR)
+        floor = share_of("minimum_score", minimum_score, 0.0)
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         text = validate_query(query, query_text)

@@ -309,7 +309,7 @@ class _View:
         size = _PAGE if set(filters) - set(arguments) else min(limit, _PAGE)
         while offset <= _LAST:
             hits = self._reader.search_memory(
-                grain, 0, _ALL_DAYS, size, query, minimum_score=0, offset=offset, now=now, **arguments
+                grain, 0, _ALL_DAYS, size, query, offset=offset, now=now, **arguments
             )
             for hit in hits:
                 yield _of_hit(hit, is_scored=query is not None)

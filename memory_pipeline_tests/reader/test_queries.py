@@ -76,7 +76,7 @@ def test_a_blank_query_shows_the_newest(ways: dict[str, MemoryReader], newest: d
 def test_any_query_ranks_all_memories(ways: dict[str, MemoryReader], query: str) -> None:
     for way in ("held", "tail", "disk"):
         started = time.perf_counter()
-        hits = search(ways[way], query, minimum_score=0)
+        hits = search(ways[way], query)
         assert time.perf_counter() - started < 20
         assert len({hit.id for hit in hits}) == len(hits) == hits.total == EVERYTHING
         assert all(0 <= hit.score <= 1 for hit in hits)
@@ -137,6 +137,6 @@ def test_broken_unicode_is_refused(ways: dict[str, MemoryReader], text: str) -> 
 def test_every_query_is_answered_or_rejected(ways: dict[str, MemoryReader], query: str) -> None:
     for way in ("held", "tail", "disk"):
         try:
-            assert len(search(ways[way], query, minimum_score=0)) == EVERYTHING
+            assert len(search(ways[way], query)) == EVERYTHING
         except InputError:
             assert any("\ud800" <= character <= "\udfff" for character in query)
