@@ -308,9 +308,7 @@ class _View:
         now, offset = self._now(), 0
         size = _PAGE if set(filters) - set(arguments) else min(limit, _PAGE)
         while offset <= _LAST:
-            hits = self._reader.search_memory(
-                grain, 0, _ALL_DAYS, size, query, offset=offset, now=now, **arguments
-            )
+            hits = self._reader.search_memory(grain, 0, _ALL_DAYS, size, query, offset=offset, now=now, **arguments)
             for hit in hits:
                 yield _of_hit(hit, is_scored=query is not None)
             offset += size
