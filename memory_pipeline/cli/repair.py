@@ -34,7 +34,8 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
 
     Reads the whole lake. Rebuilds missing and unreadable files, lost index tables, and partitions that fail
     `memory-pipeline check`, with the same rows. Messages and other source records cannot be rebuilt: their files are
-    listed as lost and left alone. Restore them from a backup and run `repair` again.
+    listed as lost and left alone. Restore them from a backup and run `repair` again. Facts and summaries whose sources
+    have expired are listed as lost too, and their file is dropped: to restore it, look with --dry-run first.
 
     Safe to repeat and to interrupt.
 
@@ -60,7 +61,7 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
     if as_json:
         records = {"found": [asdict(each) for each in found], "left": [asdict(each) for each in left]}
         click.echo(to_json({"dry_run": dry_run, **records, "not_made": errors}))
-    if left or errors:
+    if left or errors or any(each.loss for each in found):
         sys.exit(1)
 
 

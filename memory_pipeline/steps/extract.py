@@ -30,13 +30,12 @@ from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET, table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period
+from memory_pipeline.steps.lost_rows import has_lost, lost_rows
 from memory_pipeline.steps.results import PartitionResult, RowDigests, marks_of, unfinished_rows
 from memory_pipeline.steps.validation import are_sound, validate_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from memory_pipeline.domain.facts import Extractor, Fact
     from memory_pipeline.domain.graph.operations import Operation
@@ -95,9 +94,8 @@ def _refuse_lost(
     lake: Lake, hours: Sequence[Period], messages: Sequence[Message], old: pa.Table, marks: ExpirationMarks
 ) -> None:
     """Raise if messages are missing but have not expired: recomputing would delete the facts from them."""
-    present = {message.hour.key for message in messages}
-    expired = marks.latest([RetentionClass.CONVERSATIONS])
-    missing = {key for key in old["period"].unique().to_pylist() if key > expired} - present
+    has_expired = pa.array(marks.mask(old, RetentionClass.CONVERSATIONS))
+    missing = {*old.filter(pc.invert(has_expired))["period"].to_pylist()} - {message.hour.key for message in messages}
     if not missing:
         return
     entries = lake.ledger.entries(MESSAGES_ASSET, [hour for hour in hours if hour.key in missing])
@@ -145,17 +143,6 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
     return Reading(messages, passages, kept, carried, old)
 
 
-def has_lost(facts: pa.Table, marks: ExpirationMarks, messages: Collection[str]) -> NDArray[np.bool_]:
-    """Return a mask of the facts that cannot be extracted again: they have expired messages outside `messages`.
-
-    `facts` needs the columns workspace_id, agent_id, period and message_ids.
-    """
-    lost = marks.mask(facts, RetentionClass.CONVERSATIONS)
-    for row in np.flatnonzero(lost):
-        lost[row] = not all(source in messages for source in facts["message_ids"][row].as_py())
-    return lost
-
-
 def extract_facts(
     lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shard: int | None = None
 ) -> list[PartitionResult]:
@@ -186,8 +173,7 @@ def extract_facts(
 
     keys = [hour.key for hour in hours]
     # Facts whose messages have expired may be the only copy.
-    expired = ExpirationMarks.of(lake.tables).latest([RetentionClass.CONVERSATIONS])
-    remade = {key for key in keys if key > expired}
+    remade = set(keys) - lost_rows(lake, Grain.WORKING, keys).keys()
     changed = lake.tables.transform(FACTS, keys, extracted, remade=remade, shard=shard)
     sizes = lake.tables.sizes(FACTS)
     return [replace(part, changed=part.period.key in changed, bytes=sizes.get(part.period.key, 0)) for part in results]

@@ -3,7 +3,7 @@
 ========================  ===========================================================================================
 damaged                   repair
 ========================  ===========================================================================================
-facts, summaries          recomputed from messages, facts or finer summaries, unless these may have expired
+facts, summaries          recomputed from messages, facts or finer summaries; lost where these have expired
 graph, consolidation             refolded from their operations and events
 operations by scope       rebuilt from their records
 ledger                    the partitions it lacks are entered again
@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain, Period
-from memory_pipeline.domain.retention import WORKING_CLASSES, RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
@@ -48,12 +47,12 @@ from memory_pipeline.lake.schemas import (
 from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
-from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.fold_graph import mend_graph, operations_in
 from memory_pipeline.steps.fold_memories import memory_events_in, project_events, refold_memories
 from memory_pipeline.steps.group import scopes_in
+from memory_pipeline.steps.lost_rows import lost_rows
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.scopes import known_scopes
@@ -95,6 +94,14 @@ class Damage:
     rows: int = 0
     loss: str = ""
 
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether repair leaves the file as it is, so that it can be restored from a backup.
+
+        Lost facts and summaries are dropped: until then nothing that reads their period works, for any agent.
+        """
+        return bool(self.loss) and self.name not in (FACTS.name, SUMMARIES.name)
+
 
 def find_damage(lake: Lake) -> list[Damage]:
     """Read the whole lake and return the damage. Writes nothing."""
@@ -118,7 +125,7 @@ def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> 
     """Rebuild damaged parts as far as possible. Return the remaining damage. Safe to interrupt and to repeat."""
     left = list(found)
     for _ in range(_PASSES):
-        if all(damage.loss for damage in left):
+        if all(damage.is_left_alone for damage in left):
             break
         _rebuild(lake, models, start, left)
         before, left = left, find_damage(lake)
@@ -129,7 +136,7 @@ def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> 
 
 def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
     _restore_logs(lake, [damage for damage in found if damage.kind in ("log", "partition") and not damage.loss])
-    files = [damage for damage in found if damage.kind == "file" and not damage.loss]
+    files = [damage for damage in found if damage.kind == "file" and not damage.is_left_alone]
     hours = {period.key for period in _periods(lake, found, Grain.WORKING)}
     hours |= {damage.key for damage in files if damage.name in _names(_MIXED)}
     for spec in TABLES.values():
@@ -184,16 +191,14 @@ def _with_loss(lake: Lake, damage: Damage) -> Damage:
     if damage.kind != "file":
         return damage
     loss = ""
-    marks = ExpirationMarks.of(lake.tables)
     if damage.name in _names(_RECORDS):
         loss = f"{damage.rows:,} rows of {damage.name}, {damage.key}"
-    elif damage.name == FACTS.name and damage.key <= marks.latest(WORKING_CLASSES):
-        loss = f"{damage.rows:,} facts of {damage.key}: their messages may have expired"
-    elif damage.name == SUMMARIES.name:
-        grain = Grain(damage.grain)
-        first = lake.calendar.children(Period(grain, damage.key))[0].key
-        if first <= marks.latest(kept for kept in RetentionClass if kept.grain is grain.finer):
-            loss = f"the {grain} summaries of {damage.key}: their sources may have expired"
+    elif damage.name in (FACTS.name, SUMMARIES.name):
+        grain = Grain(damage.grain) if damage.grain else Grain.WORKING
+        lost = lost_rows(lake, grain, [damage.key]).get(damage.key)
+        if lost:
+            listed_agents = ", ".join(f"{count:,} of {agent}" for agent, count in sorted(lost.items()))
+            loss = f"{damage.name} of {damage.key} whose sources have expired: {listed_agents}"
     elif damage.name in _names(_MIXED):
         facts = lake.tables.read_sound(FACTS, [damage.key])
         if damage.name == GRAPH_OPERATIONS.name:
@@ -221,7 +226,7 @@ def _restore_logs(lake: Lake, found: Iterable[Damage]) -> None:
 
 def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
     """Refold graphs and memories, and consolidate agents with lost days again."""
-    names = {damage.name for damage in found if not damage.loss}
+    names = {damage.name for damage in found if not damage.is_left_alone}
     lost_logs = {damage.name for damage in found if damage.kind == "log"}
     unknown = {damage.key for damage in found if damage.loss and damage.name in _names(_MIXED)}
     if GRAPH_OPERATIONS.name in names:
@@ -249,13 +254,15 @@ def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) ->
 def _periods(lake: Lake, found: Sequence[Damage], grain: Grain) -> list[Period]:
     if grain is Grain.WORKING:
         keys = {
-            damage.key for damage in found if damage.kind == "file" and damage.name == FACTS.name and not damage.loss
+            damage.key
+            for damage in found
+            if damage.kind == "file" and damage.name == FACTS.name and not damage.is_left_alone
         }
         if any(damage.kind == "log" and damage.name in _names((FACTS, *_MIXED)) for damage in found):
             keys |= set(lake.tables.keys(MESSAGES))
     else:
         summaries = [damage for damage in found if damage.name == SUMMARIES.name and damage.grain == grain.value]
-        keys = {damage.key for damage in summaries if not damage.loss}
+        keys = {damage.key for damage in summaries if not damage.is_left_alone}
     return [Period(grain, key) for key in sorted(keys)]
 
 

@@ -26,6 +26,7 @@ from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.steps.embed import vectors_in, with_vectors
 from memory_pipeline.steps.group import agents_in, by_period, by_scope
+from memory_pipeline.steps.lost_rows import lost_rows
 from memory_pipeline.steps.results import (
     PartitionResult,
     RowDigests,
@@ -345,8 +346,7 @@ def summarize_periods(
 
     keys = [period.key for period in periods]
     # Summaries with expired sources may be the only copy.
-    expired = ExpirationMarks.of(lake.tables).latest(kept for kept in RetentionClass if kept.grain is grain.finer)
-    remade = {period.key for period in periods if lake.calendar.children(period)[0].key > expired}
+    remade = set(keys) - lost_rows(lake, grain, keys).keys()
     changed = lake.tables.transform(SUMMARIES, keys, summarized, remade=remade, shard=shard, grain=grain.value)
     sizes = lake.tables.sizes(SUMMARIES, grain=grain.value)
     return [replace(part, changed=part.period.key in changed, bytes=sizes.get(part.period.key, 0)) for part in results]

@@ -15,6 +15,9 @@ from memory_pipeline.domain.conversations import Admission, read_messages
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain, Period
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.erasure import forget
+from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.lake import CONFIGURATION, Lake
 from memory_pipeline.lake.schemas import (
     CONSOLIDATION,
@@ -32,6 +35,7 @@ from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.repair import find_damage, repair
 from memory_pipeline.steps.results import Expiration
 from memory_pipeline.steps.retention import expire
 from memory_pipeline.steps.scheduling.planner import grain_status
@@ -48,6 +52,7 @@ from memory_pipeline_tests.building import (
     versions,
     write,
 )
+from memory_pipeline_tests.damaging import damage, file_of
 from memory_pipeline_tests.effort import IS_THOROUGH
 
 if TYPE_CHECKING:
@@ -341,6 +346,51 @@ def test_the_graph_expires_if_configured(lake: Lake, models: Models) -> None:
     # Recomputing the hour does not restore it.
     list(materialize(lake, models, Grain.WORKING, hours("2024-01-15T08")))
     assert {row["target"] for row in lake.graph_rows.scan(where=IS_FACT).to_pylist()} == left
+
+
+def test_damaged_rows_are_made_again_where_their_agent_still_has_the_sources(
+    made_once: Path, root: str, models: Models
+) -> None:
+    lake = Lake(shutil.copytree(made_once, root))
+    # The messages of one workspace expire, its facts and summaries do not. The other workspace keeps everything.
+    configure(lake, "workspaces: {acme: {retention: {conversations: 48h, facts: forever, preferences: forever}}}")
+    expire_at(lake, SOON)
+    hour, day, only_expired = "2024-01-15T08", "2024-01-15", "2024-01-15T10"
+    own = pc.field("workspace_id") == "keeper"
+    before = [lake.tables.read(FACTS, where=own), lake.tables.read(SUMMARIES, where=own, grain="daily")]
+    alone = file_of(lake, FACTS, only_expired)
+    for path in (file_of(lake, FACTS, hour), file_of(lake, SUMMARIES, day, grain="daily"), alone):
+        damage(path, "cut")
+    losses = {each.key: each.loss for each in find_damage(lake)}
+    assert losses.keys() == {hour, day, only_expired}
+    assert all("acme/support" in loss and "keeper" not in loss for loss in losses.values())
+    with pytest.raises(DamagedError):  # a run drops nothing
+        list(materialize(lake, models, Grain.WORKING, hours(hour)))
+    assert repair(lake, models, START, find_damage(lake)) == []
+    assert [lake.tables.read(FACTS, [hour]), lake.tables.read(SUMMARIES, where=own, grain="daily")] == before
+    forget(lake, models, Subject.agent(KEEPER), SOON)
+
+
+def test_damaged_rows_may_be_lost_if_the_index_does_not_know_them(expired: Lake, models: Models) -> None:
+    hour = "2024-01-15T08"
+    damage(file_of(expired, FACTS, hour), "cut")
+    assert [each.loss for each in find_damage(expired)] == [""]
+    expired.index.delete("workspace_id = 'keeper'", [KEEPER])
+    assert "unknown" in find_damage(expired)[0].loss
+    with pytest.raises(DamagedError):
+        list(materialize(expired, models, Grain.WORKING, hours(hour)))
+    repair(expired, models, START, find_damage(expired))
+    assert contents(expired) == {"Anna: My cat is called Mila."}
+
+
+def test_missing_messages_of_one_workspace_are_noticed_though_another_has_expired(
+    expired: Lake, models: Models
+) -> None:
+    hour = "2024-01-15T08"
+    expired.tables.remove(MESSAGES, [hour])
+    with pytest.raises(DamagedError):
+        list(materialize(expired, models, Grain.WORKING, hours(hour)))
+    assert contents(expired) == {"Anna: My cat is called Mila."}
 
 
 def test_over_a_year_expired_classes_are_deleted_and_memories_kept(lake: Lake, models: Models) -> None:
