@@ -13,7 +13,7 @@ from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
 from memory_pipeline.client.sharing import SharedMemory
 from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, clock, tiers_of
-from memory_pipeline.domain.chat_messages import as_mapping
+from memory_pipeline.domain.chat_messages import answer_in, as_mapping
 from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
@@ -33,6 +33,7 @@ from memory_pipeline.writer import MemoryWriter, Receipt
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
+    from os import PathLike
 
     from memory_pipeline.client.wrapping import Client
     from memory_pipeline.domain.memories.record import DurableMemory
@@ -72,7 +73,7 @@ class Memory(TieredMemory, SharedMemory):
 
     def __init__(
         self,
-        uri: str | None = None,
+        uri: str | PathLike[str] | None = None,
         *,
         user_id: str | None = None,
         agent_id: str = "default",
@@ -91,9 +92,14 @@ class Memory(TieredMemory, SharedMemory):
             embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
 
         Raises:
-            InputError: an id is invalid.
+            InputError: an id or the embedder is invalid.
             ConfigurationError: the address, the time zone or the lake's configuration is invalid.
         """
+        if embedder is not None and not callable(getattr(embedder, "embed", None)):
+            raise InputError(
+                f"embedder {shown(embedder)} is not an object with name, dimension and embed; set a model by its name "
+                "under embedding in the lake's config/workspaces.yaml"
+            )
         settings = Settings.from_environment()
         self.lake = Lake(uri or settings.root, settings.timezone, settings.start)
         self.user_id = user_id
@@ -147,13 +153,15 @@ class Memory(TieredMemory, SharedMemory):
 
         Args:
             messages: a text that the user said; a message; or a list of texts and messages, oldest first. Messages and
-                answers of OpenAI, LiteLLM, Anthropic and LangChain clients are accepted. Messages without a
-                ``timestamp`` were said now.
+                answers of OpenAI, LiteLLM, Anthropic, LangChain, Gemini, Bedrock and Vercel clients are accepted. The
+                time of a message is its ``timestamp``, or else ``created_at``, ``date``, ``ts`` or the like, if it is
+                unambiguous: ISO 8601 with a zone, or seconds or milliseconds since 1970. Messages without a time were
+                said now; the receipt names keys that look like times and were not read.
             conversation_id: the conversation, to continue it. The list may repeat messages that are stored; only its
                 new end is added. By default a new conversation begins; the receipt has its id.
             users: all users who took part. What is said in a group is found by its members alone.
             group_id: the group, if it has an id; its members may change.
-            tags: labels of the conversation.
+            tags: labels of the conversation; a text is one of them.
             source: where it comes from, such as ``slack``.
             now: the current time.
 
@@ -169,7 +177,7 @@ class Memory(TieredMemory, SharedMemory):
                 "messages": _messages_of(messages, self.user_id if users or group_id else None),
                 "users": users,
                 "group_id": group_id,
-                "tags": list(tags),
+                "tags": _listed(tags),
                 "source": source,
                 "timezone": self._timezone,
             },
@@ -315,7 +323,7 @@ class Memory(TieredMemory, SharedMemory):
             InputError: an argument is invalid.
         """
         return self.writer.remember(
-            text, kind, memory_class=memory_class, outcome_success=outcome_success, tags=tags, now=now
+            text, kind, memory_class=memory_class, outcome_success=outcome_success, tags=_listed(tags), now=now
         )
 
     def history(self, id: str) -> tuple[DurableMemory, ...]:  # noqa: A002  # as in forget
@@ -411,22 +419,25 @@ class Memory(TieredMemory, SharedMemory):
         """
         from memory_pipeline.client.wrapping import wrapped
 
-        return wrapped(self, client, conversation_id, max_tokens, tags, source)
+        return wrapped(self, client, conversation_id, max_tokens, _listed(tags), source)
 
 
 def _messages_of(value: object, user_id: str | None) -> list[object]:
     """Return what a user hands to :meth:`Memory.add` as a list of messages, those of the user with the user's id."""
-    value = as_mapping(value)
-    if isinstance(value, Mapping) and isinstance(value.get("choices"), Sequence):  # an answer of OpenAI or LiteLLM
-        value = [as_mapping(choice).get("message") for choice in value["choices"][:1]]  # type: ignore[attr-defined]  # checked by the API
-    if isinstance(value, str | Mapping):
-        value = [value]
+    value = (
+        [value] if isinstance(value, str) else answer_in(value) or ([value] if isinstance(value, Mapping) else value)
+    )
     if not isinstance(value, Sequence) or isinstance(value, bytes):
         raise InputError(f"messages {shown(value)} are not accepted; expected a text, a message, or a list of them")
     messages = [{"role": "user", "content": one} if isinstance(one, str) else as_mapping(one) for one in value]
     if user_id is None:
         return messages
     return [{"user_id": user_id, **one} if _is_of_user(one) else one for one in messages]
+
+
+def _listed(tags: Sequence[str]) -> Sequence[str]:
+    """Return tags as a list. A text is one tag, not one for each of its characters."""
+    return [tags] if isinstance(tags, str) else list(tags)
 
 
 def _is_of_user(message: object) -> TypeGuard[Mapping[str, object]]:

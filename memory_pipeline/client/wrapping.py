@@ -90,7 +90,7 @@ def wrapped(
     Raises:
         InputError: the client is of another kind.
     """
-    recorder = _Recorder(memory, conversation_id, max_tokens, {"tags": list(tags), "source": source})
+    recorder = _Recorder(memory, conversation_id, max_tokens, {"tags": tags, "source": source})
     completions = getattr(getattr(client, "chat", None), "completions", None)
     if callable(getattr(completions, "create", None)):
         return recorder.of_client(client)  # type: ignore[no-any-return]  # it behaves as the client does

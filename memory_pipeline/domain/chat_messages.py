@@ -1,19 +1,21 @@
-"""Convert messages of OpenAI, LiteLLM, Anthropic and LangChain clients to plain mappings.
+"""Convert messages of OpenAI, LiteLLM, Anthropic, LangChain, Gemini, Bedrock and Vercel clients to plain mappings.
 
 Mappings, and pydantic models such as LiteLLM's and LangChain's messages, are accepted.
 
 ============================================  ======================================================================
 message with                                  becomes
 ============================================  ======================================================================
-``content`` as a list of parts                their texts, one per line; other parts as their kind: ``[image]``
+``content`` or ``parts`` as a list            their texts, one per line; other parts as their kind: ``[image]``
+no content, and ``text``, ``value``,          the text
+``data``, a ``refusal`` or a transcript
 ``tool_calls``, with or without text          the text, and a second message of the role ``tool`` with the calls
-parts ``tool_use`` and ``tool_result``        the text, and a second message of the role ``tool`` with calls or results
+parts with calls of tools, or their results   the text, and a second message of the role ``tool`` with these
 parts ``thinking`` and ``reasoning``          nothing
-``content: null`` and a ``refusal``           the refusal
 role ``developer``                            role ``system``
 role ``function``                             role ``tool``
-no role, and a LangChain ``type``             the role: ``human`` is the user, ``ai`` the assistant
-no role, and the ``type`` of a function call  role ``tool``, with the call or its output (OpenAI's Responses API)
+role ``model``                                role ``assistant``
+no role, and a ``type`` or ``from``           the role that it names: ``human`` is the user, ``ai`` the assistant
+no role, and another ``type``                 role ``tool``: an item of OpenAI's Responses API, such as ``mcp_call``
 ============================================  ======================================================================
 
 Tool calls are context: they are stored, and never become facts.
@@ -22,27 +24,49 @@ Tool calls are context: they are stored, and never become facts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, TypeGuard
 
 from memory_pipeline.errors import InputError, shown
 
 #: Keys of a message with text, beside the content.
 CALL_KEYS: Final = ("tool_calls", "function_call")
-TEXT_KEYS: Final = (*CALL_KEYS, "refusal")
+TEXT_KEYS: Final = (*CALL_KEYS, "parts", "text", "value", "data", "refusal", "audio")
 
-_ROLES: Final = {"developer": "system", "function": "tool"}
-#: Roles by the type of LangChain's messages.
-_LANGCHAIN: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
-#: Kinds of parts that a model does not say.
-_THOUGHTS: Final = ("thinking", "redacted_thinking", "reasoning")
-#: Kinds of parts that are calls of tools, or their results.
-_CALL_PARTS: Final = ("tool_use", "server_tool_use")
-_RESULT_PARTS: Final = ("tool_result", "web_search_tool_result")
-#: Keys of the arguments of a call.
-_ARGUMENTS: Final = ("arguments", "input", "args")
+_ROLES: Final = {"developer": "system", "function": "tool", "model": "assistant"}
+#: Roles by the type or the sender of a message.
+_SENDERS: Final = {
+    **_ROLES, **{role: role for role in ("user", "assistant", "system", "tool")}, "human": "user", "ai": "assistant",
+    "gpt": "assistant", "HumanMessageChunk": "user", "AIMessageChunk": "assistant",
+}  # fmt: skip
+#: Kinds of parts and items that a model does not say.
+_SILENT: Final = ("thinking", "redacted_thinking", "reasoning", "reasoning_content", "step_start")
+#: Endings of the kinds of parts and items that are calls of tools, or their results.
+_CALLS: Final = ("tool_use", "tool_call", "function_call", "tool_invocation", "dynamic_tool")
+_RESULTS: Final = ("tool_result", "tool_error", "function_response")
+_OF_TOOLS: Final = (*_CALLS, *_RESULTS)
+#: Keys of the arguments of a call, and of its result.
+_ARGUMENTS: Final = ("arguments", "input", "args", "rawInput")
+_OUTPUTS: Final = ("output", "result", "response", "content", "error", "errorText")
+#: Keys of an item that say nothing.
+_HANDLES: Final = ("type", "id", "status", "timestamp", "user_id")
 #: Longest accepted kind of a part; those of the APIs are far shorter.
 _MAX_KIND = 40
+#: Longest field of an item of another kind, as JSON; longer ones are pictures and other data.
+_MAX_FIELD = 10_000
+
+#: Names of the time of a message, in lower case and without underscores, the best first.
+_TIMES: Final = (
+    "createdat", "sentat", "createtime", "createdtime", "createdtimestamp", "timestampms", "datetime", "time", "ts",
+    "date", "created", "sent",
+)  # fmt: skip
+_TIME_WORD: Final = re.compile(r"(?:^|_)(?:at|time|date|datetime|timestamp|ts)(?:$|_)|^(?:created|sent)$")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
+_NUMBER: Final = re.compile(r"[0-9]{9,14}(?:\.[0-9]{1,9})?")
+#: Numbers from the first to the second are seconds since 1970, from there to the third milliseconds: 1973 to 5138.
+_SECONDS, _MILLISECONDS, _END = 10**8, 10**11, 10**14
 
 
 def as_mapping(value: object) -> object:
@@ -53,11 +77,43 @@ def as_mapping(value: object) -> object:
     return dump() if callable(dump) and not isinstance(value, type) else value
 
 
-def is_empty(record: Mapping[str, object]) -> bool:
-    """Return whether a message says nothing and calls no tool, as some answers of models do."""
-    return (
-        not any(record.get(key) for key in ("content", "output", *TEXT_KEYS)) and record.get("type") != "function_call"
-    )
+def answer_in(value: object) -> list[object] | None:
+    """Return the messages of a model's answer, or of a message; None for something else.
+
+    The answer is one of OpenAI's chat or Responses API, of LiteLLM, Anthropic, Gemini or Bedrock, also as mappings.
+    """
+    if _field(value, "role") is not None or _field(value, "type") is not None:
+        return [value]
+    choices, candidates, output = (_field(value, name) for name in ("choices", "candidates", "output"))
+    if isinstance(choices, list | tuple) and choices:
+        message = _field(choices[0], "message")
+        return [{"role": "assistant", "content": _field(choices[0], "text")} if message is None else message]
+    if isinstance(candidates, list | tuple) and candidates:
+        return [_field(candidates[0], "content")]
+    if isinstance(output, list | tuple):
+        return [*output]
+    message = _field(output, "message")
+    return None if message is None else [message]
+
+
+def _field(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def is_empty(record: object) -> bool:
+    """Return whether a message says nothing and calls no tool, as some answers of models do.
+
+    A message without any content is not empty: it may have it in an unknown format.
+    """
+    record = as_mapping(record)
+    if not isinstance(record, Mapping) or not (
+        record.keys() & {"content", *TEXT_KEYS} or record.get("type") in _SILENT
+    ):
+        return False
+    try:
+        return all(part.get("content") in (None, "", [], ()) for part in messages_in(record))
+    except InputError:
+        return False
 
 
 def messages_in(record: object) -> list[Mapping[str, object]]:
@@ -69,20 +125,18 @@ def messages_in(record: object) -> list[Mapping[str, object]]:
     record = as_mapping(record)
     if not isinstance(record, Mapping):
         raise InputError(f"a message must be an object, not {shown(record)}")
-    record = _with_role(record)
+    record = _with_content(_with_role(record))
     content, role = record.get("content"), record.get("role")
     calls = [line for key in CALL_KEYS for line in _calls(key, record.get(key))]
     if isinstance(role, str) and role in _ROLES:
         record = {**record, "role": _ROLES[role]}
     if isinstance(content, list | tuple) and (content or calls):
-        parts = [as_mapping(part) for part in content]
-        of_tools = [part for part in parts if _kind_of(part) in (*_CALL_PARTS, *_RESULT_PARTS)]
+        parts = [_typed(as_mapping(part)) for part in content]
         # LangChain repeats the calls of these parts as `tool_calls`.
-        calls += [_tool_part(part) for part in of_tools if not calls or _kind_of(part) in _RESULT_PARTS]
-        said = [part for part in parts if part not in of_tools and _kind_of(part) not in _THOUGHTS]
+        of_tools = _RESULTS if calls else _OF_TOOLS
+        calls += [line for part in parts if _is(part, of_tools) for line in _tool_lines(part)]
+        said = [part for part in parts if not _is(part, (*_OF_TOOLS, *_SILENT))]
         record = {**record, "content": "\n".join(map(_part, said))}
-    elif content is None and record.get("refusal") is not None:
-        record = {**record, "content": record["refusal"]}
     if not calls:
         return [record]
     call = {**record, "role": "tool", "name": None, "content": "\n".join(calls)}
@@ -92,43 +146,145 @@ def messages_in(record: object) -> list[Mapping[str, object]]:
     return [record, {**call, "id": None}]
 
 
+def times_in(record: Mapping[str, object]) -> dict[str, datetime | None]:
+    """Return the keys of a message that look like times, without ``timestamp``: the best first, those not read last.
+
+    The value is the time of the message, if the key and its value are unambiguous: ISO 8601 with a zone, or seconds or
+    milliseconds since 1970.
+    """
+    found: dict[str, datetime | None] = {}
+    ranks: dict[str, int] = {}
+    for key, value in record.items():
+        if not isinstance(key, str) or key == "timestamp" or value in (None, ""):
+            continue
+        name = _CAMEL.sub("_", key).lower()
+        plain = name.replace("_", "")
+        at = _time_of(value) if plain in _TIMES else None
+        if at is not None or _TIME_WORD.search(name):
+            found[key], ranks[key] = at, len(_TIMES) if at is None else _TIMES.index(plain)
+    return {key: found[key] for key in sorted(found, key=ranks.__getitem__)}
+
+
+def _time_of(value: object) -> datetime | None:
+    try:
+        if isinstance(value, str) and not _NUMBER.fullmatch(value):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return None if value.tzinfo is None else value
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return None
+        number = float(value)
+        if _SECONDS <= number < _END:
+            return datetime.fromtimestamp(number if number < _MILLISECONDS else number / 1_000, UTC)
+    except (ValueError, OverflowError):  # not a time, or out of range
+        pass
+    return None
+
+
 def _with_role(record: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a message with its role, if only its type says it."""
+    """Return a message with its role, if only its type or sender says it. An item of another type becomes context."""
     kind = record.get("type")
-    if record.get("role") is not None or not isinstance(kind, str):
+    if record.get("role") is not None:
         return record
-    if kind == "function_call":
-        return {**record, "role": "tool", "id": None, "name": None, "tool_calls": [record]}
-    if kind == "function_call_output":
+    for name in (kind, record.get("from")):
+        if isinstance(name, str) and name in _SENDERS:
+            data = record.get("data")
+            saved = {**data, "data": None} if isinstance(data, Mapping) else {}  # as LangChain stores messages
+            return {**record, **saved, "role": _SENDERS[name]}
+    if not _is_kind(kind) or any(isinstance(record.get(key), str) for key in ("content", "text", "value")):
+        return record
+    if kind in _SILENT:
+        return {**record, "role": "assistant", "content": ""}
+    if kind.endswith("_output"):
         return {**record, "role": "tool", "content": _text_of(record.get("output"))}
-    return {**record, "role": _LANGCHAIN.get(kind)} if kind in _LANGCHAIN else record
+    is_call = kind.endswith("_call") and isinstance(record.get("name"), str)
+    lines = _tool_lines(record) if is_call else [_item(kind, record)]
+    return {**record, "role": "tool", "id": None, "name": None, "content": "\n".join(lines)}
+
+
+def _with_content(record: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a message with its text or its parts as `content`, if they are elsewhere."""
+    content, parts = record.get("content"), record.get("parts")
+    if isinstance(content, Mapping) and content:  # a single part, or an object with parts
+        parts = content.get("parts") or [content]
+        content = None
+    if isinstance(parts, list | tuple) and parts:
+        # Some clients repeat the text of the parts as the content.
+        has_text = any(_kind_of(_typed(as_mapping(part))) in (None, "text") for part in parts)
+        return {**record, "content": [*([content] if content and not has_text else []), *parts]}
+    if content not in (None, "", [], ()):
+        return record
+    audio = as_mapping(record.get("audio"))
+    spoken = (audio.get("transcript") or "[audio]") if isinstance(audio, Mapping) and audio else None
+    texts = (*(record.get(key) for key in ("parts", "text", "value", "data", "refusal")), spoken)
+    text = next((text for text in texts if text not in (None, "", [], ())), None)
+    return record if text is None else {**record, "content": text}
+
+
+def _is_kind(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.isprintable() and 0 < len(value) <= _MAX_KIND
 
 
 def _kind_of(part: object) -> object:
     return part.get("type") if isinstance(part, Mapping) else None
 
 
-def _tool_part(part: object) -> str:
+def _is(part: object, kinds: tuple[str, ...]) -> bool:
+    kind = _kind_of(part)
+    return isinstance(kind, str) and kind.endswith(kinds)
+
+
+def _typed(part: object) -> object:
+    """Return a part with its kind as type. Parts of Gemini and Bedrock have it as a key."""
+    if not isinstance(part, Mapping):
+        return part
+    kind = part.get("type")
+    if isinstance(kind, str):
+        if kind.startswith("tool-") and "toolCallId" in part and "toolName" not in part:  # Vercel's
+            return {**part, "type": "tool_call", "name": kind.removeprefix("tool-")}
+        nested = part.get("toolInvocation")
+        return {**part, **(nested if isinstance(nested, Mapping) else {}), "type": kind.replace("-", "_")}
+    if isinstance(part.get("text"), str):
+        return {**part, "type": "thinking" if part.get("thought") else "text"}
+    for key, value in part.items():
+        if isinstance(key, str) and isinstance(as_mapping(value), Mapping):
+            return {**as_mapping(value), "type": _CAMEL.sub("_", key).lower()}  # type: ignore[dict-item]  # checked above
+    return part
+
+
+def _tool_lines(part: object) -> list[str]:
+    """Return a call of a tool, its result, or both."""
     assert isinstance(part, Mapping)  # noqa: S101  # it has a kind
-    if _kind_of(part) in _CALL_PARTS:
-        [line] = _calls("content", [part])
-        return line
-    return f"[tool result] {_text_of(part.get('content'))}"
+    is_result = _is(part, _RESULTS)
+    lines = [] if is_result else _calls("content", [part])
+    output = next((part[key] for key in _OUTPUTS if part.get(key) is not None), None)
+    return [*lines, f"[tool result] {_text_of(output)}"] if is_result or output is not None else lines
+
+
+def _item(kind: str, record: Mapping[str, object]) -> str:
+    """Return an item of a kind that is not known, with its fields. Pictures and other long fields are left out."""
+    fields = {key: value for key, value in record.items() if key not in _HANDLES and value not in (None, "", [], {})}
+    texts = {key: value if len(_json(value)) <= _MAX_FIELD else "…" for key, value in fields.items()}
+    return f"[{kind}] {_json(texts)}" if texts else f"[{kind}]"
 
 
 def _text_of(value: object) -> str:
     """Return the output of a tool as text: a text, parts, or any JSON."""
+    if isinstance(value, Mapping) and isinstance(kind := value.get("type"), str):
+        if kind.startswith("computer_"):  # a picture of a screen
+            return f"[{kind}]"
+        value = value.get("value", value)  # Vercel's
     parts = [as_mapping(part) for part in value] if isinstance(value, list | tuple) else []
     if parts and all(isinstance(_kind_of(part), str) for part in parts):
         return "\n".join(map(_part, parts))
-    return _arguments("" if value is None else value)
+    return _json("" if value is None else value)
 
 
 def _part(part: object) -> str:
     if isinstance(part, str):
         return part
     kind = _kind_of(part)
-    if not isinstance(part, Mapping) or not isinstance(kind, str) or not kind.isprintable() or len(kind) > _MAX_KIND:
+    if not isinstance(part, Mapping) or not _is_kind(kind):
         raise InputError(
             f"content part {shown(part)} is not valid; expected an object with a type, such as "
             '{"type": "text", "text": "Hello."}'
@@ -153,15 +309,16 @@ def _calls(key: str, value: object) -> list[str]:
     for each in calls:
         call = as_mapping(each)
         called = as_mapping(call.get("function") or call.get("custom") or call) if isinstance(call, Mapping) else None
-        name = called.get("name") if isinstance(called, Mapping) else None
+        name = (called.get("name") or called.get("toolName")) if isinstance(called, Mapping) else None
         if not isinstance(called, Mapping) or not isinstance(name, str) or not name.strip():
             raise InputError(f"{key} contains {shown(call)}; expected a function with its name and arguments")
         given = next((called[key] for key in _ARGUMENTS if called.get(key) is not None), None)
-        lines.append(f"[tool call] {name}({_arguments(given)})")
+        lines.append(f"[tool call] {name}({_json(given)})")
     return lines
 
 
-def _arguments(value: object) -> str:
+def _json(value: object) -> str:
+    """Return a text as it is, and other values as JSON."""
     try:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     except (ValueError, RecursionError) as error:  # a circular or too deeply nested object

@@ -16,8 +16,9 @@ speaker's clock: by the message's ``utc_offset`` (minutes east of UTC), else the
 A message without an id is identified by its conversation, role, name, time and text. A conversation may be sent again
 with the same timestamps: an id with another time or text is rejected.
 
-Messages in the format of OpenAI's and LiteLLM's chat API are accepted too
-(:mod:`memory_pipeline.domain.chat_messages`), if each has a ``timestamp``.
+Messages in the formats of chat clients are accepted too (:mod:`memory_pipeline.domain.chat_messages`), if each has a
+``timestamp``, or its time as ``created_at``, ``date``, ``ts`` and the like: ISO 8601 with a zone, or seconds or
+milliseconds since 1970.
 
 Text that memory itself injected into a prompt (:mod:`memory_pipeline.domain.text.recalled_text`) is removed from every
 message first. A message without other text is dropped.
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_pipeline.domain.chat_messages import as_mapping, messages_in
+from memory_pipeline.domain.chat_messages import as_mapping, is_empty, messages_in, times_in
 from memory_pipeline.domain.messages import (
     MAX_USERS,
     Message,
@@ -43,7 +44,7 @@ from memory_pipeline.domain.scopes import Audience, Scope, audience_of, label_of
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import tzinfo
 
     from memory_pipeline.domain.scopes import ScopeOf
@@ -92,6 +93,14 @@ class Admission:
                 f"accepted: up to {CLOCK_SKEW // timedelta(hours=1)} hours ahead"
             )
 
+    def admits(self, sent_at: datetime) -> bool:
+        """Return whether a message of this time is accepted."""
+        try:
+            self.check(sent_at)
+        except InputError:
+            return False
+        return True
+
 
 class ParsedConversation(NamedTuple):
     """A validated conversation: accepted messages and rejected records.
@@ -110,13 +119,16 @@ def read_messages(
     admission: Admission,
     scope_of: ScopeOf = Scope,
     zone_of: Callable[[Scope], str | None] = lambda _: None,
+    *,
+    skips_empty: bool = False,
 ) -> ParsedConversation:
     """Validate an untrusted conversation: a mapping as in this module's docstring, or a pydantic model of one.
 
     `scope_of` returns the scope of its audience, `zone_of` the time zone of speakers who state none.
 
     An invalid conversation (its ids) is rejected as a whole; an invalid message is rejected alone. Of two messages with
-    the same id and different content the second is rejected; an exact duplicate is dropped.
+    the same id and different content the second is rejected; an exact duplicate is dropped. A message that says nothing
+    is rejected too, or left out with `skips_empty` if others say something.
     """
     where = "conversation"
     conversation = as_mapping(conversation)
@@ -143,10 +155,18 @@ def read_messages(
     rejected: list[Rejection] = []
     recalled = 0
     turn = 0
+    skips_empty = skips_empty and not all(map(is_empty, records))
     for number, record in enumerate(records, start=1):
+        if skips_empty and is_empty(record):
+            continue
         try:
             for part in messages_in(record):
-                own = {"user_id": part.get("user_id") or header["user_id"], "turn": turn, "received_at": admission.now}
+                own = {
+                    "user_id": part.get("user_id") or header["user_id"],
+                    "turn": turn,
+                    "received_at": admission.now,
+                    "timestamp": time_in(part, admission)[1],
+                }
                 entry = {**part, **header, **own, "users": audience.users if scope.is_group else ()}
                 turn += 1
                 try:
@@ -164,6 +184,21 @@ def read_messages(
         except InputError as error:
             rejected.append(Rejection(str(error), f"{where}, message {number}", alone(conversation, record)))
     return ParsedConversation(list(accepted.values()), rejected, recalled)
+
+
+def time_in(record: Mapping[str, object], admission: Admission) -> tuple[str, object]:
+    """Return the key of a message's time, and the time: the ``timestamp``, or else the first other that is accepted."""
+    if record.get("timestamp") is None:
+        for key, at in times_in(record).items():
+            if at is not None and admission.admits(at):
+                return key, at
+    return "timestamp", record.get("timestamp")
+
+
+def unread_times(records: Iterable[object], admission: Admission) -> tuple[str, ...]:
+    """Return the keys of messages that look like times, and that :func:`time_in` does not read."""
+    messages = [record for record in map(as_mapping, records) if isinstance(record, Mapping)]
+    return tuple(sorted({key for one in messages for key in times_in(one) if key != time_in(one, admission)[0]}))
 
 
 def with_users(conversation: Mapping[str, object]) -> Mapping[str, object]:

@@ -246,6 +246,8 @@ def _without_recalled(value: object) -> object:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        raise InputError("content is missing; expected a text that is not blank")
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"content {shown(value)} is not valid; expected a text that is not blank")
     if len(value) > MAX_CONTENT:

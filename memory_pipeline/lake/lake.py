@@ -23,6 +23,7 @@ from memory_pipeline.settings import DEFAULT_START
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from os import PathLike
     from pathlib import Path
 
     from memory_pipeline.configuration import Configuration
@@ -69,7 +70,11 @@ class Lake:
     """
 
     def __init__(
-        self, uri: str, timezone: str | None = None, start: date | None = None, secret: str | None = None
+        self,
+        uri: str | PathLike[str],
+        timezone: str | None = None,
+        start: date | None = None,
+        secret: str | None = None,
     ) -> None:
         self.storage = Storage(uri)
         self._set_start = start

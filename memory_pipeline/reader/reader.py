@@ -33,6 +33,7 @@ from memory_pipeline.search.searcher import Hit, Hits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from os import PathLike
 
     from memory_pipeline.domain.facts import FactKind
     from memory_pipeline.domain.periods import When
@@ -94,14 +95,14 @@ class MemoryReader(PromptReader):
     @overload
     @classmethod
     def open(
-        cls, uri: str, *, workspace_id: str, agent_id: str, user_id: None = None, users: Literal["all"]
+        cls, uri: str | PathLike[str], *, workspace_id: str, agent_id: str, user_id: None = None, users: Literal["all"]
     ) -> AllUsersReader: ...
 
     @overload
     @classmethod
     def open(
         cls,
-        uri: str,
+        uri: str | PathLike[str],
         *,
         workspace_id: str,
         agent_id: str,
@@ -116,7 +117,7 @@ class MemoryReader(PromptReader):
     @classmethod
     def open(
         cls,
-        uri: str,
+        uri: str | PathLike[str],
         *,
         workspace_id: str,
         agent_id: str,

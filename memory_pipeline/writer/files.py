@@ -19,6 +19,7 @@ from memory_pipeline.domain.conversations import (
     alone,
     read_messages,
     same_id_other_content,
+    time_in,
     with_users,
 )
 from memory_pipeline.domain.identity import digest
@@ -147,7 +148,7 @@ class _Ingest:
         self._batch += messages
         result.recalled += recalled
         result.conversations += bool(messages)
-        _count_ignored(record, result.ignored_keys)
+        _count_ignored(record, admission, result.ignored_keys)
         if rejections:
             self.set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in rejections)
         if self._known_bad and (messages or recalled):
@@ -286,13 +287,14 @@ def _record(where: str, data: bytes) -> tuple[str, object]:
         return where, Rejection(str(error), where, data.decode(errors="backslashreplace"))
 
 
-def _count_ignored(record: object, ignored: Counter[str]) -> None:
+def _count_ignored(record: object, admission: Admission, ignored: Counter[str]) -> None:
     if isinstance(record, Mapping):
         ignored.update(str(key) for key in record.keys() - _CONVERSATION_KEYS)
         messages = record.get("messages")
         for message in messages if isinstance(messages, list) else ():
             if isinstance(message, Mapping):
-                ignored.update(f"messages.{key}" for key in message.keys() - _MESSAGE_KEYS)
+                read = time_in(message, admission)[0]
+                ignored.update(f"messages.{key}" for key in message.keys() - _MESSAGE_KEYS - {read})
 
 
 def _hint(record: object) -> str | None:

@@ -13,10 +13,11 @@ from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.chat_messages import as_mapping, is_empty
 from memory_pipeline.domain.conversations import (
     Admission,
-    ParsedConversation,
     audience_in,
     read_messages,
     same_id_other_content,
+    time_in,
+    unread_times,
 )
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain
@@ -31,6 +32,7 @@ from memory_pipeline.writer.sharing import AccessWriter, GrantedWriter, Shareabl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
+    from os import PathLike
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
@@ -72,6 +74,8 @@ class Receipt:
         recalled: number of messages from which recalled text was dropped.
         forgotten: number of messages that were dropped because their subject was erased later.
         not_captured: number of messages that were not stored, because their conversation is not captured in full.
+        empty: number of messages that were left out, because they say nothing.
+        unread_times: keys of messages that look like times and were not read, because they may mean something else.
         conversation_id: the conversation, as :meth:`Memory.add` returns it.
     """
 
@@ -81,6 +85,8 @@ class Receipt:
     recalled: int = 0
     forgotten: int = 0
     not_captured: int = 0
+    empty: int = 0
+    unread_times: tuple[str, ...] = ()
     conversation_id: str = ""
 
     @property
@@ -114,7 +120,7 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
     @classmethod
     def open(
         cls,
-        uri: str,
+        uri: str | PathLike[str],
         *,
         workspace_id: str,
         agent_id: str,
@@ -209,14 +215,14 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         if isinstance(record, Mapping) and not self._is_captured(record):
             return Receipt(not_captured=_messages_in(record))
         messages, recalled = self._accepted(record, now)
-        return self._append(messages, recalled)
+        return replace(self._append(messages, recalled), unread_times=self._noted(record, now).unread_times)
 
     def extend(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
         """Write the messages of a conversation that are not stored yet. They need no timestamps.
 
         The list may begin with messages that are stored already, as the history that an agent sends to its model does:
-        all of them or only the last ones. Only what follows is written. A message without a timestamp gets the time of
-        receipt, and one with a stored id keeps its time.
+        all of them or only the last ones. Only what follows is written. A message without a time gets the time of
+        receipt, and one with a stored id keeps its time. Messages that say nothing are left out and counted.
 
         Args:
             conversation: as for :meth:`write`.
@@ -229,10 +235,11 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         if isinstance(record, Mapping) and not self._is_captured(record):
             return Receipt(not_captured=_messages_in(record))
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        record, times = _with_times(record, at)
-        messages, recalled = self._accepted(record, at)
+        timed, times = _with_times(record, self._admission(at))
+        messages, recalled = self._accepted(timed, at, skips_empty=True)
+        noted = self._noted(record, at)
         if not messages:
-            return Receipt(recalled=recalled)
+            return replace(noted, recalled=recalled)
         scope, conversation_id = messages[0].scope, messages[0].conversation_id
         stored = self._known.last_of(scope, conversation_id, len(messages))
         repeated = _repeated(messages, stored, times)
@@ -246,7 +253,12 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
             else:
                 new.append(replace(message, turn=turn + len(new)))
         receipt = self._append(new, recalled) if new else Receipt(recalled=recalled)
-        return replace(receipt, repeated=(*(message.id for message in repeated), *receipt.repeated))
+        return replace(
+            receipt,
+            repeated=(*(message.id for message in repeated), *receipt.repeated),
+            empty=noted.empty,
+            unread_times=noted.unread_times,
+        )
 
     def _own(self, conversation: object) -> object:
         """Return a conversation with the ids of this writer. Raise InputError if it names others."""
@@ -258,8 +270,15 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
                 raise InputError(f"{name} {shown(record[name])} is not this writer's; expected {mine}, or leave it out")
         return self._named(record)
 
-    def _accepted(self, record: object, now: When | None) -> tuple[list[Message], int]:
-        messages, rejected, recalled = self._read(record, now)
+    def _noted(self, record: object, now: When | None) -> Receipt:
+        """Return a receipt of what is left out of a valid conversation."""
+        records = record["messages"] if isinstance(record, Mapping) else ()
+        return Receipt(empty=sum(map(is_empty, records)), unread_times=unread_times(records, self._admission(now)))
+
+    def _accepted(self, record: object, now: When | None, *, skips_empty: bool = False) -> tuple[list[Message], int]:
+        messages, rejected, recalled = read_messages(
+            record, self._admission(now), self._lake.new_scope, self._lake.timezone_of, skips_empty=skips_empty
+        )
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
@@ -335,7 +354,7 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
 
         record = self._own(conversation)
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        messages, _ = self._accepted(_with_times(record, at)[0], at)
+        messages, _ = self._accepted(_with_times(record, self._admission(at))[0], at, skips_empty=True)
         if not messages:
             return None
         if not isinstance(record, Mapping) or not self._is_captured(record):
@@ -391,30 +410,22 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
     def _is_captured(self, conversation: Mapping[str, object]) -> bool:
         return capture_in(conversation, self._lake.capture_of) is Capture.FULL
 
-    def _read(self, conversation: object, now: When | None) -> ParsedConversation:
-        return read_messages(conversation, self._admission(now), self._lake.new_scope, self._lake.timezone_of)
-
     def _admission(self, now: When | None) -> Admission:
         calendar = self._lake.calendar
         return Admission(self._start, calendar.moment("now", datetime.now(UTC) if now is None else now), calendar)
 
 
-def _with_times(conversation: object, now: datetime) -> tuple[object, set[datetime]]:
-    """Return a conversation whose messages all have a timestamp, and the timestamps that were added.
-
-    Messages that say nothing are left out.
-    """
+def _with_times(conversation: object, admission: Admission) -> tuple[object, set[datetime]]:
+    """Return a conversation whose messages all have a time, and the timestamps that were added."""
     messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
     if not isinstance(conversation, Mapping) or not isinstance(messages, list | tuple):
         return conversation, set()
-    first = now - timedelta(microseconds=len(messages) - 1)
+    first = admission.now - timedelta(microseconds=len(messages) - 1)
     times: set[datetime] = set()
     records: list[object] = []
     for place, record in enumerate(map(as_mapping, messages)):
-        if isinstance(record, Mapping) and is_empty(record):
-            continue
         at = first + timedelta(microseconds=place)
-        if isinstance(record, Mapping) and record.get("timestamp") is None:
+        if isinstance(record, Mapping) and time_in(record, admission)[1] is None:
             times.add(at)
             records.append({**record, "timestamp": at})
         else:

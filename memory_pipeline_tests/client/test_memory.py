@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,11 @@ from memory_pipeline import AsyncMemory, Memory
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
-from memory_pipeline.errors import InputError
+from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.memories import MemoryOverlay, queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from memory_pipeline.models.factory import Models
 
@@ -187,6 +187,35 @@ def test_what_is_no_message_is_refused_and_nothing_is_written(memory: Memory, me
     with pytest.raises(InputError):
         memory.add(["Hello.", *messages] if isinstance(messages, list) and messages else messages)
     assert memory.list() == []
+
+
+def test_what_was_not_read_of_a_list_is_counted_and_named(memory: Memory) -> None:
+    talk = [
+        {"role": "user", "parts": [{"text": "Look."}], "createdAt": "2026-03-01T09:00:00Z", "editedAt": 5},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": "Seven.", "created_at": "last week"},
+    ]
+    receipt = memory.add(talk, tags="phone", now=NOW)
+    assert (len(receipt.accepted), receipt.empty, receipt.unread_times) == (2, 1, ("created_at", "editedAt"))
+    [first, _] = memory.conversations.get(receipt.conversation_id)
+    assert (first.sent_at, first.tags) == (NOW - DAY, ("phone",))
+    assert memory.search("look", tag="phone", now=NOW)[0].content == "User: Look."
+    memory.remember("Prefers tea.", tags="drinks", now=NOW)
+    assert memory.reader.memories.list()[0].tags == ("drinks",)
+    for odd in (talk[1], {"role": "user", "body": "Look."}):
+        with pytest.raises(InputError, match="message 1: content is missing"):
+            memory.add(odd, now=NOW)
+    with pytest.raises(InputError, match="message 3: content is missing"):
+        memory.add([*talk[:2], {"role": "user"}], now=NOW)
+
+
+def test_a_path_is_an_address_and_a_name_no_embedder(tmp_path: Path) -> None:
+    Memory(tmp_path / "lake").add("I moved to Porto.")
+    assert Memory(str(tmp_path / "lake")).search("Porto")
+    with pytest.raises(InputError, match="embedder 'name' is not an object"):
+        Memory(tmp_path, embedder="name")  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(ConfigurationError, match="s3://bucket"):
+        Memory(Path("s3://bucket/prefix"))
 
 
 def test_context_has_what_fits_and_the_most_important_memories(memory: Memory) -> None:

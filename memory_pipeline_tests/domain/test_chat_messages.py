@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from memory_pipeline.domain.chat_messages import messages_in
+from memory_pipeline.domain.chat_messages import answer_in, is_empty, messages_in
 from memory_pipeline.domain.conversations import read_messages
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.scopes import Scope
@@ -104,7 +104,7 @@ def test_a_plain_message_is_unchanged() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"content": [{"text": "no type"}]},
+        {"content": [{"no type": "and no text"}]},
         {"content": [{"type": "text"}]},
         {"content": [{"type": "text", "text": 5}]},
         {"content": [{"type": "x\ny"}]},
@@ -125,6 +125,142 @@ def test_a_plain_message_is_unchanged() -> None:
 def test_parts_and_calls_that_cannot_be_read_are_refused(fields: dict[str, Any]) -> None:
     found = refusal(message(role="assistant", **fields))
     assert found.where.endswith("message 1")
+
+
+CALL_LINE, RESULT_LINE = 'tool [tool call] look({"x": 1})', "tool [tool result] 7"
+ARGS = {"x": 1}
+TOOL_PART = {"toolCallId": "t1", "toolName": "look"}
+
+
+@pytest.mark.parametrize(
+    ("record", "read"),
+    [
+        # Gemini
+        (
+            {"role": "user", "parts": [{"text": "Look."}, {"inline_data": {"data": "AAAA"}}]},
+            ["user Look.\n[inline_data]"],
+        ),
+        ({"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Seven."}]}, ["assistant Seven."]),
+        ({"role": "model", "parts": [{"functionCall": {"name": "look", "args": ARGS}}]}, [CALL_LINE]),
+        (
+            {"role": "user", "parts": [{"function_response": {"name": "look", "response": {"y": 7}}}]},
+            ['tool [tool result] {"y": 7}'],
+        ),
+        # Vercel
+        (
+            {"role": "user", "parts": [{"type": "text", "text": "Look."}, {"type": "file", "url": "x"}]},
+            ["user Look.\n[file]"],
+        ),
+        (
+            {
+                "role": "assistant",
+                "content": "Seven.",
+                "parts": [
+                    {"type": "step-start"},
+                    {"type": "reasoning", "text": "Hm."},
+                    {"type": "tool-invocation", "toolInvocation": {**TOOL_PART, "args": ARGS, "result": "7"}},
+                    {"type": "text", "text": "Seven."},
+                ],
+            },
+            ["assistant Seven.", f"{CALL_LINE}\n[tool result] 7"],
+        ),
+        (
+            {"role": "assistant", "parts": [{"type": "tool-look", "toolCallId": "t1", "input": ARGS, "output": "7"}]},
+            [f"{CALL_LINE}\n[tool result] 7"],
+        ),
+        ({"role": "assistant", "content": [{"type": "tool-call", "input": ARGS, **TOOL_PART}]}, [CALL_LINE]),
+        (
+            {
+                "role": "tool",
+                "content": [{"type": "tool-result", **TOOL_PART, "output": {"type": "text", "value": "7"}}],
+            },
+            [RESULT_LINE],
+        ),
+        ({"role": "user", "content": "Look.", "parts": [{"type": "file"}]}, ["user Look.\n[file]"]),
+        # Bedrock
+        ({"role": "user", "content": [{"text": "Look."}, {"image": {"format": "png"}}]}, ["user Look.\n[image]"]),
+        ({"role": "assistant", "content": [{"toolUse": {"name": "look", "input": ARGS}}]}, [CALL_LINE]),
+        ({"role": "user", "content": [{"toolResult": {"toolUseId": "t1", "content": "7"}}]}, [RESULT_LINE]),
+        # other keys of the text
+        ({"role": "user", "text": "Look."}, ["user Look."]),
+        ({"role": "user", "content": "", "value": "Look."}, ["user Look."]),
+        ({"role": "user", "data": "Look."}, ["user Look."]),
+        ({"from": "gpt", "value": "Seven."}, ["assistant Seven."]),
+        ({"type": "human", "data": {"type": "human", "content": "Look.", "id": None}}, ["user Look."]),
+        ({"type": "AIMessageChunk", "content": "Seven."}, ["assistant Seven."]),
+        ({"role": "user", "content": {"content_type": "text", "parts": ["Look.", "Now."]}}, ["user Look.\nNow."]),
+        ({"role": "user", "content": {"type": "text", "text": "Look."}}, ["user Look."]),
+        ({"role": "assistant", "content": None, "audio": {"id": "a", "transcript": "Seven."}}, ["assistant Seven."]),
+        # items of the Responses API
+        (
+            {
+                "type": "mcp_call",
+                "id": "m",
+                "server_label": "s",
+                "name": "look",
+                "arguments": '{"x": 1}',
+                "output": "7",
+            },
+            [f"{CALL_LINE}\n[tool result] 7"],
+        ),
+        ({"type": "custom_tool_call", "call_id": "t", "name": "look", "input": '{"x": 1}'}, [CALL_LINE]),
+        ({"type": "custom_tool_call_output", "call_id": "t", "output": "7"}, ["tool 7"]),
+        (
+            {"type": "web_search_call", "id": "w", "status": "completed", "action": {"query": "tea"}},
+            ['tool [web_search_call] {"action": {"query": "tea"}}'],
+        ),
+        (
+            {"type": "image_generation_call", "id": "i", "result": "A" * 2_000_000},
+            ['tool [image_generation_call] {"result": "…"}'],
+        ),
+        (
+            {"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": "A" * 2_000_000}},
+            ["tool [computer_screenshot]"],
+        ),
+        ({"type": "item_reference", "id": "i"}, ["tool [item_reference]"]),
+        ({"type": "not_invented_yet", "a": {"b": [1]}}, ['tool [not_invented_yet] {"a": {"b": [1]}}']),
+    ],
+)
+def test_messages_and_items_of_all_clients_are_read(record: dict[str, Any], read: list[str]) -> None:
+    assert not is_empty(record)
+    assert [f"{each.role.value} {each.content}" for each in accepted({**record, "timestamp": AT})] == read
+
+
+@pytest.mark.parametrize(
+    ("record", "is_nothing"),
+    [
+        ({"role": "assistant", "content": None}, True),
+        ({"role": "assistant", "content": "", "refusal": None, "tool_calls": [], "audio": None}, True),
+        ({"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}]}, True),
+        ({"type": "reasoning", "id": "rs", "summary": []}, True),
+        ({"role": "user"}, False),
+        ({"role": "user", "body": "Look."}, False),
+        ({"role": "user", "content": 5}, False),
+        ({"role": "user", "parts": 5}, False),
+        ("Look.", False),
+    ],
+)
+def test_only_a_message_with_an_empty_content_says_nothing(record: Any, is_nothing: bool) -> None:
+    assert is_empty(record) is is_nothing
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Seven."}}]},
+        {"choices": [{"index": 0, "text": "Seven."}]},
+        {"object": "response", "output": [{"type": "message", "role": "assistant", "content": [{"text": "Seven."}]}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Seven."}]},
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "Seven."}]}}]},
+        {"output": {"message": {"role": "assistant", "content": [{"text": "Seven."}]}}, "stopReason": "end_turn"},
+    ],
+)
+def test_answers_of_all_clients_are_read(answer: dict[str, Any]) -> None:
+    found = answer_in(answer)
+    assert found is not None
+    [read] = accepted(*({**one, "timestamp": AT} for one in found if isinstance(one, dict)))
+    assert (read.role, read.content) == (Role.ASSISTANT, "Seven.")
+    assert answer_in({"x": 1}) is answer_in("Seven.") is answer_in(None) is answer_in([answer]) is None
 
 
 def test_circular_arguments_are_rejected() -> None:

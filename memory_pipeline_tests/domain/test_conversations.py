@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_pipeline.domain import conversations
-from memory_pipeline.domain.conversations import Admission, Rejection
+from memory_pipeline.domain.conversations import Admission, Rejection, unread_times
 from memory_pipeline.domain.messages import MAX_CONTENT, Message, NothingSaidError, Role
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import MAX_ID, Scope, scope_key
@@ -245,9 +245,14 @@ def test_turns_count_from_zero_and_include_rejected_messages() -> None:
 # --- rejected messages -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [..., None, "", " \n\t", *(each for each in WRONG_TYPES if each != ["a"])])
+@pytest.mark.parametrize("content", ["", " \n\t", *(each for each in WRONG_TYPES if each != ["a"])])
 def test_a_message_needs_text(content: object) -> None:
     assert "is not valid; expected a text that is not blank" in refusal(message(content=content)).reason
+
+
+@pytest.mark.parametrize("content", [..., None])
+def test_a_missing_text_is_named(content: object) -> None:
+    assert "content is missing" in refusal(message(content=content)).reason
 
 
 def test_the_length_of_a_message_is_limited() -> None:
@@ -292,6 +297,51 @@ def test_a_message_needs_a_time(timestamp: object) -> None:
     reason = refusal(message(timestamp=timestamp)).reason
     assert reason.startswith("timestamp ")
     assert "expected an ISO 8601 time with its zone, such as 2024-01-15T08:30:00+01:00" in reason
+
+
+@pytest.mark.parametrize(
+    "key", ["created_at", "createdAt", "date", "ts", "time", "sent_at", "create_time", "sentAt", "created", "dateTime"]
+)
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("2024-01-15T08:03:00Z", AT),
+        ("2024-01-15T09:03:00+01:00", AT),
+        (datetime(2024, 1, 15, 8, 3, tzinfo=UTC), AT),
+        (1705305780, AT),
+        (1705305780.5, "2024-01-15T08:03:00.500000+00:00"),
+        (1705305780500, "2024-01-15T08:03:00.500000+00:00"),
+        ("1705305780.000200", "2024-01-15T08:03:00.000200+00:00"),
+        ("2024-01-15T08:03:00", None),  # without a zone
+        ("2024-01-15", None),
+        (NAIVE, None),
+        ("yesterday", None),
+        ("2050-01-15T08:03:00Z", None),  # in the future
+        ("1950-01-15T08:03:00Z", None),  # before the first day
+        (17, None),
+        (True, None),
+        (float("nan"), None),
+        (10**400, None),
+        ({"seconds": 1705305780}, None),
+    ],
+)
+def test_another_key_may_have_the_time_if_it_is_unambiguous(key: str, value: object, read: str | None) -> None:
+    record = message(timestamp=..., **{key: value})
+    assert unread_times([record], ADMISSION) == (() if read else (key,))
+    if read is None:
+        assert refusal(record).reason.startswith("timestamp None")
+        record["timestamp"] = AT
+    assert accepted(record)[0].sent_at == datetime.fromisoformat(read or AT)
+
+
+def test_a_timestamp_precedes_other_times_and_the_best_key_others() -> None:
+    times: Record = {"date": "2024-01-16T00:00:00Z", "created_at": AT, "updatedAt": AT, "expires_at": 17, "id": "m1"}
+    assert accepted(message(timestamp=..., **times))[0].sent_at == datetime.fromisoformat(AT)
+    assert unread_times([message(timestamp=..., **times)], ADMISSION) == ("date", "expires_at", "updatedAt")
+    assert accepted(message(timestamp="2024-01-17T00:00:00Z", **times))[0].sent_at == datetime(2024, 1, 17, tzinfo=UTC)
+    assert refusal(message(timestamp="soon", created_at=AT)).reason.startswith("timestamp 'soon' cannot be read")
+    others: Record = {"status": "sent", "parts_count": 1, "format": "markdown", "lifetime": 3, "created_by": "ava"}
+    assert unread_times([message(**others), "no message"], ADMISSION) == ()
 
 
 @pytest.mark.parametrize("timestamp", ["2024-01-15T08:03:00", "2024-01-15", NAIVE])

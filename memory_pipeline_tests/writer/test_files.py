@@ -166,7 +166,7 @@ def test_an_invalid_line_is_set_aside_and_the_rest_is_written(lake: Lake, line: 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"content": None}, "content None is not valid; expected a text"),
+        ({"content": None}, "content is missing; expected a text"),
         ({"timestamp": None}, "timestamp None is not a time"),
         ({"timestamp": "2024-01-15T08:03:00"}, "has no time zone"),
         ({"timestamp": "0001-01-01T00:00:00Z"}, "outside the years"),

@@ -36,6 +36,7 @@ from memory_pipeline.lake.layout import folder_name, key_in, path_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+    from os import PathLike
 
     from numpy.typing import NDArray
 
@@ -118,7 +119,7 @@ class VectorCollection:
     @classmethod
     def open(
         cls,
-        uri: str,
+        uri: str | PathLike[str],
         *,
         workspace_id: str,
         agent_id: str,

@@ -35,6 +35,7 @@ _PARTIAL = re.compile(r"\..+\.[0-9A-HJKMNP-TV-Z]{26}|.+#\d+")
 _OWN_FOLDER, _GROUPS_FILE, _GROUPS_FOLDER = 0o700, 0o660, 0o2770
 #: Attempts to create a folder that others keep removing.
 _LOOKS = 100
+_ROOTS = "expected a folder, or the text s3://bucket/prefix"
 #: The manifest, present in every lake.
 MANIFEST = "lake.json"
 
@@ -52,7 +53,10 @@ class FileInfo:
 class Storage:
     """Reads and writes whole files under one root. Paths are relative to it, with forward slashes."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str | os.PathLike[str]) -> None:
+        # A path has only one slash after the scheme.
+        if not isinstance(uri := os.fspath(uri), str) or re.match("s3:/[^/]", uri):
+            raise ConfigurationError(f"lake root {shown(uri)} is not accepted; {_ROOTS}")
         scheme, separator, rest = uri.partition("://")
         self._bucket: Bucket | None = None
         self._store: ObjectStore | None = None
@@ -70,7 +74,7 @@ class Storage:
             self._store = ObjectStore.from_chain(name)
             self._bucket = Bucket(self._store)
         else:
-            raise ConfigurationError(f"lake root {shown(uri)} is not accepted; expected a folder or s3://bucket/prefix")
+            raise ConfigurationError(f"lake root {shown(uri)} is not accepted; {_ROOTS}")
 
     @property
     def is_local(self) -> bool:
