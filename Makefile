@@ -15,7 +15,7 @@ AGENTS ?= 1000
 DAYS ?= 366
 
 # The tests of pure logic: they need no lake, no server and no other process.
-PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/test_dates.py test_settings.py)
+PURE = $(addprefix memory_pipeline_tests/,domain configuration models/deterministic/language/test_dates.py test_settings.py)
 
 # The tests of the core, which `make test-lowest` runs with the lowest versions of its libraries.
 CORE = $(addprefix memory_pipeline_tests/,client configuration domain graph lake memories reader search writer)

@@ -1,0 +1,67 @@
+"""Lakes written by earlier versions open, read as they did, and need no more work than was pending."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from memory_pipeline import Memory
+from memory_pipeline.lake import Lake
+from memory_pipeline_tests.lake_digest import differing, lake_digest
+from memory_pipeline_tests.old_lakes.small_lake import READ_AT, pending, reads
+
+if TYPE_CHECKING:
+    from memory_pipeline_tests.conftest import SharedFolder
+
+HERE = Path(__file__).parent
+COMMITS = [file.name.partition(".")[0] for file in sorted(HERE.glob("*.tar.xz"))]
+
+
+@pytest.fixture(params=COMMITS)
+def commit(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def root(commit: str, shared_folder: SharedFolder, tmp_path: Path) -> str:
+    def extract(path: Path) -> None:
+        with tarfile.open(HERE / f"{commit}.tar.xz") as archive:
+            archive.extractall(path, filter="data")
+
+    return str(shutil.copytree(shared_folder(f"lake-of-{commit}", extract) / commit, tmp_path / "lake"))
+
+
+@pytest.fixture
+def saved(commit: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((HERE / f"{commit}.json").read_text("utf-8"))
+    return found
+
+
+def test_an_old_lake_reads_equally_before_and_after_a_run(root: str, saved: dict[str, Any]) -> None:
+    assert pending(root) == saved["pending"]
+    assert _plain(reads(root)) == saved["reads"]
+    Memory(root).run(now=READ_AT)
+    lake = Lake(root)
+    assert lake.journal.pending() == []
+    done = lake_digest(lake)
+    Memory(root).run(now=READ_AT)
+    assert differing(done, lake_digest(Lake(root))) == []
+    assert _unsorted(reads(root)) == _unsorted(saved["reads"])
+
+
+def _plain(found: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(found, default=str))
+
+
+def _unsorted(found: dict[str, Any]) -> Any:
+    """Return reads without the order of lists of equal times, which the run may change."""
+    plain = _plain(found)
+    for user in ("None", "anna", "ben"):
+        plain[user]["list"].sort()
+    return plain
