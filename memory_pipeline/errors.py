@@ -24,6 +24,7 @@ an error of the operating system.
 from __future__ import annotations
 
 import logging
+import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -107,8 +108,8 @@ def unexpected(what: str, error: Exception) -> UnexpectedError:
     """Log the traceback of a bug, and return the error that names what cannot be computed."""
     _log.error("%s cannot be computed", what, exc_info=error)
     return UnexpectedError(
-        f"{what} cannot be computed: {type(error).__name__}: {shown(str(error))}; this is a bug, please report it with "
-        "the log; everything else is complete"
+        f"{what} cannot be computed: {type(error).__name__}: {shown(one_line(error))}; this is a bug, please report it "
+        "with the log; everything else is complete"
     )
 
 
@@ -143,6 +144,15 @@ def counted(number: int, noun: str) -> str:
         return f"1 {noun}"
     plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
     return f"{number:,} {plural}"
+
+
+#: Rust libraries name the place in their source, on the machine that built them.
+_BUILD_PATH = re.compile(r"(?:, | at )?(?:file: )?\"?/\S*\.rs\b[\":\d]*")
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first line of an error's text, without paths of the machine on which a library was built."""
+    return _BUILD_PATH.sub("", str(error).partition("\n")[0])
 
 
 def shown(value: object, limit: int = 80) -> str:

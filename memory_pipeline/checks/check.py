@@ -12,8 +12,9 @@ import polars as pl
 from memory_pipeline.domain.identity import EVENT
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
-from memory_pipeline.errors import shown
+from memory_pipeline.errors import one_line, shown
 from memory_pipeline.lake.codec.codec import scope_of
+from memory_pipeline.lake.files.disk import disk_error
 from memory_pipeline.lake.schemas import (
     CONSOLIDATION,
     CONSOLIDATION_EVENTS,
@@ -263,7 +264,7 @@ class Check:
 
     def failed(self, error: Exception) -> Finding:
         """Return the finding of a check that raised an error. It counts as a failure: the rows may be wrong."""
-        reason = f"{type(error).__name__}: {shown(str(error).partition(chr(10))[0], 200)}"
+        reason = str(disk_error(error) or f"{type(error).__name__}: {shown(one_line(error), 200)}")
         return Finding(self, passed=False, offenders=0, trouble=f"the check failed to run: {reason}")
 
 

@@ -28,7 +28,7 @@ from memory_pipeline.cli import (
     write,
 )
 from memory_pipeline.cli.common import cli
-from memory_pipeline.errors import MemoryPipelineError
+from memory_pipeline.errors import MemoryPipelineError, one_line, shown
 from memory_pipeline.settings import wants_no_colour
 
 __all__ = [
@@ -57,9 +57,10 @@ __all__ = [
 def main() -> None:
     """Run the command line.
 
-    Errors of this package and of the disk print one line and exit with code 2. With --json, all errors print one line
-    of JSON on standard error; the exit codes are the same.
+    Errors print one line and exit with code 2. With --json, all errors print one line of JSON on standard error; the
+    exit codes are the same. PYTHONDEVMODE=1 prints the traceback of a bug.
     """
+    _silence_panics()
     as_json = "--json" in sys.argv
     color = False if wants_no_colour() else None
     try:
@@ -74,17 +75,35 @@ def main() -> None:
     except BrokenPipeError:  # the reader has what it wants, as in `… --json | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise
         from memory_pipeline.lake.files.disk import disk_error
 
         known = error if isinstance(error, MemoryPipelineError) else disk_error(error)
         if known is None:
-            raise
+            if sys.flags.dev_mode:
+                raise
+            what = f"{type(error).__name__}: {one_line(error)}"
+            known = MemoryPipelineError(
+                f"{shown(what, 300)[1:-1]}; this is a bug; PYTHONDEVMODE=1 prints the traceback"
+            )
         if as_json:
             _print_error(type(known).__name__, str(known))
         else:
             click.echo(f"{click.style('memory-pipeline:', fg='red', bold=True)} {known}", err=True, color=color)
         sys.exit(2)
+
+
+def _silence_panics() -> None:
+    """Discard what libraries write to the standard error themselves: a panic in Rust prints a trace of build paths.
+
+    The error is raised in Python, too, and reported there.
+    """
+    if sys.flags.dev_mode or sys.stderr is not sys.__stderr__:
+        return
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _print_error(kind: str, message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
 from memory_pipeline.writer.known_messages import KnownMessages
@@ -71,7 +72,11 @@ class Conversations:
         """Return the messages of a conversation, oldest first; none if it is unknown.
 
         Once the pipeline has processed them, hours in which only tools or the system speak are left out.
+
+        Raises:
+            InputError: the id is invalid.
         """
+        label_of("conversation_id", conversation_id)
         found: Messages = []
         for scope in self._reader.scopes:
             found += self._known.last_of(scope, conversation_id, 2**31)

@@ -56,7 +56,7 @@ def listed(reader: MemoryReader, kind: str | None, since: When | None, cursor: s
     Raises:
         InputError: an argument is invalid.
     """
-    if kind is not None and kind not in _SECTIONS:
+    if kind is not None and kind not in [*_SECTIONS]:
         raise InputError(f"kind {shown(kind)} is unknown; accepted: {', '.join(_SECTIONS)}")
     count_of("limit", limit, 1, MAX_RESULTS)
     sections = [one for name, parts in _SECTIONS.items() if kind in {None, name} for one in parts]
@@ -103,7 +103,7 @@ def _read(cursor: object, sections: list[str]) -> _Place:
     try:
         section, item, starts_at, ends_at = json.loads(urlsafe_b64decode(cursor))  # type: ignore[arg-type]  # caught
         place = _Place(section, item, datetime.fromisoformat(starts_at), datetime.fromisoformat(ends_at))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         place = _Place("")
     if place.section not in sections or not isinstance(place.id, str) or not (place.ends_at and place.ends_at.tzinfo):
         raise InputError(f"cursor {shown(cursor)} is not valid; expected the cursor of a page with the same kind")

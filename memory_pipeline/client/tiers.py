@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -30,7 +31,7 @@ from memory_pipeline.sessions.store import SessionStore, existing_stores, sessio
 from memory_pipeline.sessions.views import RUN_POOL_TTL, SessionMemory, SharedPool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
@@ -298,6 +299,8 @@ def tiers_of(value: str | Iterable[str]) -> tuple[str, ...]:
     """
     if value == "all":
         return TIERS
+    if not isinstance(value, Iterable):
+        raise _unknown(value)
     named = (value,) if isinstance(value, str) else tuple(value)
     for one in named:
         if one not in TIERS:

@@ -250,7 +250,7 @@ class Calendar:
     def __post_init__(self) -> None:
         try:
             ZoneInfo(self.timezone)
-        except (KeyError, ValueError, OSError):
+        except (KeyError, ValueError, OSError, TypeError):
             raise ConfigurationError(
                 f"time zone {shown(self.timezone)} is unknown; expected an IANA name such as Europe/Berlin or UTC"
             ) from None

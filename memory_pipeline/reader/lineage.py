@@ -80,12 +80,12 @@ class Node:
 def expand(lake: Lake, scopes: Sequence[Scope], identifier: str) -> Node:
     """Return the item with an id, with all its sources. Raise InputError if the scopes have no such item."""
     levels: list[dict[str, dict[str, Any]]] = []
-    unread: set[str] = {identifier}
+    unread: set[str] = {identifier} if isinstance(identifier, str) else set()
     while unread:
         found = _load(lake, scopes, unread)
         levels.append(found)
         unread = {source for row in found.values() for source in row["sources"]}
-    if identifier not in levels[0]:
+    if not levels or identifier not in levels[0]:
         raise InputError(
             f"id {shown(identifier)} is unknown in the memory of {scopes[0].agent_id}; use an id of a search"
         )

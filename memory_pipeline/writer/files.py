@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, capture_in
@@ -31,6 +33,7 @@ from memory_pipeline.writer.known_messages import KnownMessages, without_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from io import BufferedReader
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import Period
@@ -39,6 +42,12 @@ if TYPE_CHECKING:
 
 #: Messages per batch. Limits memory use, and the number of journal files of a large import.
 _BATCH = 20_000
+#: The longest line, and the largest ``*.json`` file, in bytes. Parsing takes several times this memory.
+MAX_BYTES = 64 * 2**20
+#: Characters of a longer one that are quarantined.
+_BEGINNING = 1_000
+#: Bytes that are skipped at once.
+_CHUNK = 2**20
 #: Maximum number of rejections in the result. All of them are in the quarantine.
 _SHOWN = 20
 _AUDIENCE = ("user_id", "users", "group_id")
@@ -97,8 +106,9 @@ def ingest_file(
     """Append the conversations of a JSON or JSONL file (UTF-8) to the journal. Create the lake if it does not exist.
 
     A file named ``*.json`` holds one conversation or a list of them, any other file one conversation per line. Invalid
-    records are moved to the journal's quarantine with a reason, and ingestion continues. The accepted messages of a
-    conversation are written atomically. Ingesting a file twice adds no duplicates.
+    records are moved to the journal's quarantine with a reason, and ingestion continues. A line, or a ``*.json`` file,
+    of more than 64 MB is invalid, and its beginning is kept. The accepted messages of a conversation are written
+    atomically. Ingesting a file twice adds no duplicates.
 
     The path ``-`` is standard input, with one conversation per line.
 
@@ -241,23 +251,20 @@ def _parts(conversation: object, rejected: list[Rejection]) -> set[str]:
 
 def _records(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[str, object]]:
     """Yield the place of each record with the record, or with its rejection if it is not valid JSON."""
-    read = 0
     try:
         with open(0, "rb", closefd=False) if path == _STANDARD_INPUT else path.open("rb") as file:
             if file.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
                 file.read(len(BOM_UTF8))
             if path.suffix.lower() != ".json":
-                for number, line in enumerate(file, start=1):
-                    read += len(line)
-                    progress(read)
+                for number, line in enumerate(_lines(file, progress), start=1):
                     if line.strip():
                         yield _record(f"{path.name}, line {number}", line)
                 return
-            data = file.read()
+            data = file.read(MAX_BYTES + 1)
             progress(len(data))
     except OSError as error:
         raise InputError(f"file {path} cannot be read: {error.strerror}") from None
-    if data.lstrip()[:1] != b"[":
+    if len(data) > MAX_BYTES or data.lstrip()[:1] != b"[":
         yield _record(path.name, data)
         return
     try:
@@ -273,6 +280,21 @@ def _records(path: Path, progress: Callable[[int], None]) -> Iterator[tuple[str,
         yield _item(f"{path.name}, item {number}", item)
 
 
+def _lines(file: BufferedReader, progress: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the lines of a file; of a line that is too long, the beginning."""
+    read = 0
+    while line := file.readline(MAX_BYTES + 1):
+        yield line
+        read += len(line)
+        if len(line) > MAX_BYTES:
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):  # the line may never end
+                return
+            while line and not line.endswith(b"\n"):
+                line = file.readline(_CHUNK)
+                read += len(line)
+        progress(read)
+
+
 def _item(where: str, text: str) -> tuple[str, object]:
     try:
         return where, read_json(text)
@@ -281,10 +303,16 @@ def _item(where: str, text: str) -> tuple[str, object]:
 
 
 def _record(where: str, data: bytes) -> tuple[str, object]:
-    try:
-        return where, parse_json(data)
-    except InputError as error:
-        return where, Rejection(str(error), where, data.decode(errors="backslashreplace"))
+    if len(data) > MAX_BYTES:
+        size = f"{MAX_BYTES // 2**20} MB"
+        problem = f"larger than {size}; split it, with one conversation on each line of a *.jsonl file"
+        data = data[:_BEGINNING]
+    else:
+        try:
+            return where, parse_json(data)
+        except InputError as error:
+            problem = str(error)
+    return where, Rejection(problem, where, data.decode(errors="backslashreplace"))
 
 
 def _count_ignored(record: object, admission: Admission, ignored: Counter[str]) -> None:

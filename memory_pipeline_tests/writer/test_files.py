@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -475,3 +476,40 @@ def test_the_command_reports_dropped_text(tmp_path: Path, monkeypatch: pytest.Mo
     assert read("ingest", str(path))[str(path)]["recalled"] == 2
     path.write_text(json.dumps(conversation(message("one"))))
     assert "recalled" not in call("ingest", str(path)).output
+
+
+@pytest.mark.parametrize("name", ["in.jsonl", "in.json"])
+def test_what_is_too_large_is_refused_and_the_lines_after_it_are_read(
+    lake: Lake, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 5_000)
+    monkeypatch.setattr(files, "_CHUNK", 700)
+    large = conversation(message("A" * 50_000), conversation_id="large")
+    result = ingest(lake, [conversation(), large, conversation(message("I like tea."), conversation_id="c2")], name)
+    [rejection] = result.rejections
+    assert result.set_aside == 1
+    assert len(str(rejection.record)) == 1_000
+    assert pending(lake) == (["I like tea.", "I moved to Porto."] if name == "in.jsonl" else [])
+
+
+def test_a_line_that_never_ends_takes_little_memory(lake: Lake) -> None:
+    endless = subprocess.Popen(
+        [sys.executable, "-c", "import sys\nwhile True: sys.stdout.write('A' * 2**20)"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    program = f"""
+import resource, sys
+from memory_pipeline.cli import main
+resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+sys.argv = {["memory-pipeline", "ingest", "-", "--root", lake.storage.uri]!r}
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdin=endless.stdout, capture_output=True, text=True, check=False
+    )
+    endless.kill()
+    endless.wait()
+    assert done.returncode == 1, done.stderr
+    assert "1 record quarantined" in done.stdout
+    assert sum(entry.size for entry in lake.storage.list("journal")) < 10_000

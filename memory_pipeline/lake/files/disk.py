@@ -6,10 +6,11 @@ import errno
 import os
 import re
 
-from memory_pipeline.errors import LakeError, shown
+from memory_pipeline.errors import LakeError, one_line, shown
 
 _ELSEWHERE = "or use another lake (--root, MEMORY_PIPELINE_ROOT)"
 _FULL = "free some space and try again; acknowledged data is safe"
+_FILES = "raise the limit of open files (ulimit -n) and try again; nothing is lost"
 _REMEDIES = {
     errno.EACCES: f"let this user read and write it, {_ELSEWHERE}",
     errno.EPERM: f"let this user read and write it, {_ELSEWHERE}",
@@ -17,11 +18,14 @@ _REMEDIES = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: f"raise the limit of the size of files (ulimit -f), {_ELSEWHERE}",
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.EISDIR: f"a folder is in the place of a file: remove it, {_ELSEWHERE}",
     errno.EIO: f"check that the disk works, {_ELSEWHERE}",
 }
 _OTHER = f"check that a folder can be created there, {_ELSEWHERE}"
-#: How Rust libraries quote errors of the system: "Permission denied (os error 13)".
-_OS_ERROR = re.compile(r"\(os error (\d{1,3})\)")
+#: How Rust libraries quote errors of the system: "Permission denied (os error 13)", or "Os { code: 13, … }".
+_OS_ERROR = re.compile(r"(?:\(os error |Os \{ code: )(\d{1,3})")
 _PATH = re.compile(r"(?<![\w:/])/[^\s'\":,;()\[\]]+")
 
 
@@ -31,7 +35,7 @@ def disk_error(error: BaseException, path: str | None = None, default: str = "th
     The message names `path`, or else the path in the error, or else `default`. The error may be Python's, or of a
     library that quotes the system's error.
     """
-    text = str(error)
+    text = one_line(error)
     code = error.errno if isinstance(error, OSError) else None
     if code is None:
         quoted = _OS_ERROR.search(text)
