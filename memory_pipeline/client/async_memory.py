@@ -68,6 +68,8 @@ class AsyncMemory:
         group_id: str | None = None,
         tags: Sequence[str] = (),
         source: str | None = None,
+        history: bool | None = None,
+        idempotency_key: str | None = None,
         now: When | None = None,
     ) -> Receipt:
         """Add what was said; see :meth:`Memory.add`."""
@@ -79,6 +81,8 @@ class AsyncMemory:
             group_id=group_id,
             tags=tags,
             source=source,
+            history=history,
+            idempotency_key=idempotency_key,
             now=now,
         )
 

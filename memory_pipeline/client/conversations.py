@@ -79,7 +79,7 @@ class Conversations:
         label_of("conversation_id", conversation_id)
         found: Messages = []
         for scope in self._reader.scopes:
-            found += self._known.last_of(scope, conversation_id, 2**31)
+            found += self._known.last_of(scope, conversation_id)
         return sorted(found, key=lambda message: (message.sent_at, message.turn))
 
     def search(self, query: str, limit: int = 10) -> Found:

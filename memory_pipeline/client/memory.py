@@ -147,6 +147,8 @@ class Memory(TieredMemory, SharedMemory):
         group_id: str | None = None,
         tags: Sequence[str] = (),
         source: str | None = None,
+        history: bool | None = None,
+        idempotency_key: str | None = None,
         now: When | None = None,
     ) -> Receipt:
         """Add what was said. It is durable when the method returns.
@@ -157,12 +159,17 @@ class Memory(TieredMemory, SharedMemory):
                 time of a message is its ``timestamp``, or else ``created_at``, ``date``, ``ts`` or the like, if it is
                 unambiguous: ISO 8601 with a zone, or seconds or milliseconds since 1970. Messages without a time were
                 said now; the receipt names keys that look like times and were not read.
-            conversation_id: the conversation, to continue it. The list may repeat messages that are stored; only its
-                new end is added. By default a new conversation begins; the receipt has its id.
+            conversation_id: the conversation, to continue it. A text and a single message are new, unless the id of the
+                message is known. A list may repeat messages that are stored: see `history`. By default a new
+                conversation begins; the receipt has its id.
             users: all users who took part. What is said in a group is found by its members alone.
             group_id: the group, if it has an id; its members may change.
             tags: labels of the conversation; a text is one of them.
             source: where it comes from, such as ``slack``.
+            history: whether a list repeats messages that are stored, so that only its new messages are added. By
+                default it does if it goes on after the last stored message, or begins with the first one.
+            idempotency_key: identifies this call within its conversation: a call with the key of an earlier one adds
+                nothing. Give a retry the key of the first attempt.
             now: the current time.
 
         Raises:
@@ -171,6 +178,7 @@ class Memory(TieredMemory, SharedMemory):
         at = self.lake.calendar.moment("now", now or clock())
         if conversation_id is None:
             conversation_id = self.new_conversation_id(at)
+            history = False
         receipt = self.writer.extend(
             {
                 "conversation_id": conversation_id,
@@ -181,6 +189,8 @@ class Memory(TieredMemory, SharedMemory):
                 "source": source,
                 "timezone": self._timezone,
             },
+            history=history,
+            idempotency_key=idempotency_key,
             now=at,
         )
         return replace(receipt, conversation_id=conversation_id)

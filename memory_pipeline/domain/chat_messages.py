@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeGuard
 
+from memory_pipeline.domain.text.words import is_blank
 from memory_pipeline.errors import InputError, shown
 
 #: Keys of a message with text, beside the content.
@@ -111,7 +112,8 @@ def is_empty(record: object) -> bool:
     ):
         return False
     try:
-        return all(part.get("content") in (None, "", [], ()) for part in messages_in(record))
+        contents = [part.get("content") for part in messages_in(record)]
+        return all(one in (None, [], ()) or (isinstance(one, str) and is_blank(one)) for one in contents)
     except InputError:
         return False
 
@@ -141,7 +143,7 @@ def messages_in(record: object) -> list[Mapping[str, object]]:
         return [record]
     call = {**record, "role": "tool", "name": None, "content": "\n".join(calls)}
     text = record.get("content")
-    if text is None or (isinstance(text, str) and not text.strip()):
+    if text is None or (isinstance(text, str) and is_blank(text)):
         return [call]
     return [record, {**call, "id": None}]
 

@@ -13,8 +13,9 @@ object, and ``redactions``, the names of what was removed from its text. Words s
 speaker's clock: by the message's ``utc_offset`` (minutes east of UTC), else the offset of its timestamp, else the
 ``timezone`` of the conversation, which is the user's, such as ``Asia/Tokyo``.
 
-A message without an id is identified by its conversation, role, name, time and text. A conversation may be sent again
-with the same timestamps: an id with another time or text is rejected.
+A message without an id is identified by its conversation, role, name, time and text; of several equal ones in a list,
+also by their number. A conversation may be sent again with the same timestamps: an id with another time or text is
+rejected. Texts are stored in Unicode's composed form (NFC).
 
 Messages in the formats of chat clients are accepted too (:mod:`memory_pipeline.domain.chat_messages`), if each has a
 ``timestamp``, or its time as ``created_at``, ``date``, ``ts`` and the like: ISO 8601 with a zone, or seconds or
@@ -26,6 +27,7 @@ message first. A message without other text is dropped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
@@ -41,6 +43,7 @@ from memory_pipeline.domain.messages import (
 )
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Period
 from memory_pipeline.domain.scopes import Audience, Scope, audience_of, label_of, optional_label
+from memory_pipeline.domain.text.words import composed
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
 
 #: A message further ahead of the clock is rejected as a mistake.
 CLOCK_SKEW = timedelta(hours=24)
+
+#: Texts that are stored in Unicode's composed form, so that "é" is one character, however it was typed.
+_TEXTS = ("name", "content")
 
 HEADER = (
     "workspace_id", "agent_id", "conversation_id", "user_id", "users", "group_id", "tags", "timezone", "source",
@@ -127,8 +133,9 @@ def read_messages(
     `scope_of` returns the scope of its audience, `zone_of` the time zone of speakers who state none.
 
     An invalid conversation (its ids) is rejected as a whole; an invalid message is rejected alone. Of two messages with
-    the same id and different content the second is rejected; an exact duplicate is dropped. A message that says nothing
-    is rejected too, or left out with `skips_empty` if others say something.
+    the same id and different content the second is rejected, an exact duplicate is dropped. Without ids, two equal
+    messages of one time are two messages. A message that says nothing is rejected too, or left out with `skips_empty`
+    if others say something.
     """
     where = "conversation"
     conversation = as_mapping(conversation)
@@ -152,6 +159,7 @@ def read_messages(
         return ParsedConversation([], [Rejection(str(error), where, conversation)], 0)
 
     accepted: dict[str, Message] = {}
+    said: Counter[str] = Counter()
     rejected: list[Rejection] = []
     recalled = 0
     turn = 0
@@ -166,8 +174,11 @@ def read_messages(
                     "turn": turn,
                     "received_at": admission.now,
                     "timestamp": time_in(part, admission)[1],
+                    "occurrence": None,
+                    "users": audience.users if scope.is_group else (),
                 }
-                entry = {**part, **header, **own, "users": audience.users if scope.is_group else ()}
+                own |= {name: composed(text) for name in _TEXTS if isinstance(text := part.get(name), str)}
+                entry = {**part, **header, **own}
                 turn += 1
                 try:
                     message = Message.from_record(entry, lambda *_: scope)
@@ -177,10 +188,13 @@ def read_messages(
                 admission.check(message.sent_at)
                 if message.utc_offset is None and zone is not None:
                     message = replace(message, utc_offset=offset_at(message.sent_at.astimezone(zone)))
+                said[message.id] += 1
+                if said[message.id] > 1 and not message.source_id:
+                    message = message.identified(occurrence=said[message.id])
                 known = accepted.setdefault(message.source_id or message.id, message)
                 if not known.says_the_same_as(message):
                     raise InputError(same_id_other_content(message, known))
-                recalled += message.content != part["content"]
+                recalled += message.content != entry["content"]
         except InputError as error:
             rejected.append(Rejection(str(error), f"{where}, message {number}", alone(conversation, record)))
     return ParsedConversation(list(accepted.values()), rejected, recalled)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.identity import MESSAGE, make_id
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
-from memory_pipeline.domain.text.words import is_unicode
+from memory_pipeline.domain.text.words import composed, is_blank, is_unicode
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Message:
         metadata: the writer's own JSON object as text with sorted keys, if any.
         redactions: what the writer removed from the content, such as ``api_key``.
         received_at: when the journal received it, UTC.
+        occurrence: n, for the n-th message of its conversation with the same role, name, time and text; None for the
+            first.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Message:
     source: str | None = None
     metadata: str | None = None
     redactions: tuple[str, ...] = ()
+    occurrence: int | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, object], scope_of: ScopeOf = Scope) -> Message:
@@ -111,10 +114,9 @@ class Message:
         turn = record.get("turn")
         if not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
-        identity = (source_id,) if source_id else (role, name, sent_at.isoformat(), content)
-        hour = Calendar().hour(sent_at)
+        occurrence = _occurrence(record.get("occurrence"))
         return cls(
-            id=make_id(MESSAGE, hour, *scope.ids, conversation_id, source_id is not None, identity),
+            id=_id_of(scope, conversation_id, source_id, role, name, content, sent_at, occurrence),
             scope=scope,
             conversation_id=conversation_id,
             user_id=optional_label("user_id", record.get("user_id")),
@@ -131,6 +133,7 @@ class Message:
             source=optional_label("source", record.get("source")),
             metadata=_metadata(record.get("metadata")),
             redactions=labels_of("redactions", record.get("redactions") or ()),
+            occurrence=occurrence,
         )
 
     def to_record(self) -> dict[str, object]:
@@ -152,6 +155,7 @@ class Message:
             **({} if self.source is None else {"source": self.source}),
             **({} if self.metadata is None else {"metadata": json.loads(self.metadata)}),
             **({"redactions": list(self.redactions)} if self.redactions else {}),
+            **({} if self.occurrence is None else {"occurrence": self.occurrence}),
             "received_at": self.received_at.isoformat(),
         }
 
@@ -184,10 +188,49 @@ class Message:
         is_shared = self.user_id is not None and self.scope.user_id is None
         return user_identity(self.user_id) if is_shared and self.user_id else "User"
 
+    @property
+    def text(self) -> str:
+        """The content in Unicode's composed form (NFC), to compare it."""
+        return composed(self.content)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What identifies the message, with its occurrence: its id from the client, or else who said what and when."""
+        if self.source_id:
+            return self.scope, self.conversation_id, self.source_id
+        return self.scope, self.conversation_id, self.role, self.name, self.sent_at, self.text
+
     def says_the_same_as(self, other: Message) -> bool:
         """Return whether two messages have the same role, name, content and time."""
-        mine, theirs = ((m.role, m.name, m.content, m.sent_at) for m in (self, other))
+        mine, theirs = ((m.role, m.name, m.text, m.sent_at) for m in (self, other))
         return mine == theirs
+
+    def identified(self, **changes: Any) -> Message:
+        """Return the message with other fields, and the id that it then has."""
+        one = replace(self, **changes)
+        identity = one.source_id, one.role, one.name, one.content, one.sent_at, one.occurrence
+        return replace(one, id=_id_of(one.scope, one.conversation_id, *identity))
+
+
+def _id_of(
+    scope: Scope,
+    conversation_id: str,
+    source_id: str | None,
+    role: Role,
+    name: str | None,
+    content: str,
+    sent_at: datetime,
+    occurrence: int | None,
+) -> str:
+    said = role, name, sent_at.isoformat(), content
+    identity = (source_id,) if source_id else said if occurrence is None else (*said, occurrence)
+    return make_id(MESSAGE, Calendar().hour(sent_at), *scope.ids, conversation_id, source_id is not None, identity)
+
+
+def _occurrence(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and 1 < value < 2**31):
+        return value
+    raise InputError(f"occurrence {shown(value)} is not valid; expected a number from 2")
 
 
 def recorded_scope(record: Mapping[str, object], scope_of: ScopeOf) -> Scope:
@@ -248,7 +291,7 @@ def _without_recalled(value: object) -> object:
 def _text(value: object) -> str:
     if value is None:
         raise InputError("content is missing; expected a text that is not blank")
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or is_blank(value):
         raise InputError(f"content {shown(value)} is not valid; expected a text that is not blank")
     if len(value) > MAX_CONTENT:
         raise InputError(f"content has {len(value):,} characters; accepted: up to {MAX_CONTENT:,} in one message")

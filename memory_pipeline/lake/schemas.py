@@ -69,6 +69,7 @@ MESSAGES = TableSpec(
             field("metadata", WORDS, "JSON object of the writer; null if none.", nullable=True),
             field("redactions", WORD_LIST, "What the writer removed from the text, sorted."),
             RECEIVED_AT,
+            field("occurrence", pa.int32(), "n, if n - 1 messages before have equal text and time.", nullable=True),
         ]
     ),
     partition_by=("period",),

@@ -202,22 +202,23 @@ class _Ingest:
     def _write(self, batch: list[Message]) -> None:
         self._lake.ensure(min((message.sent_at for message in batch), default=None))
         # The first message with an id counts, whatever the hours of the others.
-        said: dict[tuple[Scope, str, str], Message] = {}
+        said: dict[tuple[object, ...], Message] = {}
         known, without = self._known.of(batch)
         for message in (*known, *batch):
-            said.setdefault((message.scope, message.conversation_id, message.source_id or message.id), message)
-        ids = {message.id for message in known}
+            said.setdefault((*message.identity, message.occurrence), message)
+        stored = {(*message.identity, message.occurrence) for message in known}
         new, contradictions = [], []
         unnamed = {message.id for message in without}
         for message in batch:
-            first = said[message.scope, message.conversation_id, message.source_id or message.id]
+            key = (*message.identity, message.occurrence)
+            first = said[key]
             if not first.says_the_same_as(message):
                 reason, where = same_id_other_content(message, first), f"conversation {message.conversation_id}"
                 contradictions.append(Rejection(reason, where, message.to_record()))
             elif message.id in unnamed:
                 where = f"conversation {message.conversation_id}"
                 contradictions.append(Rejection(without_users(message), where, message.to_record()))
-            elif message.id not in ids:
+            elif key not in stored:
                 new.append(message)
         self.set_aside(contradictions)
         self._lake.members.add(new)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, shown
+from memory_pipeline.lake.schemas import MESSAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 _MOST_SCOPES = 10
 #: Scopes of which a writer caches the pending messages: those of its latest writes.
 _MOST_CACHED = 100
+#: Conversations whose loaded messages a writer caches.
+_MAX_CONVERSATIONS = 10
 
 
 class KnownMessages:
@@ -36,9 +39,13 @@ class KnownMessages:
         self._files: dict[Scope, dict[str, tuple[frozenset[int], Sequence[Message] | None]]] = {}
         # Version of the index, and the hours of each conversation.
         self._hours: dict[Scope, tuple[int, dict[str, frozenset[str]]]] = {}
+        # Of the conversations used last: the version of the table, loaded messages by id, and the hours to read.
+        self._landed: dict[tuple[Scope, str], tuple[int, Mapping[str, Message], Sequence[Period]]] = {}
 
     def of(self, messages: Collection[Message]) -> tuple[list[Message], list[Message]]:
         """Return the stored messages with the ids of `messages`, pending in the journal or loaded, from any hour.
+
+        Of messages without ids from a client, these are all occurrences of an equal message.
 
         The second list has those of `messages` that are stored as the agent's own memory, because they were first
         written without their users. Loaded messages of tools and the system are found only in the hours of `messages`,
@@ -77,8 +84,8 @@ class KnownMessages:
             found += landed_messages(self._lake, others, [scope]) if others else []
         return [message for message in found if _key(message) in keys]
 
-    def last_of(self, scope: Scope, conversation_id: str, count: int) -> list[Message]:
-        """Return at least the last `count` stored messages of a conversation, oldest first; all if it has fewer.
+    def last_of(self, scope: Scope, conversation_id: str, count: int | None = None) -> list[Message]:
+        """Return at least the last `count` stored messages of a conversation, oldest first; all by default.
 
         Of loaded hours in which only tools or the system speak, the messages are not found, as in :meth:`of`.
         """
@@ -88,11 +95,25 @@ class KnownMessages:
             if message.conversation_id == conversation_id
         }
         if self._lake.exists:
-            hours = sorted(self._hours_of(scope, {conversation_id}), key=lambda hour: hour.key)
-            while hours and len(found) < count:
-                landed = landed_messages(self._lake, [hours.pop()], [scope])
-                found |= {one.id: one for one in landed if one.conversation_id == conversation_id}
+            found |= self._landed_of(scope, conversation_id, None if count is None else count - len(found))
         return sorted(found.values(), key=lambda message: (message.sent_at, message.turn))
+
+    def _landed_of(self, scope: Scope, conversation_id: str, count: int | None) -> Mapping[str, Message]:
+        """Return at least the last `count` loaded messages of a conversation by id, or all."""
+        version = self._lake.tables.version(MESSAGES)
+        before, landed, hours = self._landed.get((scope, conversation_id), (None, {}, ()))
+        if before != version:
+            landed, hours = {}, sorted(self._hours_of(scope, {conversation_id}), key=lambda hour: hour.key)
+        while hours and (count is None or len(landed) < count):
+            hours, last = ((), hours) if count is None else (hours[:-1], hours[-1:])
+            read = landed_messages(self._lake, last, [scope])
+            landed = {**landed, **{one.id: one for one in read if one.conversation_id == conversation_id}}
+        if self._keeps:
+            self._landed.pop((scope, conversation_id), None)
+            self._landed[scope, conversation_id] = version, landed, hours
+            while len(self._landed) > _MAX_CONVERSATIONS:
+                self._landed.pop(next(iter(self._landed)), None)
+        return landed
 
     def add(self, path: str, messages: Sequence[Message]) -> None:
         """Remember a journal file that was just written."""
@@ -140,7 +161,7 @@ class KnownMessages:
 
 
 def _key(message: Message) -> int:
-    return hash((message.scope, message.conversation_id, message.source_id or message.id, message.source_id is None))
+    return hash(message.identity)
 
 
 def without_users(message: Message) -> str:
@@ -157,7 +178,6 @@ def landed_messages(lake: Lake, hours: Iterable[Period], scopes: Iterable[Scope]
     import pyarrow.compute as pc
 
     from memory_pipeline.lake.codec.facts import rows_to_messages
-    from memory_pipeline.lake.schemas import MESSAGES
 
     of_scopes = None if scopes is None else pc.field("scope").isin([scope.key for scope in scopes])
     return rows_to_messages(lake.tables.read(MESSAGES, {hour.key for hour in hours}, where=of_scopes))

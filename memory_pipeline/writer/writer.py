@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.alignment import align, in_order
 from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.chat_messages import as_mapping, is_empty
 from memory_pipeline.domain.conversations import (
@@ -20,6 +21,8 @@ from memory_pipeline.domain.conversations import (
     unread_times,
 )
 from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.summaries import Assignment, Material
@@ -31,7 +34,7 @@ from memory_pipeline.writer.known_messages import KnownMessages, without_users
 from memory_pipeline.writer.sharing import AccessWriter, GrantedWriter, Shareable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from os import PathLike
 
     from memory_pipeline.domain.messages import Message
@@ -197,7 +200,9 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
     def _shareable(self) -> Shareable:
         return Shareable(self._lake, self._scope, self._user_id)
 
-    def write(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
+    def write(
+        self, conversation: Mapping[str, object], *, idempotency_key: str | None = None, now: When | None = None
+    ) -> Receipt:
         """Write a conversation atomically.
 
         Recalled text is dropped from the messages, and messages without other text are left out. Nothing is stored of a
@@ -206,6 +211,8 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         Args:
             conversation: see :mod:`memory_pipeline.domain.conversations`; ``workspace_id`` and ``agent_id`` are
                 optional. Messages of OpenAI's or LiteLLM's chat API are accepted, each with a ``timestamp``.
+            idempotency_key: identifies this write within its conversation. If a write with the key was stored before,
+                nothing is written.
             now: time of receipt; by default the current time.
 
         Raises:
@@ -215,17 +222,36 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         if isinstance(record, Mapping) and not self._is_captured(record):
             return Receipt(not_captured=_messages_in(record))
         messages, recalled = self._accepted(record, now)
-        return replace(self._append(messages, recalled), unread_times=self._noted(record, now).unread_times)
+        noted = self._noted(record, now)
+        if messages and idempotency_key is not None:
+            keyed = _keyed(messages, idempotency_key)
+            stored = self._known.last_of(messages[0].scope, messages[0].conversation_id)
+            if before := _written_before(messages, keyed, stored):
+                return replace(noted, repeated=before, recalled=recalled)
+            messages = keyed
+        return replace(self._append(messages, recalled), unread_times=noted.unread_times)
 
-    def extend(self, conversation: Mapping[str, object], *, now: When | None = None) -> Receipt:
+    def extend(
+        self,
+        conversation: Mapping[str, object],
+        *,
+        history: bool | None = None,
+        idempotency_key: str | None = None,
+        now: When | None = None,
+    ) -> Receipt:
         """Write the messages of a conversation that are not stored yet. They need no timestamps.
 
-        The list may begin with messages that are stored already, as the history that an agent sends to its model does:
-        all of them or only the last ones. Only what follows is written. A message without a time gets the time of
-        receipt, and one with a stored id keeps its time. Messages that say nothing are left out and counted.
+        The list may repeat messages that are stored already, as the history that an agent sends to its model does: all
+        of them, only the last ones, or the last ones after a summary. Only what is new is written. A list is a history
+        if it goes on after the last stored message, or begins with the first one; in other lists, all messages are new,
+        except those with a known id. An instruction (system, developer) is stored once per text. A message without a
+        time gets the time of receipt; one that is stored keeps its time. Messages that say nothing are left out and
+        counted.
 
         Args:
             conversation: as for :meth:`write`.
+            history: whether the list repeats messages that are stored; by default the list shows it.
+            idempotency_key: as for :meth:`write`. Give a retry the key of the first attempt.
             now: time of receipt; by default the current time.
 
         Raises:
@@ -240,22 +266,31 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         noted = self._noted(record, at)
         if not messages:
             return replace(noted, recalled=recalled)
-        scope, conversation_id = messages[0].scope, messages[0].conversation_id
-        stored = self._known.last_of(scope, conversation_id, len(messages))
-        repeated = _repeated(messages, stored, times)
-        by_id = {one.source_id: one for one in self._known.of([one for one in messages if one.source_id])[0]}
+        keyed = messages if idempotency_key is None else _keyed(messages, idempotency_key)
+        is_compared = len(messages) > 1 and history is not False
+        is_looked_up = history or any(one.source_id or one.role is Role.SYSTEM for one in keyed)
+        count = None if is_compared or is_looked_up else 1
+        stored = in_order(self._known.last_of(messages[0].scope, messages[0].conversation_id, count))
+        if before := _written_before(messages, keyed, stored):
+            return replace(noted, repeated=before, recalled=recalled)
+        repeated, _ = align(messages, stored, history=history)
         turn = max((message.turn for message in stored), default=-1) + 1
+        # Not before the last stored message, if `now` stands still.
+        earliest = min(at, max((message.sent_at for message in stored), default=datetime.min.replace(tzinfo=UTC)))
         new: list[Message] = []
-        for message in messages[len(repeated) :]:
-            known = by_id.get(message.source_id)
-            if known is not None and _repeats(message, known, times):
-                repeated.append(known)
-            else:
-                new.append(replace(message, turn=turn + len(new)))
-        receipt = self._append(new, recalled) if new else Receipt(recalled=recalled)
+        fresh: set[int] = set()
+        for place, message in enumerate(messages):
+            if place in repeated:
+                continue
+            is_timed = message.sent_at not in times
+            if history is False or not is_timed:
+                fresh.add(turn + len(new))
+            sent_at = message.sent_at if is_timed else max(message.sent_at, earliest)
+            new.append(keyed[place].identified(turn=turn + len(new), sent_at=sent_at))
+        receipt = self._append(new, recalled, fresh) if new else Receipt(recalled=recalled)
         return replace(
             receipt,
-            repeated=(*(message.id for message in repeated), *receipt.repeated),
+            repeated=(*(repeated[place].id for place in sorted(repeated)), *receipt.repeated),
             empty=noted.empty,
             unread_times=noted.unread_times,
         )
@@ -284,7 +319,8 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
         return messages, recalled
 
-    def _append(self, messages: list[Message], recalled: int) -> Receipt:
+    def _append(self, messages: list[Message], recalled: int, fresh: Collection[int] = ()) -> Receipt:
+        """Write messages that are not stored. Those with the turns `fresh` are new, though equal ones may be stored."""
         remembered = self._lake.tombstones.forgotten().filter(messages)
         forgotten = len(messages) - len(remembered)
         if not remembered:
@@ -293,6 +329,7 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         stored, unnamed = self._known.of(remembered)
         if unnamed:
             raise InputError(f"{without_users(unnamed[0])}; nothing was written")
+        remembered = _numbered(remembered, stored, fresh)
         new = _without_known(remembered, stored)
         self._lake.members.add(new)
         files = self._lake.journal.append(new)
@@ -433,30 +470,36 @@ def _with_times(conversation: object, admission: Admission) -> tuple[object, set
     return {**conversation, "messages": records}, times
 
 
-def _repeated(messages: Sequence[Message], stored: Sequence[Message], times: Collection[datetime]) -> list[Message]:
-    """Return the stored messages that the beginning of a list repeats.
-
-    These are the last stored ones; or the first ones, at least two, if the list then differs from what is stored,
-    because an answer was made again.
-    """
-    first: list[Message] = []
-    if stored and stored[0].turn == 0:
-        pairs = takewhile(lambda pair: _repeats(*pair, times), zip(messages, stored, strict=False))
-        first = [known for _, known in pairs]
-    first = first if len(first) > 1 else []
-    for count in range(min(len(messages), len(stored)), len(first), -1):
-        last = stored[len(stored) - count :]
-        if all(_repeats(message, known, times) for message, known in zip(messages, last, strict=False)):
-            return [*last]
-    return first
+def _keyed(messages: Sequence[Message], key: str) -> list[Message]:
+    """Return messages with ids: their own, or one that the idempotency key of their write gives them."""
+    prefix = digest("idempotency_key", label_of("idempotency_key", key))
+    return [
+        message if message.source_id else message.identified(source_id=f"{prefix}:{place}", occurrence=None)
+        for place, message in enumerate(messages)
+    ]
 
 
-def _repeats(message: Message, known: Message, times: Collection[datetime]) -> bool:
-    """Return whether a message is a stored one. Its time does not count if it is among `times`."""
-    if message.source_id not in {None, known.source_id}:
-        return False
-    at = known.sent_at if message.sent_at in times else message.sent_at
-    return replace(message, sent_at=at).says_the_same_as(known)
+def _written_before(
+    messages: Sequence[Message], keyed: Sequence[Message], stored: Sequence[Message]
+) -> tuple[str, ...]:
+    """Return the ids of the messages that an earlier write with the same idempotency key has stored."""
+    ids = {new.source_id for message, new in zip(messages, keyed, strict=True) if message.source_id != new.source_id}
+    return tuple(one.id for one in stored if one.source_id in ids)
+
+
+def _numbered(messages: list[Message], stored: Iterable[Message], fresh: Collection[int]) -> list[Message]:
+    """Return messages of which those with the turns `fresh` differ from equal ones that are stored, by their number."""
+    counts: Counter[object] = Counter()
+    for message in stored:
+        counts[message.identity] = max(counts[message.identity], message.occurrence or 1)
+    numbered = []
+    for message in messages:
+        number = counts[message.identity] + 1
+        if message.turn in fresh and not message.source_id:
+            counts[message.identity] = number
+            message = message.identified(occurrence=number if number > 1 else None)  # noqa: PLW2901  # another id
+        numbered.append(message)
+    return numbered
 
 
 def _messages_in(conversation: Mapping[str, object]) -> int:
@@ -471,5 +514,5 @@ def _without_known(messages: list[Message], known: list[Message]) -> list[Messag
         new = said.get((message.conversation_id, message.source_id or ""))
         if new is not None and not new.says_the_same_as(message):
             raise InputError(f"{same_id_other_content(new, message)}; nothing was written")
-    ids = {message.id for message in known}
-    return [message for message in messages if message.id not in ids]
+    stored = {(message.identity, message.occurrence) for message in known}
+    return [message for message in messages if (message.identity, message.occurrence) not in stored]

@@ -39,6 +39,8 @@ STOP_WORDS = word_set(
 )
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
+#: Characters that Unicode ignores by default, but does not class as format characters.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _IRREGULAR_NEGATIONS = {"ca": "can", "wo": "will", "sha": "shall"}
 
 
@@ -51,6 +53,19 @@ def plain(text: str) -> str:
     if decomposed.isascii():  # for example a truncated text ("…")
         return decomposed
     return "".join(character for character in decomposed if not unicodedata.category(character).startswith("M"))
+
+
+def composed(text: str) -> str:
+    """Return a text in Unicode's composed form (NFC): "é" is one character, however it was typed."""
+    return unicodedata.normalize("NFC", text)
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has no visible character: only blanks, and characters without width."""
+    return not text.strip() or all(
+        character.isspace() or unicodedata.category(character) == "Cf" or _INVISIBLE.match(character)
+        for character in text
+    )
 
 
 def is_unicode(text: str) -> bool:

@@ -1,0 +1,180 @@
+"""Align a list of messages, as an agent sends it, with the messages that its conversation holds.
+
+Agents send the whole conversation each turn, or its end, or a summary and its end. People say the same words again. A
+list is a *history* if it goes on after the last stored message, or if it begins with the first one. Then the messages
+that it shares with the conversation, in order, are repeated; others are new. In any other list all messages are new,
+except those with a known id.
+
+Only messages of users and assistants decide: instructions may change each turn, and tools answer many times the same.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from memory_pipeline.domain.messages import Message, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+
+class Alignment(NamedTuple):
+    """The messages of a list that are not new, by their places in it.
+
+    Attributes:
+        repeated: the stored messages that they repeat; of an instruction that stands twice in the list, the first one.
+        edited: the stored messages whose text they replace.
+    """
+
+    repeated: dict[int, Message]
+    edited: dict[int, Message]
+
+
+def align(sent: Sequence[Message], stored: Sequence[Message], *, history: bool | None = None) -> Alignment:
+    """Align a list with the stored messages of its conversation, oldest first: with the last ones, or with all.
+
+    `history` says whether the list repeats what is stored; by default the list shows it.
+    """
+    repeated, edited = _known_by_id(sent, stored)
+    free = [place for place in range(len(sent)) if sent[place].source_id is None]
+    by_text = {one.text: one for one in reversed(stored) if one.role is Role.SYSTEM}
+    for place in free:
+        if sent[place].role is Role.SYSTEM:
+            first = by_text.setdefault(sent[place].text, sent[place])
+            if first is not sent[place]:
+                repeated[place] = first
+    if history is False or not free:
+        return Alignment(repeated, edited)
+    pairs = _pairs([sent[place] for place in free], stored)
+    matched = {free[place]: position for place, position in pairs.items()}
+    replaced = _regenerated(sent, stored, matched)
+    if history or _is_history(sent, stored, {*repeated, *matched}, matched, replaced):
+        repeated |= {place: stored[position] for place, position in matched.items()}
+        edited |= {place: stored[position] for place, position in replaced.items()}
+    return Alignment(repeated, edited)
+
+
+def in_order(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages of a conversation in the order in which they were added.
+
+    That is the order of their turns, whatever the clocks of their writers said. Where each write has counted its own
+    turns, it is the order of their times.
+    """
+    has_turns = len({message.turn for message in messages}) == len(messages)
+    return sorted(messages, key=lambda one: (one.turn,) if has_turns else (one.sent_at, one.turn))
+
+
+def _known_by_id(sent: Sequence[Message], stored: Sequence[Message]) -> tuple[dict[int, Message], dict[int, Message]]:
+    known = {one.source_id: one for one in stored if one.source_id is not None}
+    repeated: dict[int, Message] = {}
+    edited: dict[int, Message] = {}
+    for place, message in enumerate(sent):
+        one = None if message.source_id is None else known.get(message.source_id)
+        if one is not None and one.role is message.role:
+            (repeated if one.text == message.text else edited)[place] = one
+    return repeated, edited
+
+
+def _is_history(
+    sent: Sequence[Message],
+    stored: Sequence[Message],
+    known: set[int],
+    matched: dict[int, int],
+    replaced: dict[int, int],
+) -> bool:
+    spoken, heard = _spoken(sent), _spoken(stored)
+    if not spoken or not heard:
+        return False
+    ends_at = next((place for place, position in matched.items() if position == heard[-1]), None)
+    if ends_at is not None and any(
+        place > ends_at and place not in known and message.role is not Role.SYSTEM for place, message in enumerate(sent)
+    ):
+        return True
+    starts = _said(sent[spoken[0]]) == _said(stored[heard[0]])
+    # One exchange that is said word for word again is as likely to be a repetition: "run the tests", "passed".
+    exchanges = sum(sent[place].role is Role.USER for place in spoken)
+    return starts and (exchanges > 1 or bool(replaced))
+
+
+def _regenerated(sent: Sequence[Message], stored: Sequence[Message], matched: dict[int, int]) -> dict[int, int]:
+    """Return the answers of the last stored exchange that have another text after the same message."""
+    heard = _spoken(stored)
+    asked = max((n for n, position in enumerate(heard) if stored[position].role is Role.USER), default=len(heard))
+    number = {position: n for n, position in enumerate(heard)}
+    taken = set(matched.values())
+    replaced: dict[int, int] = {}
+    last: int | None = None
+    for place in _spoken(sent):
+        if place in matched:
+            last = number[matched[place]]
+            continue
+        following = None if last is None or last < asked or last + 1 == len(heard) else heard[last + 1]
+        last = None
+        if following is None or following in taken or sent[place].source_id is not None:
+            continue
+        if sent[place].role is stored[following].role is Role.ASSISTANT:
+            replaced[place] = following
+            last = number[following]
+    return replaced
+
+
+def _pairs(sent: Sequence[Message], stored: Sequence[Message]) -> dict[int, int]:
+    """Return which messages of users, assistants and tools are the same, in order."""
+    spoken, heard = _spoken(sent), _spoken(stored)
+    pairs = {
+        spoken[one]: heard[other]
+        for one, other in common_subsequence(
+            [_said(sent[one]) for one in spoken], [_said(stored[one]) for one in heard]
+        )
+    }
+    # Tools are compared between two messages that are the same.
+    bounds = [(-1, -1), *sorted(pairs.items()), (len(sent), len(stored))]
+    for (place, position), (next_place, next_position) in pairwise(bounds):
+        ours = [one for one in range(place + 1, next_place) if sent[one].role is Role.TOOL]
+        theirs = [one for one in range(position + 1, next_position) if stored[one].role is Role.TOOL] if ours else []
+        same = common_subsequence([_said(sent[n]) for n in ours], [_said(stored[n]) for n in theirs])
+        pairs |= {ours[one]: theirs[other] for one, other in same}
+    return pairs
+
+
+def _spoken(messages: Sequence[Message]) -> list[int]:
+    return [place for place, message in enumerate(messages) if message.role.is_memorable]
+
+
+def _said(message: Message) -> tuple[Role, str]:
+    return message.role, message.text
+
+
+def common_subsequence(ours: Sequence[Hashable], theirs: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return the positions of a longest common subsequence, in order.
+
+    Of several, it has early positions of `ours` and late ones of `theirs`. The bits of one number are a row of the
+    table of lengths, so that thousands of messages take milliseconds (Hyyrö, "Bit-parallel LCS-length computation
+    revisited", 2004).
+    """
+    if list(ours[: len(theirs)]) == list(theirs):
+        return [(place, place) for place in range(len(theirs))]
+    holding: dict[Hashable, int] = {}
+    for place, one in enumerate(ours):
+        holding[one] = holding.get(one, 0) | 1 << place
+    whole = row = (1 << len(ours)) - 1
+    rows = [row]
+    for one in theirs:
+        found = row & holding.get(one, 0)
+        row = (row + found | row - found) & whole
+        rows.append(row)
+    return list(_traced(ours, theirs, rows))[::-1]
+
+
+def _traced(ours: Sequence[Hashable], theirs: Sequence[Hashable], rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Walk back through the table. A bit of a row is 0 where one more of `ours` makes the subsequence longer."""
+    place, position = len(ours), len(theirs)
+    while place and position:
+        if rows[position] >> place - 1 & 1:
+            place -= 1
+        elif ours[place - 1] == theirs[position - 1]:
+            place, position = place - 1, position - 1
+            yield place, position
+        else:
+            position -= 1

@@ -1,0 +1,119 @@
+"""What is said twice is stored twice; what is sent twice is stored once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from memory_pipeline import Memory
+from memory_pipeline.errors import InputError
+
+NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def memory(root: str) -> Memory:
+    return Memory(root, user_id="anna")
+
+
+def user(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def agent(text: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, **fields}
+
+
+def stored(memory: Memory, conversation_id: str = "c") -> list[str]:
+    return [message.content for message in memory.conversations.get(conversation_id)]
+
+
+@pytest.mark.parametrize("runs", [pytest.param(False, id="pending"), pytest.param(True, id="processed")])
+def test_what_is_said_again_is_stored_again(memory: Memory, runs: bool) -> None:
+    said = ["yes", "no", "yes", user("yes"), ["yes"], [user("Run the tests."), agent("Passed.")]]
+    expected: list[str] = []
+    for number, one in enumerate([*said, said[-1], said[0]]):
+        at = NOW if number < 3 else NOW + DAY * number  # whatever time has passed
+        receipt = memory.add(one, conversation_id="c", now=at)
+        texts = [
+            item if isinstance(item, str) else item["content"] for item in (one if isinstance(one, list) else [one])
+        ]
+        expected += texts
+        assert (len(receipt.accepted), receipt.repeated) == (len(texts), ())
+        if runs and number in (2, 6):
+            memory.run(now=at + DAY)
+    assert stored(memory) == expected
+    assert len(memory.list("fact")) == len(expected)
+
+
+def test_equal_texts_of_one_time_are_told_apart_by_their_number(memory: Memory) -> None:
+    minute = user("ok", timestamp="2026-03-02T08:59:00Z")
+    first = memory.add([minute, agent("Fine."), minute], conversation_id="c", now=NOW)
+    assert len(set(first.accepted)) == 3
+    memory.run(now=NOW + DAY)
+    again = memory.add([minute, agent("Fine."), minute], conversation_id="c", now=NOW)
+    assert (again.accepted, again.repeated) == ((), first.accepted)
+    assert memory.add(minute, conversation_id="c", now=NOW).repeated == first.accepted[:1]
+    assert len(memory.add([minute], conversation_id="c", history=False, now=NOW).accepted) == 1
+    assert stored(memory).count("ok") == 3
+    talk = {"conversation_id": "imported", "messages": [minute, minute]}
+    written = memory.writer.write(talk, now=NOW)
+    assert len(set(written.accepted)) == 2
+    assert memory.writer.write(talk, now=NOW).repeated == written.accepted
+
+
+def test_a_retry_with_its_key_adds_nothing(root: str, memory: Memory) -> None:
+    pair = [user("Run the tests."), agent("Passed.")]
+    one = memory.add(pair, conversation_id="c", idempotency_key="1", now=NOW)
+    assert memory.add(pair, conversation_id="c", idempotency_key="1", now=NOW + DAY).repeated == one.accepted
+    memory.run(now=NOW + DAY)
+    assert Memory(root, user_id="anna").add(pair, conversation_id="c", idempotency_key="1").repeated == one.accepted
+    two = memory.add(pair, conversation_id="c", idempotency_key="2", now=NOW + 2 * DAY)
+    assert len(two.accepted) == 2
+    assert not set(one.accepted) & set(two.accepted)
+    timed = {"conversation_id": "d", "messages": [user("ok", timestamp=NOW.isoformat())]}
+    receipts = [memory.writer.write(timed, idempotency_key=key, now=NOW) for key in ("1", "2", "1")]
+    assert [len(receipt.accepted) for receipt in receipts] == [1, 1, 0]
+    assert receipts[2].repeated == receipts[0].accepted
+    with pytest.raises(InputError, match="idempotency_key"):
+        memory.add("Hello.", conversation_id="c", idempotency_key="a\nb")
+
+
+def test_ten_turns_with_the_time_in_the_instructions_are_twenty_messages(root: str, memory: Memory) -> None:
+    talk: list[dict[str, Any]] = []
+    for turn in range(10):
+        talk.append(user(f"I live in Riga {turn}."))
+        prompt = {"role": "system", "content": f"Be brief. It is {turn // 2}:00."}
+        opened = memory if turn % 2 else Memory(root, user_id="anna")
+        opened.add([prompt, *talk, agent("Noted.")], conversation_id="c", now=NOW + turn * DAY)
+        talk.append(agent("Noted."))
+        if turn == 5:
+            memory.run(now=NOW + 6 * DAY)
+    texts = stored(memory)
+    assert [text for text in texts if not text.startswith("Be brief.")] == [one["content"] for one in talk]
+    assert len(texts) == 25
+    summary = {"role": "system", "content": "The user lives in Riga."}
+    receipt = memory.add([summary, *talk[-4:], user("Bye.")], conversation_id="c", now=NOW + 11 * DAY)
+    assert (len(receipt.accepted), len(receipt.repeated)) == (2, 4)
+
+
+def test_composed_and_decomposed_texts_are_one_message(memory: Memory) -> None:
+    at = NOW.isoformat()
+    composed, decomposed = (user(text, timestamp=at, name="Zo\u00eb") for text in ("caf\u00e9", "cafe\u0301"))
+    first = memory.add(composed, conversation_id="c", now=NOW)
+    decomposed["name"] = "Zoe\u0308"
+    assert memory.add(decomposed, conversation_id="c", now=NOW).repeated == first.accepted
+    assert stored(memory) == ["caf\u00e9"]
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\ufeff\u2060", "\u200d \u00ad", "\u3164", "\ufe0f"])
+def test_a_message_without_visible_characters_is_empty(memory: Memory, text: str) -> None:
+    with pytest.raises(InputError):
+        memory.add(text, conversation_id="c", now=NOW)
+    memory.add([user("Hi."), agent(text)], conversation_id="c", now=NOW)
+    assert stored(memory) == ["Hi."]
+    memory.add("\u200d👩\u200d👧", conversation_id="c", now=NOW)
+    assert len(stored(memory)) == 2
