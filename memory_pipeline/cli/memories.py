@@ -92,6 +92,7 @@ def _origin_options(command: Command) -> Command:
     show_default=True,
     help="Memories with this status: active, superseded (replaced), deprecated (forgotten), archived (faded), or any.",
 )
+@click.option("--review", is_flag=True, help="Memories to review: old, not used, unimportant (context rot of 0.7).")
 @_LIMIT
 @now_option
 @scope_options

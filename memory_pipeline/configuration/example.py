@@ -88,6 +88,7 @@ defaults:
     kinds: null                           # null: all of fact, rule, instruction, observation, preference, procedure,
                                           # reflection, decision, plan and tool_output; or a list of allowed kinds
     point_in_time: false                  # true: all memories describe one moment and become stale soon
+    decay: true                           # false: importance does not decay, and nothing is archived for it
     hot_entries: 20                       # lines of the hot index, which is always loaded, 0 to 500
     hot_tokens: 3000                      # its token budget
     consolidation: rules                  # or model: completion's model merges duplicates and finds stale memories

@@ -51,6 +51,8 @@ class MemoriesSettings(Record):
     Attributes:
         kinds: the kinds that the agent may store.
         point_in_time: whether all memories describe one moment and become stale soon.
+        decay: whether importance decays, so that what is not used is archived. Instructions, rules, preferences, and
+            facts of identity, home, work, family or health never decay.
         hot_entries, hot_tokens: maximum number of lines and tokens of the hot index.
         consolidation: how memories are merged and marked as stale: by rules, or by the model of `completion`.
         selection: how memories are selected by their headers: by rules, or by the model of `injection`.
@@ -59,6 +61,7 @@ class MemoriesSettings(Record):
 
     kinds: Annotated[frozenset[MemoryKind], Field(description=_KINDS_FORM)] = _ALL
     point_in_time: bool = False
+    decay: bool = True
     hot_entries: Annotated[int, Field(ge=0, le=500)] = 20
     hot_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 3_000
     consolidation: Literal["rules", "model"] = "rules"
@@ -90,7 +93,9 @@ class MemoriesSettings(Record):
     @property
     def consolidation_settings(self) -> ConsolidationSettings:
         """The settings of consolidation."""
-        return ConsolidationSettings(hot_entries=self.hot_entries, hot_tokens=self.hot_tokens, kinds=self.kinds)
+        return ConsolidationSettings(
+            hot_entries=self.hot_entries, hot_tokens=self.hot_tokens, kinds=self.kinds, decay=self.decay
+        )
 
 
 #: The key that sets all classes of working memory.

@@ -144,7 +144,7 @@ class ChangeValidator:
             changes = self._allowed(changes, changes.kind or MemoryKind.FACT)
             self._check_context(changes.context, changes.tags)
             known = self._state.find(changes) if changes.content is not None and len(snapshot) else None
-            changes = _with_subject(changes, None if known is None else known.subject)
+            changes = _with_terms(changes, self._scope, moment, None if known is None else known.subject)
             if at is not None:
                 known = None
             elif known is not None and known.is_active and known.updated_at == moment:
@@ -154,7 +154,7 @@ class ChangeValidator:
             if fields.get("other_id") is not None:
                 self._changed_memory(fields["other_id"], verb, changes, snapshot, moment)
             if changes.content is not None and changes.content != known.content and known.key is None:
-                changes = _with_subject(changes)
+                changes = _with_terms(changes, self._scope, moment, kind=known.kind)
         if known is not None and at is None:
             moment = moment_after(moment, max(known.last_used_at, known.changed_at))
         record = {
@@ -248,20 +248,29 @@ class ChangeValidator:
         return changes
 
 
-def _with_subject(changes: Changes, known: str | None = None) -> Changes:
-    """Set the subject to the name at the beginning of the content, unless a term is given.
+def _with_terms(
+    changes: Changes, scope: Scope, at: datetime, known: str | None = None, kind: MemoryKind = MemoryKind.FACT
+) -> Changes:
+    """Set the terms that the content of a fact states, or the subject to the name at its beginning.
 
-    `known` is the current subject, which a different name does not replace.
+    A term that is given excludes this. `known` is the current subject, which a different name does not replace. `kind`
+    is that of the memory, unless the changes set it.
     """
     # Imported late, to keep opening a writer fast.
+    from memory_pipeline.models.deterministic.extraction import triple_of
     from memory_pipeline.models.deterministic.language.names import subject_of
 
     if changes.content is None or changes.key is not None or any(getattr(changes, name) for name in _TERMS):
         return changes
     subject = subject_of(changes.content)
+    triple = triple_of(changes.content, scope, at) if (changes.kind or kind) is MemoryKind.FACT else None
+    if triple is not None and name_key(subject or triple[0]) != name_key(triple[0]):
+        triple = None  # "Ben is Anna's brother" is about Ben
+    subject = subject if triple is None else triple[0]
     if subject is None or len(subject) > MAX_TERM or (known is not None and name_key(known) != name_key(subject)):
         return changes
-    return replace(changes, subject=subject)
+    _, predicate, value = triple or (subject, None, None)
+    return replace(changes, subject=subject, predicate=predicate, object=value)
 
 
 def as_stored(value: str | None) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.memories.decay import needs_review
 from memory_pipeline.domain.memories.events import Changes, memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries, within_limits
 from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status, Temperature, one_of
@@ -19,7 +20,6 @@ from memory_pipeline.memories.snapshot import JoinedMemories
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     import numpy as np
     from numpy.typing import NDArray
@@ -168,6 +168,7 @@ class DurableMemories:
         predicate: str | None = None,
         object: str | None = None,  # noqa: A002  # the name in a triple
         user_id: str | None = None,
+        review: bool = False,
         limit: int = 100,
         now: When | None = None,
         **origin: Unpack[Origin],
@@ -175,8 +176,8 @@ class DurableMemories:
         """Return the newest `limit` (1 to 10,000) memories that match all conditions, newest first.
 
         `status` is active, superseded, deprecated or archived; None for any. Subject, predicate and object match in any
-        case. `tag` is a label, `user_id` the user of a preference, `origin` as in :class:`Origin`. `now` as in
-        :meth:`get`.
+        case. `tag` is a label, `user_id` the user of a preference, `origin` as in :class:`Origin`. `review` selects
+        memories whose context rot is 0.7 or more: old, not used, unimportant. `now` as in :meth:`get`.
 
         Raises:
             InputError: an argument is invalid.
@@ -185,9 +186,13 @@ class DurableMemories:
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
         terms = replace(terms, equal={**terms.equal, **values_of(origin)})
         top = self._state.snapshot(until_of(now, self._state.calendar))
-        headers = top.headers(terms.mask, terms.fits, limit)
+        headers = top.headers(terms.mask, terms.fits, None if review else limit)
         memories = top.load([header.id for header in headers])
-        return [memories[header.id] for header in headers if header.id in memories]
+        found = [memories[header.id] for header in headers if header.id in memories]
+        if not review:
+            return found
+        at = datetime.now(UTC) if now is None else self._state.calendar.moment("now", now)
+        return [memory for memory in found if needs_review(memory, at)][:limit]
 
     def matching(
         self,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import numpy as np
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.decay import warning
+from memory_pipeline.domain.memories.decay import relevance_at, warning
 from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.scopes import optional_label
 from memory_pipeline.domain.text.ranking import Query
@@ -60,7 +60,8 @@ class RecalledMemory:
     """A durable memory that a search found.
 
     `score` is how well it fits the query, 0 to 1, comparable between searches; 0 if a model selected it. `strength` is
-    the sum of the signals by which the memories of one search are ranked. `warning` notes that it may have changed
+    the sum of the signals by which the memories of one search are ranked. `relevance` is its importance × confidence ×
+    e^(−decay rate · days since its last use), at the time of the search. `warning` notes that it may have changed
     since. `facts` are graph facts around the entities it names, best first. `identity` is the user or group whose
     memory it is; empty for the agent's own memory.
     """
@@ -71,6 +72,7 @@ class RecalledMemory:
     facts: tuple[GraphFact, ...] = ()
     identity: str = ""
     strength: float = 0.0
+    relevance: float = 0.0
 
     def __str__(self) -> str:
         """Return the content with its warning, and a line for each fact, all marked as recalled."""
@@ -221,7 +223,8 @@ class MemorySearch(DurableMemories):
                 facts = tuple(fact for fact in facts if where is None or _passes(fact, where))
                 identity = ranked.top.identity_of(memory.id)
                 note, score = warning(memory, at), round(one.score, 4)
-                found.append(RecalledMemory(memory, score, note, facts, identity, one.strength))
+                relevance = round(relevance_at(memory, at), 4)
+                found.append(RecalledMemory(memory, score, note, facts, identity, one.strength, relevance))
         return found
 
     def embedded(self, texts: Sequence[str]) -> list[NDArray[np.float32] | None]:

@@ -95,7 +95,8 @@ class MemoryEventWriter:
             title: by default the first sentence of `content`.
             hook: a line of at most 120 characters for the hot index; by default the beginning of `content`.
             subject: the person or thing it is about; by default the name at the beginning of `content`, if any.
-            predicate: such as ``lives_in``.
+            predicate: such as ``lives_in``; without any of the three, that of a fact in plain words, such as "Anna
+                lives in Porto."
             object: a name or a value.
             importance: 0 to 1; 0.5 by default.
             confidence: how certain it is, 0 to 1; 1 by default.

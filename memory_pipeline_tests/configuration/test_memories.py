@@ -61,6 +61,7 @@ def test_the_description_lists_every_key_with_its_value() -> None:
     assert described == {
         "kinds": ["fact", "rule"],
         "point_in_time": False,
+        "decay": True,
         "hot_entries": 20,
         "hot_tokens": 3_000,
         "consolidation": "rules",

@@ -98,7 +98,26 @@ def test_the_name_that_a_content_begins_with_is_its_subject(
     writer.remember("Tea is what she likes.", subject="Alice", now=after(1))
     assert len(memories.about("Alice")) == 2, "a subject may stand alone"
     writer.remember(content, now=after(2))
-    assert [(memory.version, memory.predicate) for memory in memories.about("Alice")] == [(2, None), (1, None)]
+    assert [memory.version for memory in memories.about("Alice")] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "expected"),
+    [
+        ("Alice's birthday is 3 May 1990.", "fact", ("Alice", "born_on", "3 May 1990")),
+        ("Alice has asthma.", "fact", ("Alice", "has", "asthma")),
+        ("Ben is Alice's brother.", "fact", ("Ben", None, None)),
+        ("I live in Porto.", "fact", (None, None, None)),  # of an agent without users
+        ("Alice lives in Porto. She likes it.", "fact", ("Alice", None, None)),
+        ("Alice lives in Porto.", "observation", ("Alice", None, None)),
+    ],
+)
+def test_a_fact_in_plain_words_has_its_terms(
+    writer: MemoryWriter, memories: DurableMemories, content: str, kind: str, expected: tuple[str | None, ...]
+) -> None:
+    memory = memories.get(writer.remember(content, kind, now=NOON))
+    assert memory is not None
+    assert (memory.subject, memory.predicate, memory.object) == expected
 
 
 def test_a_subject_that_was_given_stays_when_the_same_is_said_again(

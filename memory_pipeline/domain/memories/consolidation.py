@@ -15,7 +15,7 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.graph.triples import name_key
-from memory_pipeline.domain.memories.decay import REVIEW, ROTTEN, days_between, faded_at, rot_at
+from memory_pipeline.domain.memories.decay import ROTTEN, days_between, faded_at, lasts, needs_review, rot_at
 from memory_pipeline.domain.memories.deduplication import merge
 from memory_pipeline.domain.memories.draft import ConsolidationSettings, Draft, Night, named
 from memory_pipeline.domain.memories.events import MemoryVerb
@@ -23,7 +23,7 @@ from memory_pipeline.domain.memories.hot_index import heat
 from memory_pipeline.domain.memories.record import ENDED, IMPORTANCE, MemoryClass, MemoryKind, Temperature, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from memory_pipeline.domain.graph.triples import Vocabulary
     from memory_pipeline.domain.memories.draft import Curator, Similar
@@ -168,10 +168,12 @@ def _is_candidate(memory: DurableMemory, at: datetime, settings: ConsolidationSe
 
 
 def _why_archive(memory: DurableMemory, at: datetime, settings: ConsolidationSettings) -> str | None:
+    if lasts(memory):
+        return None
     rotten = rot_at(memory, at)
     if rotten >= ROTTEN:
         return f"its context rot is {rotten:.4f}, {ROTTEN} or more"
-    if memory.temperature is Temperature.HOT and memory.importance >= IMPORTANCE:
+    if not settings.decay or (memory.temperature is Temperature.HOT and memory.importance >= IMPORTANCE):
         return None  # Every prompt includes the hot index; these uses are not counted.
     left = faded_at(memory, at)
     age = days_between(memory.updated_at, at)
@@ -198,7 +200,7 @@ def promote(draft: Draft, settings: ConsolidationSettings) -> None:
         draft.act(MemoryVerb.PROMOTE, memory, reason)
 
 
-__all__ = ["PASSES", "ConsolidationSettings", "Night", "consolidate", "due"]
+__all__ = ["PASSES", "ConsolidationSettings", "Night", "consolidate", "due", "review_due"]
 
 PASSES = ("promotion", "duplicates", "contradictions", "staleness", "hot index")
 
@@ -257,9 +259,9 @@ def consolidate(
             break
         since = at  # All earlier changes have been compared.
     review = {
-        memory.id: rotten
+        memory.id: rot_at(memory, at)
         for memory in memories.newest.values()
-        if memory.is_active and not memory.is_permanent and (rotten := rot_at(memory, at)) >= REVIEW
+        if memory.is_active and needs_review(memory, at)
     }
     return Night(day, at, tuple(events), troubles, dict(sorted(review.items()))), memories
 
@@ -276,18 +278,30 @@ def due(memories: Memories, after: datetime, settings: ConsolidationSettings, *,
     `after` is the end of the last consolidated day, UTC: the earliest possible result. Only staleness depends on the
     time.
     """
+    return _first(memories.newest.values(), lambda one, at: _would_change(one, at, settings, confirms=confirms), after)
+
+
+def review_due(memories: Memories, after: datetime) -> datetime | None:
+    """Return the first instant after `after` (UTC) at which another memory needs a review, or None."""
+    fresh = [one for one in memories.newest.values() if one.is_active and not needs_review(one, after)]
+    return _first(fresh, needs_review, after)
+
+
+def _first(
+    memories: Iterable[DurableMemory], is_so: Callable[[DurableMemory, datetime], bool], after: datetime
+) -> datetime | None:
+    """Return the first instant from `after` on at which something is so of a memory; once so, it stays so."""
     first = after + _HORIZON
-    is_due = False
-    for memory in memories.newest.values():
-        if not _would_change(memory, first, settings, confirms=confirms):
+    found = None
+    for memory in memories:
+        if not is_so(memory, first):
             continue
-        is_due = True
-        # Once true, _would_change() stays true, so a binary search finds the first instant.
         before = after - _TICK
         while first - before > _TICK:
             middle = before + (first - before) // 2
-            if _would_change(memory, middle, settings, confirms=confirms):
+            if is_so(memory, middle):
                 first = middle
             else:
                 before = middle
-    return first if is_due else None
+        found = first
+    return found

@@ -34,6 +34,7 @@ class ConsolidationSettings:
             it is older than the second.
         promote_after: an observation becomes a fact when this many further conversations repeat it.
         kinds: the kinds that the agent may store; None for all.
+        decay: whether importance decays.
     """
 
     hot_entries: int = 20
@@ -45,6 +46,7 @@ class ConsolidationSettings:
     archive_after_days: float = 30
     promote_after: int = 2
     kinds: frozenset[MemoryKind] | None = None
+    decay: bool = True
 
 
 @dataclass(frozen=True, slots=True)

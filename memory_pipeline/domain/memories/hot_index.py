@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.memories.decay import KEPT_PER_DAY, days_between
+from memory_pipeline.domain.memories.decay import KEPT_PER_DAY, days_between, lasts
 from memory_pipeline.domain.memories.events import MemoryVerb
 from memory_pipeline.domain.memories.record import MAX_HOOK, MemoryKind, Temperature, shortened
 from memory_pipeline.domain.model_calls import count_tokens
@@ -101,7 +101,8 @@ def is_eligible(memory: DurableMemory, settings: ConsolidationSettings) -> bool:
 
     That is: it would not be archived for its importance as soon as it is old enough.
     """
-    matters = memory.importance > 0 if memory.kind.is_permanent else memory.importance >= settings.archive_below
+    is_kept = lasts(memory) or not settings.decay
+    matters = memory.importance > 0 if is_kept else memory.importance >= settings.archive_below
     matters = matters and memory.context is None
     return matters and memory.is_recalled and not memory.is_point_in_time and memory.kind in WEIGHTS
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from memory_pipeline.domain.facts import VERBATIM, Extraction, Fact, FactKind
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.domain.messages import Role
+from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.text.words import STOP_WORDS, stem
 from memory_pipeline.models.deterministic.language import lexicon
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
@@ -26,11 +26,10 @@ from memory_pipeline.models.deterministic.triples import Assertions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import date
+    from datetime import date, datetime
 
     from memory_pipeline.domain.facts import ConversationHour
     from memory_pipeline.domain.graph.operations import Operation
-    from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.scopes import Scope
 
 #: Confidence by kind; estimated, the same for all facts of a kind. A turn is verbatim.
@@ -300,3 +299,17 @@ def _importance(
         - 0.05 * is_assistant
     )
     return round(min(max(total, 0.05), 1.0), 2)
+
+
+def triple_of(text: str, scope: Scope, at: datetime) -> tuple[str, str, str] | None:
+    """Return subject, predicate and object of a text, if it is one sentence that states a lasting fact; else None.
+
+    "I" is the user of the scope. `at` is the time of the text.
+    """
+    sentences = sentences_of(text, 2)
+    if len(sentences) != 1 or (scope.user_id is None and not lexicon.FIRST_PERSON.isdisjoint(sentences[0].parts)):
+        return None
+    said = Message("", scope, "", None, (), None, 0, Role.USER, None, text, at, at)
+    facts = [one for one in DeterministicExtractor().facts_of([said]) if one.durable is MemoryKind.FACT]
+    stated = [(one.subject, one.predicate, one.object) for one in facts if not one.is_point_in_time]
+    return next(((one, two, three) for one, two, three in stated if one and two and three), None)

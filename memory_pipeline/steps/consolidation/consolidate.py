@@ -67,7 +67,7 @@ _ATTEMPTS = 10
 #: Seconds between progress messages of a long simulation.
 _PROGRESS_EVERY = 10.0
 #: Increase if consolidation computes different results.
-_VERSION = 1
+_VERSION = 2
 _CACHE_PATH = "state/consolidation.json"
 
 
@@ -233,11 +233,14 @@ def _consolidate_batch(run: _Run, scopes: Sequence[Scope]) -> None:
         touched = [simulation for simulation in simulations if simulation.first is not None]
         refold_memories(lake, run.models.embedder, [simulation.scope for simulation in touched])
         results = {simulation.scope: simulation.result() for simulation in simulations}
-        write_checkpoints(
+        replaced = write_checkpoints(
             lake.tables,
             [simulation.scope for simulation in touched],
             [each for simulation in touched if (each := results[simulation.scope]) is not None],
         )
+        if replaced is not None and replaced.key > run.until.key:  # of a concurrent run for later days
+            run.until, run.checkpoints = replaced, read_checkpoints(lake.tables)
+            continue
         # Erasure may have written its tombstone after this run read, and deleted before this run wrote.
         if lake.tombstones.state() == tombstones:
             for simulation in simulations:

@@ -199,16 +199,23 @@ def read_checkpoints(tables: Tables) -> dict[str, ConsolidationCheckpoint]:
 
 def write_checkpoints(
     tables: Tables, scopes: Collection[Scope], checkpoints: Iterable[ConsolidationCheckpoint]
-) -> bool:
-    """Replace the checkpoints of `scopes` in one commit. Return whether anything changed."""
+) -> Period | None:
+    """Replace the checkpoints of `scopes` in one commit. Return the last day through which a replaced one was made."""
     keys = pa.array([scope.key for scope in scopes], pa.string())
     new = pa.Table.from_pylist([each.to_row() for each in checkpoints], schema=CONSOLIDATION.schema)
 
+    replaced: dict[str, str] = {}
+
     def merged(old: pa.Table) -> pa.Table:
-        return pa.concat_tables([old.filter(pc.invert(pc.is_in(old["id"], keys))), new])
+        is_own = pc.is_in(old["id"], keys)
+        own = old.filter(is_own)
+        replaced.update(zip(own["id"].to_pylist(), own["through"].to_pylist(), strict=True))
+        return pa.concat_tables([old.filter(pc.invert(is_own)), new])
 
     buckets = {scope.key[0] for scope in scopes}
-    return bool(tables.transform(CONSOLIDATION, buckets, merged, remade=buckets)) if buckets else False
+    if buckets:
+        tables.transform(CONSOLIDATION, buckets, merged, remade=buckets)
+    return max(map(parse_day, replaced.values()), key=_key, default=None)
 
 
 def _split_span(text: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.memories.consolidation import consolidate, due
+from memory_pipeline.domain.memories.consolidation import consolidate, due, review_due
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
@@ -200,7 +200,11 @@ class AgentSimulation:
         return min((night for night in times if night is not None), key=_key, default=None)
 
     def _due(self, earliest: Period, after: datetime) -> Period | None:
-        at = due(self.memories, after, self.rules.settings, confirms=self.rules.curator.confirms(self.scope))
+        times = (
+            due(self.memories, after, self.rules.settings, confirms=self.rules.curator.confirms(self.scope)),
+            review_due(self.memories, after),
+        )
+        at = min((one for one in times if one is not None), default=None)
         if at is None:
             return None
         # A change due exactly at the end of a day belongs to that day.

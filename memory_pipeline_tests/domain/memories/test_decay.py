@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,8 @@ from memory_pipeline.domain.memories.decay import (
     days_between,
     faded,
     faded_at,
+    lasts,
+    relevance_at,
     rot,
     rot_at,
 )
@@ -77,3 +80,33 @@ def test_age_counts_from_the_last_statement_and_fading_from_the_last_use() -> No
     used = only(said, do("ACCESS", said, 240))
     assert rot_at(used, now) == rot(40, 30, 0.8)
     assert faded_at(used, now) == faded(0.8, 30)
+
+
+def test_p6_relevance_follows_the_formula() -> None:
+    memory = only(remember("Anna likes tea.", importance=0.8, confidence=0.9, decay_rate=0.01))
+    assert round(relevance_at(memory, NOON + timedelta(days=30)), 4) == 0.5334
+    assert relevance_at(memory, NOON - timedelta(days=30)) == relevance_at(memory, NOON)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"predicate": "lives_in"}, True),
+        ({"predicate": "is_called"}, True),
+        ({"predicate": "works_at"}, True),
+        ({"predicate": "has_sister"}, True),
+        ({"predicate": "allergic_to"}, True),
+        ({"predicate": "no_longer_lives_in"}, True),
+        ({"predicate": "has_status"}, False),
+        ({"predicate": "located_in"}, False),
+        ({"predicate": "lives_in", "is_point_in_time": True}, False),
+        ({"predicate": "lives_in", "kind": "observation"}, False),
+        ({"kind": "instruction"}, True),
+        ({"kind": "rule"}, True),
+        ({"kind": "plan"}, False),
+        ({}, False),
+    ],
+)
+def test_p13_what_lasts_is_told_by_kind_and_predicate(fields: dict[str, Any], expected: bool) -> None:
+    terms = {"subject": "Anna", "object": "it"} if "predicate" in fields else {}
+    assert lasts(only(remember("It is so.", **terms, **fields))) is expected

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from memory_pipeline.domain.memories.consolidation import review_due
+from memory_pipeline.domain.memories.decay import REVIEW, rot_at
 from memory_pipeline.domain.memories.fold import Memories, fold_events
 from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind, Status, Temperature
 from memory_pipeline.errors import ModelError
@@ -191,6 +193,37 @@ def test_p12_memories_with_high_rot_are_listed_for_review() -> None:
     }  # fmt: skip
     assert not consolidated([FACT, do("FORGET", FACT, 13)], day_after(120))[0].review
     assert not consolidated([remember("Be brief.", 12, kind="rule", importance=0.1)], day_after(300))[0].review
+
+
+def test_p13_what_lasts_is_neither_archived_nor_listed_for_review() -> None:
+    home = remember("Anna lives in Porto.", 12, subject="Anna", predicate="lives_in", object="Porto", importance=0)
+    done, memories = consolidated([home], day_after(1_000), settings=BARE)
+    assert (done.events, done.review) == ((), {})
+    assert memories.newest[home.memory_id].is_recalled
+
+
+def test_p13_without_decay_only_rot_archives() -> None:
+    settings = replace(BARE, decay=False)
+    worthless = remember("Who knows.", 12, importance=0)
+    for days, expected in ((99, []), (100, ["ARCHIVE"])):
+        done, _ = consolidated([FACT, worthless], day_after(days), settings=settings)
+        assert [event.verb.value for event in done.events] == expected
+    assert consolidated([FACT], day_after(2_000), settings=settings)[0].events == ()
+
+
+def test_p12_rot_archives_a_memory_that_was_used_before_it_fades() -> None:
+    used = remember("The gate is green.", 12, importance=0.3)
+    done, _ = consolidated([used, do("ACCESS", used, 12 + 24 * 100)], day_after(160), settings=BARE)
+    assert [event.reason for event in done.events] == ["its context rot is 0.9001, 0.9 or more"]
+
+
+def test_p12_a_memory_is_due_for_review_at_its_first_instant() -> None:
+    memories = fold_events([FACT])
+    found = review_due(memories, SEEN.event_at)
+    assert found is not None
+    assert rot_at(memories.newest[FACT.memory_id], found) >= REVIEW
+    assert rot_at(memories.newest[FACT.memory_id], found - timedelta(seconds=1)) < REVIEW
+    assert review_due(memories, found) is None
 
 
 def test_the_reason_contains_the_figures() -> None:
