@@ -100,7 +100,7 @@ def _silence_panics() -> None:
 
     The error is raised in Python, too, and reported there.
     """
-    if sys.flags.dev_mode or sys.stderr is not sys.__stderr__:
+    if sys.flags.dev_mode or sys.stderr is None or sys.stderr is not sys.__stderr__:
         return
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

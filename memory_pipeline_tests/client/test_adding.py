@@ -33,7 +33,7 @@ def stored(memory: Memory, conversation_id: str = "c") -> list[str]:
 
 @pytest.mark.parametrize("runs", [pytest.param(False, id="pending"), pytest.param(True, id="processed")])
 def test_what_is_said_again_is_stored_again(memory: Memory, runs: bool) -> None:
-    said = ["yes", "no", "yes", user("yes"), ["yes"], [user("Run the tests."), agent("Passed.")]]
+    said: list[Any] = ["yes", "no", "yes", user("yes"), ["yes"], [user("Run the tests."), agent("Passed.")]]
     expected: list[str] = []
     for number, one in enumerate([*said, said[-1], said[0]]):
         at = NOW if number < 3 else NOW + DAY * number  # whatever time has passed

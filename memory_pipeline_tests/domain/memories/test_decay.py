@@ -108,5 +108,5 @@ def test_p6_relevance_follows_the_formula() -> None:
     ],
 )
 def test_p13_what_lasts_is_told_by_kind_and_predicate(fields: dict[str, Any], expected: bool) -> None:
-    terms = {"subject": "Anna", "object": "it"} if "predicate" in fields else {}
+    terms: dict[str, Any] = {"subject": "Anna", "object": "it"} if "predicate" in fields else {}
     assert lasts(only(remember("It is so.", **terms, **fields))) is expected
