@@ -100,9 +100,10 @@ def _silence_panics() -> None:
 
     The error is raised in Python, too, and reported there.
     """
-    if sys.flags.dev_mode or sys.stderr is None or sys.stderr is not sys.__stderr__:
+    usual = sys.__stderr__
+    if sys.flags.dev_mode or usual is None or sys.stderr is not usual:
         return
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=usual.encoding, errors="backslashreplace")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
