@@ -14,7 +14,7 @@ from memory_pipeline_tests import oracle
 from memory_pipeline_tests.building import conversation
 from memory_pipeline_tests.openai_server import OpenAIServer
 from memory_pipeline_tests.refusing_network import RefusingNetwork
-from memory_pipeline_tests.ui.deployment import prepare_home, running_dagster
+from memory_pipeline_tests.ui.deployment import REPOSITORY, prepare_home, running_dagster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,19 +94,23 @@ def test_commands_reach_nothing(root: str, tmp_path: Path, network: RefusingNetw
     assert network.attempts() == []
 
 
-@pytest.mark.parametrize("has_settings", [True, False])
-def test_dagster_reaches_nothing_with_the_settings_of_this_project(
-    has_settings: bool, root: str, tmp_path: Path, network: RefusingNetwork, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("settings", [".env", "dagster.yaml", None])
+def test_web_server_and_daemon_reach_nothing_with_either_setting(
+    settings: str | None, root: str, tmp_path: Path, network: RefusingNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the settings Dagster sends telemetry, so that this test can fail."""
+    """Without both Dagster sends telemetry, so that this test can fail."""
     for name, value in network.variables.items():
         monkeypatch.setenv(name, value)
-    home = tmp_path / "home"
+    home, folder = tmp_path / "home", tmp_path / "folder"
     prepare_home(home)
-    if not has_settings:
+    folder.mkdir()
+    shutil.copy(REPOSITORY / "workspace.yaml", folder)
+    if settings == ".env":
+        shutil.copy(REPOSITORY / ".env", folder)
+    if settings != "dagster.yaml":
         (home / "dagster.yaml").unlink()
-    with running_dagster(home, root, tmp_path / "dagster.log"):
+    with running_dagster(home, root, tmp_path / "dagster.log", folder):
         pass
     found = network.attempts()
-    assert (found == []) == has_settings, found
+    assert (found == []) == (settings is not None), found
     assert all("telemetry.dagster.io" in attempt for attempt in found)

@@ -26,6 +26,8 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.sessions import micros_of
 from memory_pipeline.errors import ConfigurationError, LakeError, counted
+from memory_pipeline.lake.files.storage import MANIFEST
+from memory_pipeline.lake.lake import manifest_damage
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.sessions.store import existing_stores
@@ -173,6 +175,13 @@ def _class_of(place: Place) -> pl.Expr:
     return pl.lit(
         RetentionClass.FACTS.value if place.grain is Grain.WORKING else RetentionClass(place.grain.value).value
     )
+
+
+def replaced_manifest(context: CheckContext) -> Offences:
+    """Find a manifest that differs from its copy, and scopes of users and groups that do not fit its secret."""
+    damage = manifest_damage(context.lake.storage)
+    names = [f"{MANIFEST}: {damage}"] if damage else []
+    return Offences.of([*names, *map(str, context.lake.misfits())])
 
 
 def stuck_files(context: CheckContext) -> Offences:

@@ -309,6 +309,15 @@ def _of_operation() -> Iterator[Check]:
             lake_health.expired_rows(asset),
         )
     yield Check(
+        "manifest",
+        MESSAGES_ASSET,
+        _ERROR,
+        False,
+        "lake.json equals its copy, and the keys of users and groups fit its secret.",
+        "run `memory-pipeline repair`; if the check still fails, restore lake.json from a backup",
+        lake_health.replaced_manifest,
+    )
+    yield Check(
         "journal_backlog",
         MESSAGES_ASSET,
         _WARNING,

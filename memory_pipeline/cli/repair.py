@@ -33,9 +33,10 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
     """Rebuild damaged files from the remaining records.
 
     Reads the whole lake. Rebuilds missing and unreadable files, lost index tables, and partitions that fail
-    `memory-pipeline check`, with the same rows. Messages and other source records cannot be rebuilt: their files are
-    listed as lost and left alone. Restore them from a backup and run `repair` again. Facts and summaries whose sources
-    have expired are listed as lost too, and their file is dropped: to restore it, look with --dry-run first.
+    `memory-pipeline check`, with the same rows. Replaces a lost or changed lake.json by its copy. Messages and other
+    source records cannot be rebuilt: their files are listed as lost and left alone. Restore them from a backup and run
+    `repair` again. Facts and summaries whose sources have expired are listed as lost too, and their file is dropped: to
+    restore it, look with --dry-run first.
 
     Safe to repeat and to interrupt.
 
@@ -44,16 +45,24 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
                1 something is lost or still damaged, or a step failed; with --dry-run, something is damaged
                2 invalid arguments, or the lake does not exist
     """
-    from memory_pipeline.steps.repair import find_damage
+    from memory_pipeline.lake.files.storage import MANIFEST, Storage
+    from memory_pipeline.lake.lake import manifest_damage, restore_manifest
+    from memory_pipeline.steps.repair import Damage, find_damage
 
     settings = settings_of(root)
-    lake = lake_of(settings)
-    found = find_damage(lake)
+    storage = Storage(settings.root)
+    damage = manifest_damage(storage)
+    found = [Damage("manifest", MANIFEST, MANIFEST, damage)] if damage else []
+    if damage and not dry_run:
+        restore_manifest(storage)
+    if not (damage and dry_run):  # with a wrong manifest, nothing else can be judged
+        found += find_damage(lake_of(settings))
     if not as_json:
         click.echo("\n".join(_lines(found, "would be rebuilt" if dry_run else "rebuilding")))
     left, errors = found, list[str]()
     if not dry_run:
         with progress(quiet=as_json):
+            lake = lake_of(settings)
             errors = _repaired(lake, settings, models_of(lake), now or datetime.now(UTC), found)
         left = find_damage(lake_of(settings))
         if not as_json:

@@ -129,6 +129,7 @@ def run_all(
             errors.append(error)
 
     restore_projections(lake, models.embedder)
+    lake.copy_manifest()
     if between is None:
         try:
             promote(lake, now)

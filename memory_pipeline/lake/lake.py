@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.capture import Capture, rule_for
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
-from memory_pipeline.domain.scopes import Scope, scope_key, user_identity
+from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, scope_key, user_identity
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.files.storage import MANIFEST, Storage
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -44,6 +44,10 @@ _log = logging.getLogger(__name__)
 
 #: The file that sets models, prompts and budgets.
 CONFIGURATION = "config/workspaces.yaml"
+#: A copy of the manifest, in another folder: without its secret, the memory of users is unreachable.
+_MANIFEST_COPY = "state/lake.json"
+#: Folders that only a lake with a manifest has.
+_DATA = ("journal", "tables")
 _FORMAT = 4
 _TRUSTED_SECONDS = 10
 #: A folder with an empty file per start date. The earliest date is the start of memory.
@@ -84,15 +88,27 @@ class Lake:
         self._per_user: dict[Scope, bool] = {}
         self._settings: tuple[Configuration, float] | None = None
         self._manifest: dict[str, object] | None = None
+        self._is_sound = False
         self.calendar = Calendar()
         self._adopt(self._read_manifest())
         self.journal = Journal(self.storage, self.scope)
 
     @property
     def exists(self) -> bool:
-        """Return whether the lake has been written to."""
+        """Return whether the lake has been written to.
+
+        Raises:
+            LakeError: it has, but its manifest is lost.
+        """
         if self._manifest is None:
             self._adopt(self._read_manifest())
+        if self._manifest is None and any(map(self.storage.has, _DATA)):
+            self._adopt(self._read_manifest())  # another process may have created the lake meanwhile
+            if self._manifest is None:
+                raise LakeError(
+                    f"{self.storage.locate(MANIFEST)} is missing, but the lake has data; restore it with "
+                    "`memory-pipeline repair`, or from a backup: with another one, the memory of users is unreachable"
+                )
         return self._manifest is not None
 
     @property
@@ -209,6 +225,7 @@ class Lake:
         Raises:
             ConfigurationError: another process created the lake with another time zone, or the object store does not
                 support creating a file only if it is absent.
+            LakeError: the manifest is lost, or differs from its copy.
         """
         self.storage.require_creating()
         if not self.exists:
@@ -220,16 +237,41 @@ class Lake:
             }
             self.storage.create(MANIFEST, json.dumps(manifest).encode())
             self._adopt(self._read_manifest())  # another process may have been faster
+            self.storage.create(_MANIFEST_COPY, self.storage.read(MANIFEST) or b"")
             if self.storage.is_open_to_all():
                 _log.warning(
                     "%s existed before the lake and every user of this machine can read it; fix: `chmod o= %s`",
                     self.storage.uri,
                     self.storage.uri,
                 )
+        elif not self._is_sound:
+            if damage := manifest_damage(self.storage):
+                raise LakeError(f"{self.storage.locate(MANIFEST)}: {damage}; run `memory-pipeline repair`")
+            self._is_sound = True
         start = self._oldest_start if oldest is None else start_for(self._day_of(oldest))
         if start < self._oldest_start:
             self.storage.create(f"{_STARTS}/{start}", b"")
             self._oldest_start = start
+
+    def copy_manifest(self) -> None:
+        """Store the copy of the manifest that earlier versions did not make, unless its secret does not fit the data.
+
+        Raises:
+            LakeError: the manifest is lost, or differs from its copy.
+        """
+        if not self.exists:
+            return
+        self.ensure()
+        if not self.storage.is_there(_MANIFEST_COPY) and not self.misfits():
+            self.storage.create(_MANIFEST_COPY, self.storage.read(MANIFEST) or b"")
+
+    def misfits(self) -> list[Scope]:
+        """Return the stored scopes of users and groups that do not fit the manifest's secret: it was replaced."""
+        if not self.scopes.present():
+            return []
+        rows = self.scopes.scan(SCOPE_COLUMNS, "identity != ''").to_pylist()
+        stored = [Scope(row["workspace_id"], row["agent_id"], row["identity"], row["scope"]) for row in rows]
+        return [one for one in stored if one.key != self.scope(one.workspace_id, one.agent_id, one.identity).key]
 
     def _day_of(self, instant: datetime) -> date:
         return self.calendar.ancestor(self.calendar.hour(instant), Grain.DAILY).first_day
@@ -258,7 +300,11 @@ class Lake:
         if manifest.get("format") != _FORMAT:
             raise LakeError(
                 f"the lake at {self.storage.uri} has format {shown(manifest.get('format'))}; this version of "
-                f"memory-pipeline reads format {_FORMAT}: use another root, and ingest the conversations again"
+                f"memory-pipeline reads format {_FORMAT}: use another root, and ingest the conversations again. To "
+                "take along what agents remembered and edited, list it with the version that wrote the lake "
+                "(`memory-pipeline memories list --json`, `memory-pipeline graph export FILE`), and write it to the "
+                "new lake (`memory-pipeline memories remember`, `memory-pipeline graph insert`); see Upgrade in "
+                "docs/deployment.md"
             )
         if not isinstance(manifest.get("secret"), str):
             raise LakeError(f"{self.storage.locate(MANIFEST)} has no secret; restore the file")
@@ -401,6 +447,19 @@ class Lake:
         from memory_pipeline.lake.index.scoped_rows import ScopedRows
 
         return ScopedRows(self.storage, name or spec.name, spec.schema, self.shards, self._databases)
+
+
+def manifest_damage(storage: Storage) -> str:
+    """Return why the manifest must be replaced by its copy: it is lost or was changed; otherwise an empty text."""
+    copy, manifest = storage.read(_MANIFEST_COPY), storage.read(MANIFEST)
+    if copy is None or copy == manifest:
+        return ""
+    return "it is missing" if manifest is None else f"it differs from its copy {_MANIFEST_COPY}"
+
+
+def restore_manifest(storage: Storage) -> None:
+    """Replace the manifest by its copy."""
+    storage.write(MANIFEST, storage.read(_MANIFEST_COPY) or b"")
 
 
 def configuration_in(file: Path) -> Configuration:

@@ -111,10 +111,10 @@ def find_damage(lake: Lake) -> list[Damage]:
     if not any(damage.name in (EXPIRATIONS.name, TOMBSTONES.name) for damage in found):
         found = [_with_loss(lake, damage) for damage in found]
     found += [
-        Damage(kind, name, f"{PROJECTIONS}/{name}.lance", "the table is missing or cannot be read")
+        Damage(kind, name, f"{PROJECTIONS}/{name}.lance", why)
         for kind, projection in [("index", lake.index), *(("projection", each) for each in lake.projections.values())]
         for name in sorted(projection.tables())
-        if projection.is_damaged(name)
+        if (why := projection.damage_of(name))
     ]
     damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
     found += [Damage("mart", name, f"marts/{name}", "the mart cannot be read") for name in sorted(damaged)]

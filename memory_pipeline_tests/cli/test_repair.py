@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
+
+from memory_pipeline.errors import LakeError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
 from memory_pipeline_tests.building import conversation, write
 from memory_pipeline_tests.damaging import damage, file_of
 from memory_pipeline_tests.invoking import call, read
 from memory_pipeline_tests.lake_digest import differing, lake_digest, marts_digest
-
-if TYPE_CHECKING:
-    import pytest
 
 NOW = ["--now", "2024-01-17T12:00:00+00:00"]
 
@@ -41,3 +41,49 @@ def test_a_damaged_lake_is_repaired(root: str, monkeypatch: pytest.MonkeyPatch) 
         assert done.exit_code != 0
         assert lost.name in done.output + str(done.exception)
     assert Lake(root).tables.keys(FACTS)[-1] == "2024-01-17T08"
+
+
+@pytest.mark.on_s3
+@pytest.mark.parametrize("change", ["lost", "replaced", "spoilt"])
+def test_a_lost_or_replaced_manifest_is_refused_and_restored_from_its_copy(
+    root: str, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    lake = Lake(root)
+    write(lake, conversation("I moved to Porto.") | {"user_id": "anna"})
+    manifest = lake.storage.read("lake.json")
+    assert manifest is not None
+    lake.storage.delete(["lake.json"])
+    if change != "lost":
+        other = json.dumps(json.loads(manifest) | {"secret": "0" * 64}).encode() if change == "replaced" else b"{"
+        lake.storage.write("lake.json", other)
+    with pytest.raises(LakeError, match=r"lake\.json"):
+        write(Lake(root), conversation("I like tea."))
+    assert call("run", *NOW).exit_code == 1
+    if change == "replaced":
+        assert call("check", *NOW).exit_code == 1
+    found = json.loads(call("repair", "--dry-run", "--json", *NOW).stdout)["found"]
+    assert [each["path"] for each in found] == ["lake.json"]
+    read("repair", *NOW)
+    assert Lake(root).storage.read("lake.json") == manifest
+    read("check", *NOW)
+
+
+def test_a_manifest_that_was_replaced_before_it_had_a_copy_fails_its_check_and_is_not_copied(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    lake = Lake(root)
+    write(lake, conversation("I moved to Porto.") | {"user_id": "anna"})
+    read("run", *NOW)
+    lake.storage.delete(["state/lake.json"])
+    read("run", *NOW)
+    copy = lake.storage.read("state/lake.json")
+    assert copy == lake.storage.read("lake.json")
+    lake.storage.delete(["state/lake.json"])
+    lake.storage.write("lake.json", json.dumps(json.loads(copy or b"") | {"secret": "0" * 64}).encode())
+    read("run", *NOW)
+    assert not lake.storage.is_there("state/lake.json")
+    assert [each["check"] for each in json.loads(call("check", "--json", *NOW).stdout) if each["result"] != "ok"] == [
+        "manifest"
+    ]

@@ -1,4 +1,4 @@
-"""Searches report missing or damaged index tables, and runs rebuild them."""
+"""Reads report lost, damaged and outdated tables of projections, and runs rebuild them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lancedb
 import pytest
 
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
+from memory_pipeline.lake.index import projection
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.repair import find_damage
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, write
 from memory_pipeline_tests.index_rows import index_folder
@@ -100,3 +103,36 @@ def test_a_removed_agent_has_no_lost_index(folder: Path, models: Models) -> None
     lake.index.remove_scope(ACME)
     assert lake.index.count(ACME, Grain.WORKING) == 0
     assert restore_projections(lake, models.embedder) == []
+
+
+def with_another_column(table: Any) -> None:
+    table.drop_columns([table.schema.names[-2]])
+
+
+def with_an_unknown_column(table: Any) -> None:
+    table.add_columns({"later": "cast(NULL as string)"})
+
+
+@pytest.mark.parametrize("change", [with_another_column, with_an_unknown_column, None])
+def test_tables_of_another_version_are_named_and_a_run_rebuilds_them(
+    folder: Path, sound: Lake, models: Models, change: Callable[[Any], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = folder.parents[1]
+    if change is None:  # the rows of the same columns are made differently
+        monkeypatch.setattr(projection, "VERSION", 2)
+    else:
+        for path in root.glob("projections/*.lance"):
+            change(lancedb.connect(path.parent).open_table(path.stem))
+    lake = Lake(str(root))
+    tables = sorted(path.stem for path in root.glob("projections/*.lance"))
+    every = [lake.index, *lake.projections.values()]
+    for rows in every:
+        with pytest.raises(DamagedError, match=r"another version of memory-pipeline; run `memory-pipeline run`"):
+            rows.version(ACME)
+    with pytest.raises(DamagedError, match="another version"):
+        found(lake, ACME, models)
+    assert sorted(damage.name for damage in find_damage(lake)) == tables
+    assert sorted(restore_projections(lake, models.embedder)) == tables
+    assert find_damage(lake) == []
+    assert differing(lake_digest(sound), lake_digest(lake)) == []
+    assert found(lake, ACME, models)

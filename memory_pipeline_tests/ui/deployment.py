@@ -34,7 +34,7 @@ def prepare_home(home: Path) -> None:
 
 
 @contextmanager
-def running_dagster(home: Path, root: str, log: Path) -> Iterator[str]:
+def running_dagster(home: Path, root: str, log: Path, folder: Path = REPOSITORY) -> Iterator[str]:
     """Run `dagster dev` on the lake at `root`. Yield the address of the UI once it shows the assets.
 
     All its processes are in one group, which is killed at the end.
@@ -43,6 +43,7 @@ def running_dagster(home: Path, root: str, log: Path) -> Iterator[str]:
         home: the instance's folder.
         root: address of the lake.
         log: file for the output of the processes.
+        folder: where it starts.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -52,7 +53,7 @@ def running_dagster(home: Path, root: str, log: Path) -> Iterator[str]:
     environment.pop(PLANS_RANGES, None)  # set by the file .env
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment, stdout=output, stderr=output, start_new_session=True
+            command, cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
         )
         try:
             address = f"http://127.0.0.1:{port}"

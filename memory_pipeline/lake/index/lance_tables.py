@@ -147,10 +147,20 @@ class Databases:
         self._tables: dict[tuple[str, str], Any] = {}
         # By table: version, when it was created, and until when both are trusted to be of the same table.
         self._known: dict[tuple[str, str], tuple[int, int, float]] = {}
+        # By database and beginning of a table's name: whether a schema is that of this version of the package.
+        self._expected: dict[tuple[str, str], Callable[[pa.Schema], bool]] = {}
         self._claims = Leases(storage, _CLAIMS, lambda: datetime.now(UTC))
 
+    def expect(self, folder: str, projection: str, is_current: Callable[[pa.Schema], bool]) -> None:
+        """Refuse the tables of a projection whose schema is another one. Their names are ``{projection}-…``."""
+        self._expected[folder, projection] = is_current
+
     async def table(self, folder: str, name: str) -> Any | None:
-        """Return a table, or None."""
+        """Return a table, or None.
+
+        Raises:
+            DamagedLanceTableError: it cannot be opened, or another version of the package wrote it.
+        """
         options = self._storage.options
         if options != self._options:  # credentials were renewed, and open tables have the old ones
             self._options = options
@@ -161,7 +171,8 @@ class Databases:
                 return None  # connecting would create it
             connection = await self._connection(folder)
             try:
-                self._tables[folder, name] = await connection.open_table(name)
+                table = await connection.open_table(name)
+                schema = await table.schema()
             except FAILURES as error:
                 raise_of_disk(error, self._storage.uri)
                 if is_of_store(error):
@@ -169,6 +180,13 @@ class Databases:
                 if not has_vanished(error):
                     raise _in_words(error, folder, name) from error
                 return None
+            is_current = self._expected.get((folder, name.partition("-")[0]))
+            if is_current is not None and not is_current(schema):
+                raise DamagedLanceTableError(
+                    f"table {folder}/{name}.lance was written by another version of memory-pipeline; "
+                    "run `memory-pipeline run` to rebuild it from the records"
+                )
+            self._tables[folder, name] = table
         return self._tables[folder, name]
 
     def forget(self, folder: str, name: str) -> None:
@@ -211,7 +229,7 @@ class Databases:
             async with self.claimed(folder, name):
                 if await self.table(folder, name) is None:  # it may have been created in the meantime
                     made = str(int(datetime.now(UTC).timestamp() * 1000)).encode()
-                    schema = schema.with_metadata({_MADE: made})
+                    schema = schema.with_metadata({**(schema.metadata or {}), _MADE: made})
                     data = None if rows is None else rows.replace_schema_metadata(schema.metadata)
                     created = await connection.create_table(name, data, schema=schema, on_bad_vectors="null")
                     self._tables[folder, name] = created

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from memory_pipeline.lake.index.lance_tables import COMPACT_EVERY, IndexKind, drop_old_versions, index_config
 from memory_pipeline.lake.index.maintenance import compact, rewrite
 from memory_pipeline.lake.layout import PROJECTIONS, scope_in
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
 
     from memory_pipeline.lake.files.storage import Storage
 
+#: Version of the rows of projections. Increase it if rows are made differently in the same columns: runs then rebuild
+#: all tables. A change of columns needs no new version.
+VERSION = 1
+#: Key in a table's metadata: the version of its rows. Tables without it have version 1.
+_VERSION = b"memory_pipeline.version"
 #: From this many vectors on, a table of one scope has an approximate index.
 APPROXIMATE_FROM = 50_000
 #: Files are merged when a table has more than this many.
@@ -30,6 +37,7 @@ class Projection:
 
     Attributes:
         name: of the projection, which begins the names of its tables.
+        schema: of its tables. The size of vectors does not count.
         compared: the columns that decide whether a stored row is up to date, without ``scope`` and ``id``.
         same: the condition on ``target`` and ``source`` under which a row is unchanged since it was read.
         shard_indices: by column, of tables with many scopes.
@@ -38,6 +46,7 @@ class Projection:
     """
 
     name: str
+    schema: pa.Schema
     compared: tuple[str, ...]
     same: str
     shard_indices: Mapping[str, IndexKind]
@@ -48,6 +57,15 @@ class Projection:
     def marks(self) -> list[str]:
         """The columns by which stored and wanted rows are compared."""
         return ["scope", "id", *self.compared]
+
+    def is_current(self, schema: pa.Schema) -> bool:
+        """Return whether a table has the columns and the version of this package."""
+        version = int((schema.metadata or {}).get(_VERSION, 1))
+        return version == VERSION and _columns(schema) == _columns(self.schema)
+
+    def versioned(self, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of a new table, which states its version."""
+        return schema.with_metadata({_VERSION: str(VERSION)})
 
     async def maintain(self, storage: Storage, name: str, table: Any, version: int) -> None:
         """Merge files and index rows where there are many; `version` is that of the preceding write."""
@@ -83,3 +101,7 @@ class Projection:
 
     def _indices(self, name: str) -> Mapping[str, IndexKind]:
         return self.scope_indices if scope_in(name) else self.shard_indices
+
+
+def _columns(schema: pa.Schema) -> dict[str, str]:
+    return {field.name: "vector" if pa.types.is_fixed_size_list(field.type) else str(field.type) for field in schema}

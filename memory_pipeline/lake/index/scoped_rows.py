@@ -39,9 +39,9 @@ class ScopedRows(ShardedRows):
         databases: Databases | None = None,
     ) -> None:
         indices = {column: IndexKind.VALUES for column in ("scope", "period") if column in schema.names}
-        projection = Projection(name, ("digest",), "target.digest = source.digest", indices, indices)
         self.schema = _keyed(schema)
-        super().__init__(storage, projection, self.schema, shards, databases)
+        projection = Projection(name, self.schema, ("digest",), "target.digest = source.digest", indices, indices)
+        super().__init__(storage, projection, shards, databases)
 
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, shard: int | None = None

@@ -73,6 +73,7 @@ class ShardTables:
         self._storage = storage
         self._databases = databases
         self._projection = projection
+        databases.expect(PROJECTIONS, projection.name, projection.is_current)
         self.roster = TableRoster(storage, projection.name, shards)
         self._rewriting = asyncio.Semaphore(_REWRITTEN_AT_ONCE)
         # The version of each shard at which the large scopes were read.
@@ -112,8 +113,8 @@ class ShardTables:
                 "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
             )
 
-    async def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
-        """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
+    async def damage_of(self, name: str, *, thoroughly: bool = True) -> str:
+        """Return why a table must be rebuilt, or an empty text. Reads all of it, or only opens it."""
 
         async def read(table: Any) -> int:
             return int((await table.query().to_arrow()).num_rows) if thoroughly else int(await table.count_rows())
@@ -121,9 +122,9 @@ class ShardTables:
         try:
             if await self._databases.read(PROJECTIONS, name, read, None) is None:
                 await self.refuse_lost(name)
-        except DamagedLanceTableError:
-            return True
-        return False
+        except DamagedLanceTableError as error:
+            return str(error).partition("; ")[0].removeprefix("table ").removeprefix(f"{PROJECTIONS}/{name}.lance ")
+        return ""
 
     async def read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
         """Return the result of `read` on the scope's table; `nothing` if there is none."""
@@ -293,7 +294,7 @@ class ShardTables:
         return differing
 
     async def _create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> Any:
-        table = await self._databases.create(PROJECTIONS, name, schema, rows)
+        table = await self._databases.create(PROJECTIONS, name, self._projection.versioned(schema), rows)
         await asyncio.to_thread(self.roster.add, name)
         return table
 

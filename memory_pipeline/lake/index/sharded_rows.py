@@ -34,7 +34,6 @@ class ShardedRows:
     Args:
         storage: the lake's files.
         projection: its columns and indices.
-        schema: of its rows.
         shards: the lake's number of shards.
         databases: opens tables. Projections may share it.
     """
@@ -43,13 +42,12 @@ class ShardedRows:
         self,
         storage: Storage,
         projection: Projection,
-        schema: pa.Schema,
         shards: int,
         databases: Databases | None = None,
     ) -> None:
         self._databases = Databases(storage) if databases is None else databases
         self._name = projection.name
-        self._nothing = schema.empty_table()
+        self._nothing = projection.schema.empty_table()
         self._tables = ShardTables(storage, self._databases, projection, shards)
 
     def read(
@@ -122,19 +120,28 @@ class ShardedRows:
         return self._tables.roster.rows_of(name)
 
     def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
-        """Return whether a table is lost or cannot be read. Reads all of it, or only opens it."""
-        return run_coroutine(self._tables.is_damaged(name, thoroughly=thoroughly))
+        """Return whether :meth:`damage_of` a table finds something."""
+        return bool(self.damage_of(name, thoroughly=thoroughly))
+
+    def damage_of(self, name: str, *, thoroughly: bool = True) -> str:
+        """Return why a table must be rebuilt: it is lost, unreadable or of another version; otherwise an empty text.
+
+        Reads all of it, or only opens it.
+        """
+        return run_coroutine(self._tables.damage_of(name, thoroughly=thoroughly))
 
     def mend(self, rows_of: Callable[[pc.Expression], pa.Table], *, thoroughly: bool = False) -> list[str]:
-        """Rebuild the tables that are lost or cannot be read. Return their names.
+        """Rebuild the tables that are lost, unreadable or of another version. Return their names.
 
         `rows_of` returns the rows for a condition on records. With `thoroughly`, read all of each table.
         """
-        damaged = [name for name in sorted(self.tables()) if self.is_damaged(name, thoroughly=thoroughly)]
-        for name in damaged:
-            _log.warning("%s is missing or damaged; rebuilding it", name)
-            self.restore(name, lambda name=name: rows_of(self.rows_of(name)))  # type: ignore[misc]
-        return damaged
+        mended = []
+        for name in sorted(self.tables()):
+            if damage := self.damage_of(name, thoroughly=thoroughly):
+                _log.warning("rebuilding %s: %s", name, damage)
+                self.restore(name, lambda name=name: rows_of(self.rows_of(name)))  # type: ignore[misc]
+                mended.append(name)
+        return mended
 
     def restore(self, name: str, rows: Callable[[], pa.Table]) -> None:
         """Rebuild a table from `rows`, which returns all of its rows, if it is damaged.

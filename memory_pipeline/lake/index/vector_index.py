@@ -42,8 +42,6 @@ _Result = TypeVar("_Result")
 
 #: Names the embedder of the vectors. Stored with them, so that deleting the folder forgets both.
 _EMBEDDER = f"{PROJECTIONS}/_embedder.json"
-#: Version of the columns and of the tokenizer. An index of another format must be rebuilt.
-_FORMAT = 5
 _AFRESH = (
     "delete the lake's projections folder, and recompute the whole range with `memory-pipeline run --from … --to …`"
 )
@@ -57,6 +55,7 @@ _NOTHING = index_schema(0).empty_table()
 _NUMBERED = _NOTHING.append_column(_NUMBER, pa.array([], pa.uint64()))
 _INDEX = Projection(
     "index",
+    _NOTHING.schema,
     compared=("period", "digest", "embed_model"),  # a vector that arrives later makes a row different
     same=SAME,
     shard_indices={"scope": IndexKind.VALUES, "period": IndexKind.VALUES},
@@ -90,7 +89,7 @@ class VectorIndex(ShardedRows):
     """
 
     def __init__(self, storage: Storage, shards: int = SHARDS) -> None:
-        super().__init__(storage, _INDEX, _NOTHING.schema, shards)
+        super().__init__(storage, _INDEX, shards)
         self._storage = storage
         self._embedder: dict[str, object] | None = None
         self._named: dict[tuple[Scope, Grain], tuple[int, frozenset[str]]] = {}
@@ -106,12 +105,7 @@ class VectorIndex(ShardedRows):
             data = self._storage.read(_EMBEDDER)
             self._embedder = None if data is None else json.loads(data)
         mine = _described(embedder)
-        if self._embedder is not None and self._embedder.get("format") != _FORMAT:
-            raise ConfigurationError(
-                f"the index of the lake at {self._storage.uri} was written by another version of memory-pipeline; "
-                f"{_AFRESH}"
-            )
-        if self._embedder is not None and self._embedder != mine:
+        if self._embedder is not None and any(self._embedder.get(name) != value for name, value in mine.items()):
             raise ConfigurationError(
                 f"the vectors of the lake at {self._storage.uri} were made with {shown(self._embedder)} and cannot be "
                 f"compared with those of {shown(mine)}; set `embedding` in the lake's config/workspaces.yaml back, or "
@@ -383,4 +377,4 @@ def _messages(rows: pa.Table) -> set[tuple[str, ...]]:
 
 
 def _described(embedder: Embedder) -> dict[str, object]:
-    return {"model": embedder.name, "dimension": embedder.dimension, "format": _FORMAT}
+    return {"model": embedder.name, "dimension": embedder.dimension}

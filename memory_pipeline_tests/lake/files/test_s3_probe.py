@@ -72,7 +72,7 @@ def test_an_existing_lake_can_be_read_but_not_written(odd_root: str, monkeypatch
     with pytest.raises(ConfigurationError, match="If-None-Match"):
         lake.ensure()
     assert lake.storage.read("lake.json") == manifest
-    assert [entry.path for entry in lake.storage.list("")] == ["lake.json"]
+    assert [entry.path for entry in lake.storage.list("")] == ["lake.json", "state/lake.json"]
 
 
 def test_a_single_writer_may_write_where_conditions_are_ignored(
@@ -99,5 +99,5 @@ def test_a_server_that_supports_conditions_is_probed_once(s3_server: S3Server) -
         server.asked.clear()
     with s3_server.in_environment():
         Lake(root).ensure()
-        assert [entry.path for entry in Storage(root).list("")] == ["lake.json"]
+        assert [entry.path for entry in Storage(root).list("")] == ["lake.json", "state/lake.json"]
         assert json.loads(Storage(root).read("lake.json") or b"")["timezone"] == "UTC"
