@@ -124,6 +124,15 @@ class AgentMemory:
         """Open the lake; see :func:`lake_of`."""
         return lake_of(settings_of(self.root), must_exist=must_exist)
 
+    def is_unknown(self, lake: Lake) -> bool:
+        """Return whether a user is named who has no memory, and is in no group."""
+        from memory_pipeline.domain.scopes import Scope
+        from memory_pipeline.reader.activity import activities, users_of
+
+        known = activities(lake, Scope(self.workspace_id, self.agent_id)) if self.user_id is not None else ()
+        users = {user for scope, *_ in known for user in (scope.user_id, *users_of(lake, scope))}
+        return self.user_id is not None and self.user_id not in users
+
     def reader(self, lake: Lake | None = None) -> MemoryReader:
         """Open a reader, or that of the agent on whose behalf the command reads."""
         from memory_pipeline.domain.scopes import Scope

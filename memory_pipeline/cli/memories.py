@@ -99,8 +99,12 @@ def _origin_options(command: Command) -> Command:
 @common
 def list_(agent: AgentMemory, as_json: bool, status: str, owner: str | None, **filters: Any) -> None:
     """Show memories that match all given filters, newest first."""
-    known = agent.reader().memories
-    _show(known.list(status=None if status == "any" else status, user_id=owner, **filters), as_json=as_json)
+    lake = agent.lake()
+    known = agent.reader(lake).memories
+    found = known.list(status=None if status == "any" else status, user_id=owner, **filters)
+    _show(found, as_json=as_json)
+    if not found and agent.is_unknown(lake):
+        click.echo(f"{agent} has no memory at all: the user is unknown; see `memory-pipeline users`", err=True)
 
 
 @memories.command()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memory_pipeline import Memory
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import FACTS, MESSAGES
@@ -43,14 +44,13 @@ def test_a_damaged_lake_is_repaired(root: str, monkeypatch: pytest.MonkeyPatch) 
     assert Lake(root).tables.keys(FACTS)[-1] == "2024-01-17T08"
 
 
-@pytest.mark.on_s3
 @pytest.mark.parametrize("change", ["lost", "replaced", "spoilt"])
 def test_a_lost_or_replaced_manifest_is_refused_and_restored_from_its_copy(
     root: str, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
     lake = Lake(root)
-    write(lake, conversation("I moved to Porto.") | {"user_id": "anna"})
+    Memory(root, user_id="anna").add("I moved to Porto.", now="2024-01-15T08:00Z")
     manifest = lake.storage.read("lake.json")
     assert manifest is not None
     lake.storage.delete(["lake.json"])
@@ -74,7 +74,7 @@ def test_a_manifest_that_was_replaced_before_it_had_a_copy_fails_its_check_and_i
 ) -> None:
     monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
     lake = Lake(root)
-    write(lake, conversation("I moved to Porto.") | {"user_id": "anna"})
+    Memory(root, user_id="anna").add("I moved to Porto.", now="2024-01-15T08:00Z")
     read("run", *NOW)
     lake.storage.delete(["state/lake.json"])
     read("run", *NOW)
