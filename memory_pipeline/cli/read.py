@@ -12,6 +12,7 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
+from memory_pipeline.search.arguments import SOURCES
 
 if TYPE_CHECKING:
     from memory_pipeline.cli.common import AgentMemory, Command
@@ -62,6 +63,14 @@ def filter_options(command: Command) -> Command:
 @click.option("--min-days-ago", default=0.0, show_default=True, help="Minimum age in days.")
 @click.option("--max-days-ago", default=365.0, show_default=True, help="Maximum age in days.")
 @filter_options
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    type=click.Choice(SOURCES),
+    help="What to search: turns (what was said), memories (durable ones), contexts (their entries). May be repeated.  "
+    "[default: all]",
+)
 @click.option("--kind", type=click.Choice([kind.value for kind in FactKind]), help="Kind of fact.")
 @click.option("--conversation", "conversation_id", help="Id of the conversation.")
 @click.option("--max-results", default=10, show_default=True, help="Maximum number of results, 1 to 100.")
@@ -82,15 +91,19 @@ def search(
 ) -> None:
     """Search an agent's memory for QUERY. Without QUERY, show the newest entries.
 
+    With QUERY, durable memories and entries of contexts are ranked with what was said. Ranges of days, --kind and
+    --conversation apply to what was said alone: days leave durable memories in, the others leave them out.
+
     Results match all given filters. --since replaces --max-days-ago, and --until replaces --min-days-ago. The age of a
     summary counts from the end of its period. Messages that the pipeline has not processed yet are found too.
     """
     grain = options["grain"]
     ages: dict[str, Any] = {"minimum_days_ago": min_days_ago, "maximum_days_ago": max_days_ago}
     if all_users:
-        del options["minimum_score"]  # nothing is ranked
+        del options["minimum_score"], options["sources"]  # nothing is ranked
         hits = _reader_of_all(agent, explain=options.pop("explain")).search_memory(query=query, **ages, **options)
     else:
+        options["sources"] = options["sources"] or "all"
         hits = agent.reader().search_memory(query=query, **ages, **options)
     if as_json:
         click.echo(to_json({"total": hits.total, "offset": hits.offset, "older": hits.older, "hits": hits}))

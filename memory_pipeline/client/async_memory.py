@@ -97,10 +97,11 @@ class AsyncMemory:
         tag: str | None = None,
         grain: Grain | str = "working",
         tiers: str | Sequence[str] = LONG_TERM,
+        sources: str | Collection[str] = "all",
         minimum_score: float | None = None,
         now: When | None = None,
     ) -> Hits:
-        """Return what was said, best matches first; see :meth:`Memory.search`."""
+        """Return what was said and durable memories, best matches first; see :meth:`Memory.search`."""
         return await asyncio.to_thread(
             self.memory.search,
             query,
@@ -111,6 +112,7 @@ class AsyncMemory:
             tag=tag,
             grain=grain,
             tiers=tiers,
+            sources=sources,
             minimum_score=minimum_score,
             now=now,
         )

@@ -210,21 +210,26 @@ class Memory(TieredMemory, SharedMemory):
         tag: str | None = None,
         grain: Grain | str = Grain.WORKING,
         tiers: str | Sequence[str] = LONG_TERM,
+        sources: str | Collection[str] = "all",
         minimum_score: float | None = None,
         now: When | None = None,
     ) -> Hits:
-        """Return what was said, of any age, best matches first.
+        """Return what was said and durable memories, of any age, best matches first, in one list.
+
+        A message and the memory made of it are one hit, the message.
 
         Args:
-            query: at most 10,000 characters.
+            query: at most 10,000 characters; blank for the newest of what was said.
             limit: 1 to 100 results.
-            since: time of the oldest result: a date, or a time with its zone, also as ISO 8601 text.
-            until: time of the newest result; a date includes its whole day.
+            since: time of the oldest message: a date, or a time with its zone, also as ISO 8601 text.
+            until: time of the newest message; a date includes its whole day. Durable memories have no range of time.
             person: the speaker, or a name in the text.
             tag: a tag of the conversation.
             grain: ``working`` for what was said; ``daily`` to ``yearly`` for summaries.
             tiers: ``all``, or some of ``session``, ``short_term``, ``long_term`` and ``shared``. Entries of sessions
                 and pools that share words with the query come first; the conditions above do not apply to them.
+            sources: some of ``turns`` (what was said), ``memories`` (durable memories, with values that were written to
+                the long-term tier, and promoted entries of sessions) and ``contexts`` (their entries); by default all.
             minimum_score: leave out hits of long-term memory with a lower score, 0 to 1; by default none.
             now: ignore everything after this time; by default the current time.
 
@@ -238,7 +243,7 @@ class Memory(TieredMemory, SharedMemory):
             return Hits(fresh, len(fresh))
         found = self.reader.search_memory(
             grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag,
-            minimum_score=minimum_score, now=now,
+            minimum_score=minimum_score, sources=sources, now=now,
         )  # fmt: skip
         return Hits([*fresh, *found][:limit], found.total + len(fresh)) if fresh else found
 

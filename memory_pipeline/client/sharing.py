@@ -171,5 +171,6 @@ class SharedMemory(AccessWriter):
             InputError: an argument is invalid.
         """
         return self.reader.of_agent(agent, user_id).search_memory(
-            grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag, now=now
-        )
+            grain, 0, MAX_DAYS_AGO, limit, query, since=since, until=until, person=person, tag=tag, now=now,
+            sources="all",
+        )  # fmt: skip

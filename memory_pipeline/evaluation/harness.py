@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import run_line
-from memory_pipeline.search.arguments import MAX_RESULTS
+from memory_pipeline.search.arguments import MAX_RESULTS, TURNS
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.writer.known_messages import landed_messages
 
@@ -41,10 +42,11 @@ _QUESTIONS_PER_PROGRESS_LINE = 100
 
 @dataclass(frozen=True, slots=True)
 class QuestionResult:
-    """The ranking for one question, and the time of its search in milliseconds."""
+    """The rankings for one question, of all sources and of turns alone, and the time of its search in milliseconds."""
 
     judged: JudgedQuestion
     ranking: Ranking
+    turns_alone: Ranking
     milliseconds: float
 
 
@@ -55,6 +57,7 @@ class Evaluation:
     Attributes:
         tokens: token budget of returned context.
         overall: metrics of all questions except the adversarial ones.
+        turns_alone: the same for a search of what was said alone, without durable memories.
         adversarial: metrics of the adversarial questions, None without any.
         p50, p95: median and 95th percentile of the time of a search, in milliseconds.
         remains: answers that each grain still contains; empty if the set has no answers.
@@ -66,6 +69,7 @@ class Evaluation:
     max_results: int
     tokens: int
     overall: Scores
+    turns_alone: Scores
     categories: Mapping[str, Scores]
     adversarial: Scores | None
     p50: float
@@ -118,6 +122,9 @@ def evaluate(
         max_results=max_results,
         tokens=tokens,
         overall=Scores.of(list(chain.from_iterable(groups.values())), depths),
+        turns_alone=Scores.of(
+            [one.turns_alone for one in outcomes if one.judged.question.category != ADVERSARIAL], depths
+        ),
         categories={name: Scores.of(groups[name], depths) for name in sorted(groups)},
         adversarial=Scores.of(adversarial, depths) if adversarial else None,
         p50=percentile(milliseconds, 0.5),
@@ -187,12 +194,15 @@ def _ask(
             readers[scope].search_memory(max_results=1)  # opens the index, which is not counted as search time
         now = question.now or last[scope]
         started = time.perf_counter()
-        hits = readers[scope].search_memory(Grain.WORKING, 0, _ALL_DAYS, max_results, question.text, now=now)
+        search = partial(readers[scope].search_memory, Grain.WORKING, 0, _ALL_DAYS, query=question.text, now=now)
+        search(max_results=max_results, sources="all")
         milliseconds = 1_000 * (time.perf_counter() - started)
-        more = readers[scope].search_memory(Grain.WORKING, 0, _ALL_DAYS, MAX_RESULTS, question.text, now=now)
-        yield QuestionResult(
-            judged, Ranking(judged.relevant, turns_of(hits), turns_of(within(tokens, more))), milliseconds
-        )
+        rankings = []
+        for sources in ("all", TURNS):
+            found = search(max_results=MAX_RESULTS, sources=sources)
+            first, fitting = turns_of(found[:max_results]), turns_of(within(tokens, found))
+            rankings.append(Ranking(judged.relevant, first, fitting))
+        yield QuestionResult(judged, *rankings, milliseconds)
         if number % _QUESTIONS_PER_PROGRESS_LINE == 0 or number == len(labels.questions):
             say(f"{number:,} of {len(labels.questions):,} questions asked")
 

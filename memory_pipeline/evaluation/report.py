@@ -27,10 +27,12 @@ def report_lines(evaluation: Evaluation) -> Iterator[str]:
     excluded = f", and {_count(adversarial, f'{ADVERSARIAL} one')}, reported separately" if adversarial else ""
     yield f"{_size(labels)}; {_count(overall.questions, 'question')}{excluded}"
     yield ""
-    yield f"{'evidence found':<26}{'any':>18}{'all':>18}{'recall':>10}"
+    alone = evaluation.turns_alone
+    yield f"{'evidence found':<26}{'any':>18}{'all':>18}{'recall':>10}{'any, of turns alone':>22}"
     for depth, coverage in overall.at.items():
-        yield _coverage_line(f"in the first {depth} turns" if depth > 1 else "in the first turn", coverage, overall)
-    yield _coverage_line(f"in {evaluation.tokens:,} tokens", overall.within_budget, overall)
+        what = f"in the first {depth} turns" if depth > 1 else "in the first turn"
+        yield _coverage_line(what, coverage, alone.at[depth], overall)
+    yield _coverage_line(f"in {evaluation.tokens:,} tokens", overall.within_budget, alone.within_budget, overall)
     yield f"MRR {overall.mrr:.3f}, nDCG@{NDCG_DEPTH} {overall.ndcg:.3f}"
     yield f"time of a search: {evaluation.p50:.1f} ms (p50), {evaluation.p95:.1f} ms (p95)"
     yield ""
@@ -55,6 +57,7 @@ def to_record(evaluation: Evaluation) -> dict[str, Any]:
         "max_results": evaluation.max_results,
         "tokens": evaluation.tokens,
         "overall": _scores(evaluation.overall),
+        "turns_alone": _scores(evaluation.turns_alone),
         "categories": {name: _scores(scores) for name, scores in evaluation.categories.items()},
         ADVERSARIAL: _scores(evaluation.adversarial) if evaluation.adversarial else None,
         "milliseconds": {"p50": round(evaluation.p50, 2), "p95": round(evaluation.p95, 2)},
@@ -87,12 +90,12 @@ def _count(number: int, name: str) -> str:
     return f"{number:,} {name}" if number == 1 else f"{number:,} {name}s"
 
 
-def _coverage_line(what: str, coverage: Coverage, scores: Scores) -> str:
-    counts = "".join(
+def _coverage_line(what: str, coverage: Coverage, alone: Coverage, scores: Scores) -> str:
+    any_of, all_of, of_turns = (
         f"{count:>10,} {_percent(count / scores.questions if scores.questions else 0.0)}"
-        for count in (coverage.any, coverage.all)
+        for count in (coverage.any, coverage.all, alone.any)
     )
-    return f"  {what:<24}{counts}{_percent(coverage.recall):>10}"
+    return f"  {what:<24}{any_of}{all_of}{_percent(coverage.recall):>10}    {of_turns}"
 
 
 def _category_lines(evaluation: Evaluation) -> Iterator[str]:

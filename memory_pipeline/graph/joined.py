@@ -49,12 +49,14 @@ class JoinedSnapshot(GraphSnapshot):
 class JoinedGraphs:
     """The newest graph of the scopes that `scopes` returns. Safe to use from several threads.
 
-    To the reader of a user, the entities ``user:ID`` and ``User`` are one, shown as ``User``.
+    To the reader of a user, the entities ``user:ID`` and ``User`` are one, shown as ``User``. So is ``ID``, unless a
+    graph has another entity of this name.
     """
 
     def __init__(self, scopes: Callable[[], Sequence[GraphOverlay]], user_id: str | None = None) -> None:
         self._scopes = scopes
         self._user = None if user_id is None else name_key(f"user:{user_id}")
+        self._own_name = None if user_id is None else name_key(user_id)
         self._parts: list[GraphSnapshot] = []
         self._joined: list[_Joined] = []
         self._top: GraphSnapshot | None = None
@@ -74,7 +76,11 @@ class JoinedGraphs:
 
     def _join(self, parts: Sequence[GraphSnapshot], vocabulary: Vocabulary) -> JoinedSnapshot:
         claims = [(alias, name) for part in parts for alias, name in part.names.aliases.items()]
-        names = Names.claimed(claims if self._user is None else [*claims, (self._user, name_key(_USER))])
+        if self._user is not None and self._own_name is not None:
+            claims.append((self._user, name_key(_USER)))
+            if all(part.codes.get(self._own_name) is None for part in parts):
+                claims.append((self._own_name, name_key(_USER)))
+        names = Names.claimed(claims)
         # Committed layers, large ones first, come before pending ones. So a change lays out few facts again.
         parts = sorted(parts, key=lambda part: -len(part.layers[0]))
         order = [(part, 0) for part in parts]

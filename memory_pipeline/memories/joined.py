@@ -56,9 +56,9 @@ class JoinedOverlays:
         """Return all versions of a memory, oldest first."""
         return next((found for scope in self._scopes() if (found := scope.history(memory_id, until))), ())
 
-    def links(self, memory_id: str, until: datetime | None = None) -> list[Link]:
-        """Return the links of a memory, strongest first. They do not leave its scope."""
-        return next((found for scope in self._scopes() if (found := scope.links(memory_id, until))), [])
+    def links(self, memory_ids: Collection[str], until: datetime | None = None) -> list[Link]:
+        """Return the links of some memories, strongest first in each scope. They do not leave their scope."""
+        return [link for scope in self._scopes() for link in scope.links(memory_ids, until)]
 
     def aliases(self, memory_ids: Collection[str]) -> set[str]:
         """Return the ids of the REMEMBER events that repeated some memories in another hour."""

@@ -16,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.memories.record import CONTEXTS, DurableMemory, Status, Temperature
+from memory_pipeline.domain.sessions import searchable
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.overlay import Derived
+from memory_pipeline.search.copies import MADE_OF
 from memory_pipeline.search.row_block import RowBlock, speaker_of
 
 if TYPE_CHECKING:
@@ -28,17 +30,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.ports import Embedder
+    from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.memories.snapshot import MemorySnapshot, Rows
     from memory_pipeline.memories.state import MemoryOverlay
 
 _TEXTS = ("title", "content", "subject", "predicate", "object", "tags")
-_FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at")
+_FIGURES = ("importance", "confidence", "decay_rate", "last_accessed_at", "updated_at", "created_at")
 #: Attributes that filters compare as a whole.
 _COMPARED = ("memory_class", "outcome_success", "source_type", "context")
 _COLUMNS = ("memory_id", "kind", *_TEXTS, *_FIGURES, *_COMPARED)
 _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.
 _HEADER_COLUMNS = tuple(name for name in _COLUMNS if name != "content")
+#: Read with the content.
+_WITH_CONTENT = ("value", "source_ids")
 _NEWEST = "is_newest"
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
@@ -101,11 +106,11 @@ class MemoryLayouts:
         """Return the layouts of a pool, each with the ids of its rows that another layout replaces."""
 
         def read() -> RowBlock:
-            rows = self._state.rows(pool.where, {*_COLUMNS, *_VECTORS})
-            return _row_block(rows, _vectors_by(rows, self._embedder))
+            rows = self._state.rows(pool.where, {*_COLUMNS, *_WITH_CONTENT, *_VECTORS})
+            return _row_block(rows, _vectors_by(rows, self._embedder), self._state.scope)
 
         memories = [memory for memory in top.above.newest.values() if pool.holds(memory)]
-        pending: Layouts = [(_row_block(_table_of(memories), self._vectors_of(memories)), ())]
+        pending: Layouts = [(_row_block(_table_of(memories), self._vectors_of(memories), self._state.scope), ())]
         if not len(top.rows):
             return pending
         return [*pending, (self._table(pool, top, read), top.above.newest.keys())]
@@ -153,18 +158,22 @@ def _header_block(rows: pa.Table) -> RowBlock:
 def _types() -> dict[str, pa.DataType]:
     """Return the types of a layout's columns, by the attributes of a memory."""
     figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
-    times = dict.fromkeys(("last_accessed_at", "updated_at"), _TIME)
-    texts = dict.fromkeys(("id", "kind", "hook", *_TEXTS, *_COMPARED), pa.string())
-    return texts | {"tags": pa.list_(pa.string()), "outcome_success": pa.bool_()} | figures | times
+    times = dict.fromkeys(("last_accessed_at", "updated_at", "created_at"), _TIME)
+    texts = dict.fromkeys(("id", "kind", "hook", "value", *_TEXTS, *_COMPARED), pa.string())
+    lists = dict.fromkeys(("tags", "source_ids"), pa.list_(pa.string()))
+    return texts | lists | {"outcome_success": pa.bool_()} | figures | times
 
 
-def _row_block(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
+def _row_block(rows: pa.Table, vectors: NDArray[np.float32], scope: Scope | None = None) -> RowBlock:
     """Return memories as rows for scoring; each is a conversation of its own."""
     texts = {name: rows[name].to_pylist() for name in ("memory_id", *_TEXTS)}
+    values = zip(*(rows[name].to_pylist() for name in ("context", "value")), strict=True) if scope else ()
+    texts["value"] = [value if context else None for context, value in values] or [None] * rows.num_rows
     ids, stated_at = rows["memory_id"], rows["updated_at"].cast(_TIME)
     nothing = pa.nulls(rows.num_rows, pa.string())
     columns: dict[str, Any] = {
         "id": ids,
+        "period": pc.replace_substring_regex(ids, "^[^:]*:(.*):[^:]*$", "\\1"),
         "kind": rows["kind"],
         "content": rows["content"],
         "terms": pa.array(_terms(texts), pa.list_(pa.string())),
@@ -186,17 +195,21 @@ def _row_block(rows: pa.Table, vectors: NDArray[np.float32]) -> RowBlock:
         "confidence": rows["confidence"],
         "decay_rate": rows["decay_rate"],
         **{name: rows[name] for name in _COMPARED},
+        "created_at": rows["created_at"].cast(_TIME),
+        MADE_OF: rows["source_ids"] if scope else pa.nulls(rows.num_rows, pa.list_(pa.string())),
         "used_at": pc.max_element_wise(_microseconds(stated_at), _microseconds(rows["last_accessed_at"])),
     }
-    return RowBlock(pa.table(columns), vectors)
+    return RowBlock(pa.table(columns), vectors, scope)
 
 
 def _terms(texts: dict[str, list[Any]]) -> Iterable[list[str]]:
-    """Yield the words of each memory: those of its content, then those of title, terms and labels."""
-    for title, content, subject, predicate, value, tags in zip(*(texts[name] for name in _TEXTS), strict=True):
+    """Yield the words of each memory: those of its content, then those of title, terms, labels and an entry's value."""
+    columns = (texts[name] for name in (*_TEXTS, "value"))
+    for title, content, subject, predicate, target, tags, value in zip(*columns, strict=True):
         words = terms(content)
         label = predicate.replace("_", " ") if predicate else ""
-        others = terms(" ".join([title, subject or "", label, value or "", *(tags or ())]))
+        more = searchable("", value) if value else ""
+        others = terms(" ".join([title, subject or "", label, target or "", *(tags or ()), more]))
         yield [*words, *dict.fromkeys(word for word in others if word not in words)]
 
 

@@ -116,7 +116,7 @@ class DurableMemories:
         Raises:
             InputError: `id` is not the id of a memory, or `now` is not a time with a zone.
         """
-        return self._state.links(reference_of(id)[0], until_of(now, self._state.calendar))
+        return self._state.links([reference_of(id)[0]], until_of(now, self._state.calendar))
 
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.

@@ -15,10 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.domain.text.ranking import Query, weights_for
+from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.queries import HEADERS, until_of
 from memory_pipeline.memories.snapshot import joined
-from memory_pipeline.search.evidence import calibration_of
+from memory_pipeline.search.copies import Block
+from memory_pipeline.search.evidence import calibration_of, verbatim_in
 from memory_pipeline.search.scoring import SIGNALS, score, words_of
 
 if TYPE_CHECKING:
@@ -29,14 +32,14 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory, MemoryKind
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.domain.text.calibration import Calibration
     from memory_pipeline.lake.index.filters import Filter
-    from memory_pipeline.memories.layouts import Layouts, MemoryLayouts, Pool
+    from memory_pipeline.memories.layouts import Layouts, MemoryLayouts
     from memory_pipeline.memories.snapshot import AnySnapshot
     from memory_pipeline.search.row_block import RowBlock
     from memory_pipeline.search.scoring import Scored
 
 _DAY: Final = 86_400e6  # microseconds
+_NOTHING: Final = Query.of("", ())
 #: A vector this many standard deviations nearer than usual counts as related.
 _NEAR: Final = 1.0
 
@@ -106,6 +109,20 @@ class MemoryRanker:
         top, segments = self._laid_out(pool, now)
         return RankedMemories(top, self._best(top, segments, wanted, now))
 
+    def blocks(self, where: Filter, *, entries: bool | None, now: datetime | None) -> list[Block]:
+        """Return the memories that recall may return as blocks for a search of several sources, with masks.
+
+        `entries` is True for entries of contexts alone, False for other memories, None for both.
+        """
+        _, segments = self._laid_out(Pool.RECALLED, now)
+        blocks = []
+        for segment, hidden in segments:
+            mask = self._mask(segment, Wanted(_NOTHING, None, 0, where=where), hidden)
+            if entries is not None:
+                mask &= _flags(pc.is_valid(segment.rows["context"])) == entries
+            blocks.append(Block(segment, mask))
+        return blocks
+
     def headers(self, wanted: Wanted, now: datetime | None) -> RankedMemories:
         """Return up to 200 memories that recall may return, as candidates for a selection by headers.
 
@@ -136,9 +153,15 @@ class MemoryRanker:
         calibration = calibration_of(
             wanted.question, words, layouts, scored, self._weights, is_semantic=self._has_semantic_vectors
         )
+        is_verbatim = verbatim_in(wanted.question.bare, wanted.question, words, sum(map(len, layouts)))
+
+        def score_of(total: float, content: str) -> float:
+            score = calibration(total)
+            return DEFAULT_FLOOR if score < DEFAULT_FLOOR and is_verbatim(content) else score
+
         found: list[Ranked] = []
         for segment, part in zip(layouts, scored, strict=True):
-            found += self._best_of(segment, part, wanted, at, calibration)
+            found += self._best_of(segment, part, wanted, at, score_of)
         found.sort(key=lambda one: (-one.strength, one.id))
         return found[: wanted.most]
 
@@ -153,7 +176,12 @@ class MemoryRanker:
         return [Ranked(memory_id) for _, memory_id in sorted(found)[: wanted.most]]
 
     def _best_of(
-        self, segment: RowBlock, part: Scored, wanted: Wanted, now: datetime, calibration: Calibration
+        self,
+        segment: RowBlock,
+        part: Scored,
+        wanted: Wanted,
+        now: datetime,
+        score_of: Callable[[float, str], float],
     ) -> list[Ranked]:
         rows, totals = part.rows, part.totals + self._relevance_gain(segment, part, now)
         if wanted.only_fitting:
@@ -164,10 +192,12 @@ class MemoryRanker:
         best = np.argsort(-totals, kind="stable")
         if len(best) > wanted.most:  # keep ties, so that ids decide among them
             best = best[: int(np.count_nonzero(totals >= totals[best[wanted.most - 1]]))]
-        ids = segment.ids.take(pa.array(rows[best])).to_pylist()
+        taken = segment.rows.select(["id", "content"]).take(pa.array(rows[best]))
         found = (
-            Ranked(memory_id, calibration(total), round(total, 6))
-            for memory_id, total in zip(ids, totals[best].tolist(), strict=True)
+            Ranked(memory_id, score_of(total, content), round(total, 6))
+            for memory_id, content, total in zip(
+                taken["id"].to_pylist(), taken["content"].to_pylist(), totals[best].tolist(), strict=True
+            )
         )
         return [one for one in found if one.score >= wanted.minimum_score]
 

@@ -28,29 +28,33 @@ from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.memories import DurableMemories
 from memory_pipeline.memories.layouts import Pool
-from memory_pipeline.memories.queries import values_of
+from memory_pipeline.memories.queries import until_of, values_of
 from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
 from memory_pipeline.search.arguments import MAX_RESULTS, count_of, share_of, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
+    from memory_pipeline.domain.text.ranking import OwnName
     from memory_pipeline.graph import Graph, GraphFact
     from memory_pipeline.memories.joined import JoinedOverlays
     from memory_pipeline.memories.queries import Origin
     from memory_pipeline.memories.ranker import MemoryRanker
     from memory_pipeline.memories.snapshot import AnySnapshot
+    from memory_pipeline.search.copies import Block
 
 _log = logging.getLogger(__name__)
 
 #: Number of memories to recall by default.
 CHOSEN: Final = 5
+#: Strength of a memory at the end of a link of weight 1, relative to the memory at its beginning.
+_LINKED: Final = 0.5
 #: Most graph facts that accompany a memory.
 _FACTS: Final = 5
 
@@ -84,7 +88,8 @@ class RecalledMemory:
 class MemorySearch(DurableMemories):
     """The durable memories of some scopes, with search.
 
-    `selector` returns the model that selects memories by their headers, or None to rank by rules.
+    `selector` returns the model that selects memories by their headers, or None to rank by rules. `own` is the name of
+    the user who asks.
     """
 
     def __init__(
@@ -95,7 +100,9 @@ class MemorySearch(DurableMemories):
         graph: Graph,
         calendar: Calendar,
         selector: Callable[[], MemorySelector | None] = lambda: None,
+        own: OwnName | None = None,
     ) -> None:
+        self._own = own
         super().__init__(state)
         self._ranker = ranker
         self._embedder = embedder
@@ -183,22 +190,58 @@ class MemorySearch(DurableMemories):
         now: datetime | None,
         *,
         hops: int = 0,
+        links: int = 0,
         where: Filter | None = None,
         minimum_score: float = 0.0,
         hides: Callable[[DurableMemory], bool] | None = None,
     ) -> list[RecalledMemory]:
         """Return at most `most` memories that are related to a query, in the order of :meth:`search`.
 
-        `where` filters the memories and their facts. Memories with a score below `minimum_score` are left out, unless
-        a model selects. `hides` returns whether to leave out a memory because of its
-        content.
+        Those that `links` steps along links lead to follow, with as many steps fewer in the graph. `where` filters the
+        memories and their facts. Memories with a score below `minimum_score` are left out, unless a model selects.
+        `hides` returns whether to leave out a memory because of its content.
         """
-        question, vector = Query.of(query, ()), self.embedded([query])[0]
+        question, vector = Query.of(query, (), own=self._own), self.embedded([query])[0]
         wanted = Wanted(
             question, vector, most, where=where, exclude=exclude, only_fitting=True, minimum_score=minimum_score,
             hides=hides,
         )  # fmt: skip
-        return self.chosen(wanted, query, hops, now)
+        found = self.chosen(wanted, query, hops, now)
+        return [*found, *self._linked(found, wanted, links, hops, now)]
+
+    def _linked(
+        self, found: Sequence[RecalledMemory], wanted: Wanted, links: int, hops: int, now: datetime | None
+    ) -> Iterator[RecalledMemory]:
+        """Yield the memories that up to `links` steps along links lead to, nearest first, the strongest link first."""
+        where = wanted.where
+        if where is not None and (where.person, where.tag, where.minimum_importance) != (None, None, None):
+            return  # a link tells nothing about these
+        until, ring = until_of(now, self._state.calendar), list(found)
+        seen = {one.memory.id for one in ring} | {one.partition("#")[0] for one in wanted.exclude}
+        for step in range(1, links + 1):
+            origins = {one.memory.id: one for one in ring}
+            reached: dict[str, tuple[float, RecalledMemory]] = {}
+            for link in self._state.links(list(origins), until) if ring else ():
+                for own, other in ((link.source_id, link.target_id), (link.target_id, link.source_id)):
+                    if own in origins and other not in seen:
+                        reached.setdefault(other, (link.weight, origins[own]))
+            top = self._state.snapshot(until)
+            known = top.load(list(reached), alone=True)
+            fitting = [
+                Ranked(own, origin.score, _LINKED * weight * origin.strength)
+                for own, (weight, origin) in reached.items()
+                if own in known
+                and known[own].is_recalled
+                and not _hides(wanted, known[own])
+                and (where is None or _is_within(where, known[own].updated_at))
+            ]
+            seen |= reached.keys()
+            ring = self.load_results(RankedMemories(top, fitting, known), now, max(hops - step, 0), where)
+            yield from ring
+
+    def blocks(self, where: Filter, *, entries: bool | None, now: datetime | None) -> list[Block]:
+        """Return the memories that pass a filter, to rank them with what was said; see :class:`MemoryRanker`."""
+        return self._ranker.blocks(where, entries=entries, now=now)
 
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> RankedMemories:
         """Return the memories that fit best by words and vectors."""
@@ -249,7 +292,7 @@ class MemorySearch(DurableMemories):
         kinds = None if kind is None else frozenset([MemoryKind.parse(kind)])
         label = optional_label("tag", tag)
         return Wanted(
-            Query.of(text or "", ()),
+            Query.of(text or "", (), own=self._own),
             self.embedded([text or ""])[0] if vector is None else unit_vector(vector, self._embedder.dimension),
             most,
             kinds,
@@ -328,11 +371,14 @@ def _hides(wanted: Wanted, memory: DurableMemory) -> bool:
 
 def _passes(fact: GraphFact, where: Filter) -> bool:
     others = (where.kind, where.person, where.conversation_id, where.tag, where.minimum_importance)
+    return all(term is None for term in others) and _is_within(where, fact.valid_from)
+
+
+def _is_within(where: Filter, moment: datetime) -> bool:
     return (
-        all(term is None for term in others)
-        and (where.since is None or where.since <= fact.valid_from)
-        and (where.until is None or fact.valid_from <= where.until)
-        and (where.ends_until is None or fact.valid_from <= where.ends_until)
+        (where.since is None or where.since <= moment)
+        and (where.until is None or moment <= where.until)
+        and (where.ends_until is None or moment <= where.ends_until)
     )
 
 

@@ -115,6 +115,11 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         """The lake's calendar."""
         return self._lake.calendar
 
+    @property
+    def scope(self) -> Scope:
+        """The scope."""
+        return self._scope
+
     def snapshot(self, until: datetime | None = None) -> MemorySnapshot:
         """Return all memories, newest or at `until`, UTC."""
         (base, pending), top = self._current()
@@ -163,8 +168,12 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         # Events can change the newest version in the table without adding a version.
         return tuple(version for _, version in sorted((before | {one.version: one for one in overlaid}).items()))
 
-    def links(self, memory_id: str, until: datetime | None = None) -> list[Link]:
-        """Return the links of a memory in both directions, strongest first; see :meth:`get`."""
+    def links(self, memory_ids: Collection[str], until: datetime | None = None) -> list[Link]:
+        """Return the links of some memories in both directions, strongest first; see :meth:`get`."""
+        (base, pending), _ = self._current()
+        verbs = pc.is_in(base.tables[0]["verb"], pa.array(sorted(LINKING)))
+        if not pc.any(verbs).as_py() and all(event.verb not in LINKING for event in _events_in(pending)):
+            return []
         snapshot = self.snapshot(until)
 
         @cache
@@ -176,8 +185,8 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
             return header is not None and header.status is not Status.DEPRECATED
 
         events = [event for event in self.events(verbs=LINKING) if until is None or event.event_at <= until]
-        own = resolved(memory_id)
-        return [link for link in fold_links(events, resolved, is_linked) if own in (link.source_id, link.target_id)]
+        own = set(map(resolved, memory_ids))
+        return [link for link in fold_links(events, resolved, is_linked) if own & {link.source_id, link.target_id}]
 
     def events(
         self, memory_ids: Collection[str] | None = None, verbs: Collection[MemoryVerb] | None = None

@@ -105,7 +105,7 @@ class PromptReader:
             minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default 0.11, as
                 in :meth:`search_memory`.
             exclude: ids of items that were shown before. They are left out in their other forms too.
-            hops: steps in the graph from the entities of a durable memory, 0 (no graph facts) to 3.
+            hops: steps in the graph from the entities of a durable memory, and along links between memories, 0 to 3.
             now: ignore everything after this time; by default the current time.
 
         Raises:
@@ -189,7 +189,7 @@ class PromptReader:
             max_tokens: budget of the block, estimated at 4 bytes a token, 50 to a million; by default from the
                 configuration (1,000).
             speaker: the person who asks; "I" in the query is this name.
-            hops: steps in the graph from the entities in the query, 0 (no graph facts) to 3.
+            hops: steps in the graph from the entities in the query, and along links between memories, 0 to 3.
             minimum_score: leave out facts, points and durable memories with a lower score, 0 to 1; by default from the
                 configuration (0.11).
             exclude: ids of items that were shown before. They are left out in their other forms too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, overload
@@ -20,12 +21,15 @@ from memory_pipeline.reader.packing.sources import MemorySources
 from memory_pipeline.reader.prompts import PromptReader
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
+    CONTEXTS,
     MAX_DAYS_AGO,
     MAX_OFFSET,
     MAX_RESULTS,
+    TURNS,
     count_of,
     filter_of,
     share_of,
+    sources_of,
     validate_query,
 )
 from memory_pipeline.search.candidates import DEFAULT_ROWS
@@ -87,9 +91,10 @@ class MemoryReader(PromptReader):
                 else lambda: lake.scopes_for(scope.workspace_id, scope.agent_id, user_id)
             )
         self._states = ScopeStates(lake, scopes, embedder, resident_rows, self.local_calendar)
-        self._searcher = self._states.searcher()
+        own = self._states.own_name(user_id)
+        self._searcher = self._states.searcher(own)
         self._graph = self._states.graph(user_id)
-        self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector)
+        self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector, own)
         self._sources = MemorySources(self._searcher, self._states, self._graph, self._memories)
 
     @overload
@@ -229,6 +234,7 @@ class MemoryReader(PromptReader):
         offset: int = 0,
         explain: bool = False,
         now: When | None = None,
+        sources: str | Collection[str] = (TURNS,),
         query_text: str | None = None,
     ) -> Hits:
         """Return the facts or summaries of one grain in a range of days.
@@ -260,6 +266,10 @@ class MemoryReader(PromptReader):
             explain: add to each hit the parts of its score.
             now: the time from which ages count, by default the current time. Summaries of periods that end later are
                 left out.
+            sources: ``turns``, ``memories`` and ``contexts``, or ``all``; only with a query at the working grain. By
+                default what was said. ``memories`` are durable memories, ``contexts`` the entries of contexts. They are
+                ranked with what was said, in one list. The range of days does not apply to them, and of what was said
+                and a memory made of it, only the first is found. `kind` and `conversation_id` exclude them.
             query_text: the earlier name of `query`.
 
         Raises:
@@ -284,14 +294,23 @@ class MemoryReader(PromptReader):
         count_of("max_results", max_results, 1, MAX_RESULTS)
         limit = count_of("offset", offset, 0, MAX_OFFSET) + max_results
         text = validate_query(query, query_text)
+        wanted = sources_of(sources) if grain is Grain.WORKING else frozenset([TURNS])
         if text is None:
+            if TURNS not in wanted:
+                raise InputError("sources without turns need a query; to list durable memories, use memories.list")
             found = self._searcher.newest(grain, where, limit)
         else:
-            found = self._searcher.best(grain, where, limit, text, now=at, explain=explain)
-        calendar, score = self._calendar_of(grain), found.calibration
-        hits = [
-            Hit.of(grain, choice, calendar, score(choice.score) if score else 0.0) for choice in found.choices[offset:]
-        ]
+            memories = wanted - {TURNS} if grain is Grain.WORKING and kind is None and conversation_id is None else ()
+            undated = replace(where, since=None, until=None, ends_since=None, ends_until=None)
+            entries = None if len(memories) > 1 else CONTEXTS in memories
+            beside = (
+                self._memories.blocks(undated, entries=entries, now=None if now is None else at) if memories else ()
+            )
+            found = self._searcher.best(
+                grain, where, limit, text, now=at, explain=explain, beside=beside, with_turns=TURNS in wanted
+            )
+        calendar, score = self._calendar_of(grain), found.score
+        hits = [Hit.of(grain, choice, calendar, score(choice) if score else 0.0) for choice in found.choices[offset:]]
         if score:
             hits = [hit for hit in hits if hit.score >= floor]
         return Hits(hits, found.total, offset, found.older)

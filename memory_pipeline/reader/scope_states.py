@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.graph.triples import name_key
+from memory_pipeline.domain.text.ranking import OwnName
 from memory_pipeline.graph import Graph
 from memory_pipeline.graph.joined import JoinedGraphs
 from memory_pipeline.graph.state import GraphOverlay
@@ -76,16 +78,25 @@ class ScopeStates:
         """Return the graph of all scopes, for the reader of a user."""
         return Graph.joining(JoinedGraphs(lambda: [one.graph for one in self()], user_id), self._local_calendar)
 
-    def searcher(self) -> Searcher:
-        """Return the search of facts and summaries of all scopes."""
-        return Searcher(self._lake, lambda: [one.index for one in self()], self._embedder, self._local_calendar)
+    def own_name(self, user_id: str | None) -> OwnName | None:
+        """Return the name of the user who asks. Another person has it if the graph has an entity of this name."""
+        if user_id is None:
+            return None
+        key = name_key(user_id)
+        return OwnName.of(user_id, lambda: any(one.graph.snapshot().codes.get(key) is not None for one in self()))
 
-    def memories(self, graph: Graph, selector: Callable[[], MemorySelector | None]) -> MemorySearch:
-        """Return the durable memories of all scopes."""
+    def searcher(self, own: OwnName | None) -> Searcher:
+        """Return the search of facts and summaries of all scopes, for the user of this name."""
+        return Searcher(self._lake, lambda: [one.index for one in self()], self._embedder, self._local_calendar, own)
+
+    def memories(
+        self, graph: Graph, selector: Callable[[], MemorySelector | None], own: OwnName | None
+    ) -> MemorySearch:
+        """Return the durable memories of all scopes, for the user of this name."""
         calendar = self._local_calendar
         state = JoinedOverlays(lambda: [one.memories for one in self()])
         ranker = MemoryRanker(lambda: [one.layouts for one in self()], self._embedder, calendar)
-        return MemorySearch(state, ranker, self._embedder, graph, calendar, selector)
+        return MemorySearch(state, ranker, self._embedder, graph, calendar, selector, own)
 
     def rules(
         self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime

@@ -24,6 +24,8 @@ MAX_DAYS_AGO = 36_525  # a century
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
 MAX_QUERY = 10_000
 MAX_TOKENS = 1_000_000
+#: Sources of a search: what was said, durable memories, and entries of contexts.
+TURNS, MEMORIES, CONTEXTS = SOURCES = ("turns", "memories", "contexts")
 
 
 def filter_of(
@@ -76,6 +78,18 @@ def filter_of(
         ),
         **labels,
     )
+
+
+def sources_of(value: str | Collection[str]) -> frozenset[str]:
+    """Return the sources that an argument names; ``all`` is all of them.
+
+    Raises:
+        InputError: a source is unknown, or none is named.
+    """
+    named = SOURCES if value == "all" else (value,) if isinstance(value, str) else value
+    if not isinstance(named, Collection) or not named or not set(SOURCES).issuperset(named):
+        raise InputError(f"sources {shown(value)} are not accepted; expected some of {', '.join(SOURCES)}, or all")
+    return frozenset(named)
 
 
 def validate_query(query: str | None, query_text: str | None = None) -> str | None:

@@ -1,4 +1,4 @@
-"""Find copies: one message, or one point of a summary, in two scopes."""
+"""Find copies: one message, or one point of a summary, in two scopes; and memories made of messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from memory_pipeline.domain.identity import MESSAGE
+from memory_pipeline.domain.text.ranking import terms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from memory_pipeline.search.row_block import RowBlock
 
 
+#: Column of a block of memories: the messages and changes that each was made of.
+MADE_OF = "made_of"
 _COMPARED = ("ends_at", "kind", "role", "speaker", "content")
 
 
@@ -27,6 +33,13 @@ class _Pairs(NamedTuple):
 
     originals: NDArray[np.int32]
     copies: NDArray[np.int32]
+
+
+class Block(NamedTuple):
+    """Rows of another source than the index, and a mask of those that pass."""
+
+    segment: RowBlock
+    mask: NDArray[np.bool_]
 
 
 class Copies:
@@ -90,3 +103,47 @@ def _compared(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[object, i
     columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in taken.columns]
     said = zip(*(column.to_pylist() for column in columns), strict=True)
     return list(zip(said, segment.message[rows].tolist(), strict=True))
+
+
+class Makings:
+    """Hides memories beside the messages that they were made of. Two blocks are compared once. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[RowBlock, WeakKeyDictionary[RowBlock, _Pairs]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def hidden(self, memories: Block, segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]) -> Block:
+        """Return the block without memories of which a message passes, unless a change has given them other words."""
+        mask = memories.mask.copy()
+        for segment, passing in zip(segments, masks, strict=True):
+            with self._lock:
+                known = self._known.setdefault(memories.segment, WeakKeyDictionary())
+                pairs = known.get(segment)
+                if pairs is None:
+                    pairs = known[segment] = _made_of(segment, memories.segment)
+            mask[pairs.copies if passing is None else pairs.copies[passing[pairs.originals]]] = False
+        return Block(memories.segment, mask)
+
+
+def _made_of(segment: RowBlock, memories: RowBlock) -> _Pairs:
+    """Return the rows of messages, and of the memories made of them."""
+    sources = memories.rows[MADE_OF].combine_chunks()
+    made = defaultdict(list)
+    for source, memory in zip(sources.flatten().to_pylist(), pc.list_parent_indices(sources).to_pylist(), strict=True):
+        made[source].append(memory)
+    changed = {memory for source, found in made.items() if not source.startswith(f"{MESSAGE}:") for memory in found}
+    said = segment.rows["source_ids"].combine_chunks()
+    is_source = pc.is_in(said.flatten(), pa.array(list(made), pa.string()))
+    rows = pc.list_parent_indices(said).filter(is_source).to_pylist()
+    pairs = set()
+    for row, source in zip(rows, said.flatten().filter(is_source).to_pylist(), strict=True):
+        for memory in made[source]:
+            if memory not in changed or _says(segment, row, memories, memory):
+                pairs.add((row, memory))
+    originals, copies = np.array(sorted(pairs), np.int32).reshape(-1, 2).T
+    return _Pairs(originals, copies)
+
+
+def _says(segment: RowBlock, row: int, memories: RowBlock, memory: int) -> bool:
+    content, text = (block.rows["content"][place].as_py() for block, place in ((memories, memory), (segment, row)))
+    return set(terms(content)) <= set(terms(text))

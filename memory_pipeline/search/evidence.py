@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from memory_pipeline.domain.text.calibration import Calibration, Evidence
+from memory_pipeline.domain.text.ranking import across_borders, terms
+from memory_pipeline.domain.text.words import plain
 from memory_pipeline.search.scoring import SIGNALS, rarity_among_talks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from memory_pipeline.domain.text.ranking import Query, Weights
     from memory_pipeline.search.row_block import RowBlock
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 #: Number of best rows whose words count.
 _BEST: Final = 10
+#: A content word of a question is in at most this many rows, or this share of them: two words that are in many rows
+#: meet in one of them by chance.
+_RARE, _RARE_SHARE = 10, 0.005
 _VECTOR, _NEARBY, _WORDS = (SIGNALS.index(name) for name in ("vector", "nearby", "words"))
 
 
@@ -54,24 +59,46 @@ def evidence_of(
 ) -> tuple[Evidence, float]:
     """Return the evidence of a search, and the sum of the signals of the best row."""
     totals = np.concatenate([part.totals for part in scored]) if scored else np.zeros(0, np.float32)
-    rows = sum(map(len, segments))
+    rows, asked = sum(map(len, segments)), len(question.terms)
     if not len(totals):
-        return Evidence(0.0, 0.0, 0.0, 1.0, unknown_name=question.names_unknown, speaker=False, rows=rows), 0.0
+        nothing = Evidence(0.0, 0.0, 0.0, 1.0, unknown_name=question.names_unknown, speaker=False, rows=rows)
+        return nothing, 0.0
     signals = np.concatenate([part.signals for part in scored], axis=1)
     top = np.argsort(-totals, kind="stable")[:_BEST]
     found = signals[:, top]
     best = float(totals[top[0]])
     of_vectors = weights.vector * found[_VECTOR, 0] + weights.nearby * found[_NEARBY, 0]
-    weight = sum(word.weight for word in words) or 1.0
     every_word = sum(rarity_among_talks(word, segments) for word in words) or 1.0
     chance = math.sqrt(2 * math.log(max(rows, 2)))
     return Evidence(
         best=best - float(of_vectors),
         words=float(found[_WORDS].max()),
         talk=max(part.best_talk for part in scored) / every_word,
-        unknown=sum(word.weight for word in words if not word.forms) / weight,
+        unknown=_unknown(words),
         unknown_name=question.names_unknown,
         speaker=bool(question.about),
         rows=rows,
+        asked=asked,
         near=float(signals[_VECTOR].max()) - chance if is_semantic else 0.0,
     ), best
+
+
+def _unknown(words: Sequence[Word]) -> float:
+    """Return the share of a question's words, by weight, that no row has."""
+    unknown = {word.term for word in words if not word.forms and word.term is not None}
+    no_words = across_borders(unknown, {word.term for word in words if word.forms and word.term is not None})
+    asked = [word for word in words if word.term not in no_words]
+    return sum(word.weight for word in asked if not word.forms) / (sum(word.weight for word in asked) or 1.0)
+
+
+def verbatim_in(query: str, question: Query, words: Sequence[Word], rows: int) -> Callable[[str], bool]:
+    """Return a function that tells whether a text holds two content words of a question as they are, or all of it."""
+    asked = frozenset(question.terms)
+    rare = {word.term for word in words if 0 < word.count <= max(_RARE, _RARE_SHARE * rows)}
+    letters = plain(query).strip(" \t\n.,;:!?。？！、'\"")
+
+    def is_verbatim(text: str) -> bool:
+        held = asked.intersection(terms(text))
+        return bool(asked) and (held == asked or len(held & rare) > 1 or letters in plain(text))
+
+    return is_verbatim

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memory_pipeline.domain.text.ranking import COVERAGE_POWER, K1, NEARBY, RELATED, WEIGHTS, Weights, terms
+from memory_pipeline.search.copies import MADE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ class Scored:
         rows: their indices in the segment, ascending.
         signals: unweighted, shape (signals, rows), in the order of :data:`SIGNALS`.
         totals: sums of the weighted signals, without the penalty for repeats.
-        best_talk: BM25 of the best conversation of all segments.
+        best_talk: BM25 of the best conversation of the segment.
     """
 
     rows: NDArray[np.intp]
@@ -95,10 +96,14 @@ class Word:
         forms: the word and its alternatives in memory, each with its weight and its rarity among rows; empty for an
             unknown word.
         rarity: rarity of the word itself among rows.
+        term: the word; None for a time.
+        count: number of rows that hold the word itself.
     """
 
     forms: tuple[tuple[str | Window, float, float], ...]
     rarity: float
+    term: str | None = None
+    count: int = 0
 
     @property
     def weight(self) -> float:
@@ -125,9 +130,9 @@ def words_of(question: Query, segments: Sequence[RowBlock]) -> list[Word]:
         )
         if forms:
             rarity = forms[0][2] if forms[0][0] == term else RELATED * max(rarity for _, _, rarity in forms)
-            words.append(Word(forms, rarity))
+            words.append(Word(forms, rarity, term, counts[term]))
         elif not any(counts.values()):
-            words.append(Word((), _rarity(0, total)))
+            words.append(Word((), _rarity(0, total), term))
     for window in question.windows:
         if 0 < (count := count_of(window)) <= too_common:
             rarity = _rarity(count, total)
@@ -251,7 +256,7 @@ class _SegmentScorer:
     def __init__(self, question: Query, segment: RowBlock, words: Sequence[Word], segments: Sequence[RowBlock]) -> None:
         self._question = question
         self._segment = segment
-        self._speaking = {speaker for s in segments for speaker in s.speakers}
+        self._speaking = {speaker for s in segments if MADE_OF not in s.rows.column_names for speaker in s.speakers}
         self.words = np.zeros(len(segment), np.float32)
         self.talk = np.zeros(segment.talks, np.float32)
         self._most = sum(word.weight for word in words) or 1.0
@@ -336,7 +341,7 @@ class _SegmentScorer:
                 rows, signals = rows[best], signals[:, best]
             signals[SIGNALS.index("nearby")] = self._nearby(segment.slot[rows], vector, usual)
             totals = factors @ signals
-        return Scored(rows, signals, totals, best_talk)
+        return Scored(rows, signals, totals, float(self.talk.max(initial=0.0)))
 
     def _signals(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32] | None, usual: tuple[float, float], best_talk: float
@@ -435,7 +440,11 @@ class _SegmentScorer:
             return np.zeros(len(speakers) + 1, np.float32)
         if self._speaking.issubset(about):
             return np.array([0.5 if speaker == about[0] else -0.5 for speaker in speakers] + [0], np.float32)
-        return np.array([1 if speaker in about else -1 for speaker in speakers] + [0], np.float32)
+        # What a memory calls a speaker ("Note: …") may be none.
+        return np.array(
+            [1 if speaker in about else -1 if speaker in self._speaking else 0 for speaker in speakers] + [0],
+            np.float32,
+        )
 
 
 def _highest(values: NDArray[np.float32], count: int) -> NDArray[np.intp]:

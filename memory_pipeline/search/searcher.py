@@ -14,13 +14,15 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.domain.text.ranking import Named, Query, Window, weights_for
 from memory_pipeline.domain.text.recalled_text import mark_lines
-from memory_pipeline.search import selection
+from memory_pipeline.search import scoring, selection
 from memory_pipeline.search.candidates import Candidates
-from memory_pipeline.search.evidence import calibration_of
+from memory_pipeline.search.copies import MADE_OF, Makings
+from memory_pipeline.search.evidence import calibration_of, verbatim_in
 from memory_pipeline.search.row_block import TIME
-from memory_pipeline.search.scoring import matcher_of, score, words_of
+from memory_pipeline.search.scoring import matcher_of, words_of
 from memory_pipeline.search.selection import Choice
 
 if TYPE_CHECKING:
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar
     from memory_pipeline.domain.ports import Embedder
-    from memory_pipeline.domain.text.calibration import Calibration
+    from memory_pipeline.domain.text.ranking import OwnName
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.index.filters import Filter
     from memory_pipeline.search.candidates import IndexOverlay
+    from memory_pipeline.search.copies import Block
     from memory_pipeline.search.row_block import RowBlock
     from memory_pipeline.search.scoring import Scored, Word
 
@@ -58,20 +61,20 @@ class Found(NamedTuple):
         total: number of messages or summaries that pass the filter.
         older: number of messages or summaries that would pass if the filter had no start; with a query, of those that
             share a word with it.
-        calibration: turns the scores of choices into scores that compare between searches; None without a query.
+        score: returns the score of a choice, which compares between searches; None without a query.
     """
 
     choices: list[Choice]
     total: int
     older: int = 0
-    calibration: Calibration | None = None
+    score: Callable[[Choice], float] | None = None
 
 
 class RankedMemory(NamedTuple):
     """Facts and points of summaries, ranked together.
 
     Attributes:
-        calibration: turns the scores of choices into scores that compare between searches.
+        score: returns the score of a choice, which compares between searches.
         words: see :func:`~memory_pipeline.search.scoring.matcher_of`.
         facts, summaries: blocks of rows from which facts and points were selected; points by grain.
         said: the best facts. Facts unrelated to the question are included only if no fact is related.
@@ -79,7 +82,7 @@ class RankedMemory(NamedTuple):
     """
 
     question: Query
-    calibration: Calibration
+    score: Callable[[Choice], float]
     words: Callable[[str], Mapping[int, float]]
     facts: list[RowBlock]
     summaries: dict[Grain, list[RowBlock]]
@@ -90,16 +93,24 @@ class RankedMemory(NamedTuple):
 class Searcher:
     """Searches facts and summaries of the scopes that `scopes` returns. Safe to use from several threads.
 
-    Days in queries are days of `local_calendar`, those of summaries of `calendar`.
+    Days in queries are days of `local_calendar`, those of summaries of `calendar`. `own` is the name of the user who
+    asks.
     """
 
     def __init__(
-        self, lake: Lake, scopes: Callable[[], Sequence[IndexOverlay]], embedder: Embedder, local_calendar: Calendar
+        self,
+        lake: Lake,
+        scopes: Callable[[], Sequence[IndexOverlay]],
+        embedder: Embedder,
+        local_calendar: Calendar,
+        own: OwnName | None = None,
     ) -> None:
+        self._own = own
         self.calendar, self.local_calendar = lake.calendar, local_calendar
         self._weights = weights_for(embedder.name)
         self._is_semantic = self._weights.vector == weights_for("").vector
         self.candidates = Candidates(lake, scopes, embedder)
+        self._makings = Makings()
 
     def newest(self, grain: Grain, where: Filter, limit: int) -> Found:
         """Return the newest rows of a grain."""
@@ -109,22 +120,42 @@ class Searcher:
         older = self.candidates.older(grain, where, None)
         return Found(selection.newest(segments, masks, limit), total, older)
 
-    def best(self, grain: Grain, where: Filter, limit: int, query: str, *, now: datetime, explain: bool) -> Found:
+    def best(
+        self,
+        grain: Grain,
+        where: Filter,
+        limit: int,
+        query: str,
+        *,
+        now: datetime,
+        explain: bool,
+        beside: Sequence[Block] = (),
+        with_turns: bool = True,
+    ) -> Found:
         """Return the best rows. A longer list begins with the shorter one, so that pages fit together.
+
+        Memories in `beside` are ranked among the rows. A memory that was made of a message that passes is left out: the
+        message is found. `with_turns` is False for memories alone.
 
         The number of rows compared grows with `limit`. To keep earlier pages unchanged, results of a wider comparison
         are appended.
         """
         chosen: dict[tuple[str, ...], Choice] = {}
         at_once = _RANKED_AT_ONCE
-        calibration: Calibration | None = None
+        score: Callable[[Choice], float] | None = None
         self.candidates.check()
         while True:
             segments, masks, total = self.candidates.passing(grain, where, at_once, query)
-            question = _question(segments, query, self.local_calendar, now)
+            if not with_turns:
+                masks, total = [np.zeros(len(segment), np.bool_) for segment in segments], 0
+            memories = [self._makings.hidden(block, segments, masks) for block in beside]
+            question = _question(segments, query, self.local_calendar, now, self._own, memories)
+            segments = [*segments, *(block.segment for block in memories)]
+            masks = [*masks, *(block.mask for block in memories)]
+            total += sum(int(np.count_nonzero(block.mask)) for block in memories)
             words = words_of(question, segments)
             scored = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, at_once)
-            calibration = calibration or self._calibration(question, words, segments, scored)
+            score = score or self._score(query, question, words, segments, scored)
             count = at_once if chosen else min(at_once, max(limit, selection.COMPARED))
             for choice in selection.best(segments, scored, count, self._weights, explain=explain):
                 if len(chosen) < at_once:
@@ -135,7 +166,7 @@ class Searcher:
                     matches = matcher_of(words)
                     found = selection.with_later([choice.excerpted(matches) for choice in found], matches)
                 older = self.candidates.older(grain, where, [form for word in words for form, _, _ in word.forms])
-                return Found(found[:limit], total, older, calibration)
+                return Found(found[:limit], total, older, score)
             at_once *= 2
 
     def find(self, id: str, grain: Grain, where: Filter) -> Choice | None:  # noqa: A002  # as in readers
@@ -158,7 +189,7 @@ class Searcher:
             segments += blocks
             within = [self._points_within(grain, block, where, now) for block in blocks]
             masks += self.candidates.without_copies(blocks, within)
-        question = _question(segments, text, self.local_calendar, now)
+        question = _question(segments, text, self.local_calendar, now, self._own)
         words = words_of(question, segments)
         ranking = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, limit)
         found = selection.best(facts, ranking[: len(facts)], limit, self._weights, explain=True)
@@ -168,8 +199,10 @@ class Searcher:
             for grain, blocks in summaries.items()
         }
         related = [choice for choice in found if self._is_related(choice)]
-        calibration = self._calibration(question, words, segments, ranking)
-        return RankedMemory(question, calibration, matcher_of(words), facts, summaries, related or found, points)
+        # Points repeat facts. They are judged alone where retention has deleted the facts.
+        told = len(facts) if sum(map(len, facts)) else len(segments)
+        score = self._score(text, question, words, segments[:told], ranking[:told])
+        return RankedMemory(question, score, matcher_of(words), facts, summaries, related or found, points)
 
     def summaries(self) -> dict[Grain, list[RowBlock]]:
         """Return the points of summaries, by grain and scope."""
@@ -194,12 +227,19 @@ class Searcher:
         is_near = self._is_semantic and parts["vector"] >= self._weights.vector
         return is_near or parts["words"] > 0 or parts["coverage"] > 0 or parts["answers"] > 0
 
-    def _calibration(
-        self, question: Query, words: Sequence[Word], segments: Sequence[RowBlock], scored: Sequence[Scored]
-    ) -> Calibration:
-        return calibration_of(
+    def _score(
+        self, query: str, question: Query, words: Sequence[Word], segments: Sequence[RowBlock], scored: Sequence[Scored]
+    ) -> Callable[[Choice], float]:
+        calibration = calibration_of(
             question, words, segments, scored, self._weights, is_semantic=self._is_semantic, fewest=_FEWEST
         )
+        is_verbatim = verbatim_in(query, question, words, sum(map(len, segments)))
+
+        def score_of(choice: Choice) -> float:
+            score = calibration(choice.score)
+            return DEFAULT_FLOOR if score < DEFAULT_FLOOR and is_verbatim(choice.row["content"]) else score
+
+        return score_of
 
     def _ranked(
         self,
@@ -210,10 +250,17 @@ class Searcher:
         masks: list[NDArray[np.bool_] | None],
         limit: int,
     ) -> list[Scored]:
-        return score(question, segments, vector, masks, limit, self._weights, words)
+        return scoring.score(question, segments, vector, masks, limit, self._weights, words)
 
 
-def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now: datetime) -> Query:
+def _question(
+    segments: Sequence[RowBlock],
+    query: str,
+    calendar: Calendar,
+    now: datetime,
+    own: OwnName | None,
+    memories: Sequence[Block] = (),
+) -> Query:
     # Imported late: the rules compile many patterns.
     from memory_pipeline.models.deterministic.language.windows import date_ranges
 
@@ -230,7 +277,10 @@ def _question(segments: Sequence[RowBlock], query: str, calendar: Calendar, now:
         query,
         speakers,
         times=times,
-        is_known=lambda word: any(len(segment.holding(word)) for segment in segments),
+        is_known=lambda word: any(
+            len(segment.holding(word)) for segment in (*segments, *(block.segment for block in memories))
+        ),
+        own=own,
     )
 
 
@@ -288,12 +338,14 @@ class Hit:
 
     @classmethod
     def of(cls, grain: Grain, choice: Choice, calendar: Calendar, score: float = 0.0) -> Hit:
-        """Return a row of a grain as a hit."""
-        row, later = choice.row, choice.later
+        """Return a row of a grain, or a durable memory that was ranked among them, as a hit."""
+        row, later, is_memory = choice.row, choice.later, MADE_OF in choice.row
+        if is_memory:
+            row = row | {"starts_at": row["created_at"], "source_ids": row[MADE_OF] or ()}
         return cls(
             **{name: row[name] for name in _COPIED},
-            grain=grain,
-            date=calendar.day_of(row["starts_at"]),
+            grain="durable" if is_memory else grain,
+            date=calendar.day_of(row["ends_at"] if is_memory else row["starts_at"]),
             source_ids=tuple(row["source_ids"]),
             score=round(score, 4),
             parts=choice.parts,

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.passages import WHOLE_WORDS, excerpt
+from memory_pipeline.search.copies import MADE_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,8 @@ _MARGIN, _LEAST = 4, 60
 _SHOWN = [
     "id", "period", "kind", "content", "starts_at", "ends_at", "conversation_id", "speaker", "role", "source_ids",
 ]  # fmt: skip
+#: Columns of durable memories alone.
+_OF_MEMORIES = ["created_at", MADE_OF]
 _UTC = ZoneInfo("UTC")
 _DAY = 86_400_000_000  # microseconds
 _ADDED_DATE = re.compile(r" \[\d{4}[^\]]*\]")
@@ -219,7 +222,8 @@ def _rows(
     for number, (segment, part) in enumerate(zip(segments, scored, strict=True)):
         places = [candidate.place for candidate in candidates if candidate.segment == number]
         if places:
-            found = _read(segment.rows.select(_SHOWN).take(part.rows[places]))
+            shown = [*_SHOWN, *(name for name in _OF_MEMORIES if name in segment.rows.column_names)]
+            found = _read(segment.rows.select(shown).take(part.rows[places]))
             rows |= {row["id"]: row | {"identity": segment.identity} for row in found}
     return rows
 

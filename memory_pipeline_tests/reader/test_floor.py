@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_pipeline import Memory
 from memory_pipeline.errors import InputError
 from memory_pipeline.reader.packing.recall import fitting
 from memory_pipeline_tests.reader.injecting import recalled
 from memory_pipeline_tests.reader.ways import JANUARY, WAYS, Said, keep, readers, talk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memory_pipeline.models.factory import Models
     from memory_pipeline.reader import MemoryReader
     from memory_pipeline_tests.conftest import SharedFolder
@@ -112,3 +115,20 @@ def test_memories_that_the_window_hides_are_counted(ways: dict[str, MemoryReader
     assert reader.search_memory(query="bike", maximum_days_ago=1_000, now=JANUARY).older == 0
     assert reader.search_memory(person="Ben", now=JANUARY).older == 1
     assert reader.search_memory(since="2022-01-01", now=JANUARY).older == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "prompt"),
+    [
+        ("我住在里加，养了一只猫。", "我住在哪里？"),
+        ("The boiler man comes on Thursday.", "Hello, I am Yves, tell Olga when that boiler man will finally come"),
+        ("ฉันแพ้ถั่วและชอบแมว", "แพ้ถั่ว"),
+        ("Zugspitze", "Zugspitze?"),
+    ],
+)
+def test_what_repeats_the_words_of_a_prompt_is_never_cut(tmp_path: Path, message: str, prompt: str) -> None:
+    memory = Memory(str(tmp_path))
+    memory.add([f"Today I walked {n} miles along the river and saw a heron." for n in range(60)])
+    memory.add(message)
+    assert message in str(memory.context(prompt))
+    assert message in str(memory.reader.recall(prompt))

@@ -16,7 +16,7 @@ from typing import Final
 #: Hits with a lower score are left out by default: nothing fits.
 DEFAULT_FLOOR: Final = 0.11
 #: How much each point of the ranking's sum, by which a hit is behind the best one, lowers its logit.
-_BEHIND: Final = 0.05
+_BEHIND: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,11 @@ class Evidence:
         unknown: share of the question's words that memory does not contain, by weight, 0 to 1.
         unknown_name: whether it names somebody or something that memory does not contain.
         speaker: whether it names a speaker.
-        rows: number of rows, of whatever time: more rows have better hits by chance.
+        rows: number of rows, of whatever time, without points of summaries, which repeat them: more rows have better
+            hits by chance.
         near: similarity of the nearest vector, in standard deviations above the nearest that chance would give; 0 if
             vectors only encode spelling.
+        asked: number of words of the question: each of many words adds less to the sum.
     """
 
     best: float
@@ -43,20 +45,22 @@ class Evidence:
     speaker: bool
     rows: int
     near: float = 0.0
+    asked: int = 1
 
     @property
     def logit(self) -> float:
         """The logarithm of the odds that the question is about this memory."""
         return (
-            0.7
+            -2.325
             + 0.36 * self.best
-            + 2.5 * self.words
-            + 1.4 * self.talk
-            - 1.8 * self.unknown
-            - 2.1 * self.unknown_name
-            + 1.2 * self.speaker
+            + 1.35 * self.words
+            + 1.27 * self.talk
+            - 0.05 * self.unknown
+            - 0.62 * self.unknown_name
+            + 0.5 * self.speaker
             + 0.8 * self.near
-            - 0.75 * math.log(max(self.rows, 1))
+            + 0.51 * math.log(max(self.asked, 1))
+            - 0.51 * math.log(max(self.rows, 1))
         )
 
 

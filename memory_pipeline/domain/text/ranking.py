@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memory_pipeline.domain.text.words import STOP_WORDS, parts_of, plain, stem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import date, datetime
 
 
@@ -132,6 +132,7 @@ def weights_for(embedder: str) -> Weights:
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\u2600-\u27bf\U0001f000-\U0001f3fa\U0001f400-\U0001faff]")
 #: Scripts without blanks between words; pairs of characters are compared instead.
 _UNSPACED = re.compile("[\u2e80-\uffdc]+|[^\u2e80-\uffdc]+")
+_QUOTES = frozenset("\"'“”‘’„«»‚‹›「『")
 _ASSISTANT_SAID = re.compile(
     r"(?<!can )(?<!could )(?<!will )(?<!would )\b(?:you|assistant|agent|ai|bot)\b[^.?!]{0,30}"
     r"\b(?:advi[sc]ed?|answer(?:ed)?|describe[ds]?|explain(?:ed)?|gave|give|list(?:ed)?|mention(?:ed)?"
@@ -186,6 +187,20 @@ def _split_scripts(word: str) -> list[str]:
     return found
 
 
+def across_borders(unknown: Iterable[str], known: Collection[str]) -> set[str]:
+    """Return the pairs of characters of a query that are no word: one of their characters belongs to a known pair.
+
+    Of 我住在里加, memory may know 我住 and 里加; then 在里 is across the border of two words.
+    """
+    pairs = [term for term in known if _is_pair(term)]
+    lasts, firsts = {pair[1] for pair in pairs}, {pair[0] for pair in pairs}
+    return {term for term in unknown if _is_pair(term) and (term[0] in lasts or term[1] in firsts)}
+
+
+def _is_pair(term: str) -> bool:
+    return len(term) == 2 and all("\u2e80" <= character <= "\uffdc" for character in term)
+
+
 def date_terms(day: datetime) -> list[str]:
     """Return the words for a day: its month, year and day of the month."""
     return [stem(_MONTH_NAMES[day.month - 1]), str(day.year), str(day.day)]
@@ -236,6 +251,42 @@ class Named(NamedTuple):
     end: int
 
 
+class OwnName(NamedTuple):
+    """The name of the user who asks.
+
+    Attributes:
+        name: the id of the user.
+        speakers: the names under which memory has what the user said.
+        is_of_another: returns whether memory knows another person of this name.
+    """
+
+    name: str
+    speakers: tuple[str, ...]
+    is_of_another: Callable[[], bool]
+
+    @classmethod
+    def of(cls, user_id: str, is_of_another: Callable[[], bool]) -> OwnName:
+        """Return the name of a user. An unnamed speaker is ``User``, in a group ``user:`` and the id."""
+        return cls(user_id, ("User", f"user:{user_id}"), is_of_another)
+
+    def place_in(self, query: str) -> int | None:
+        """Return where a query names the user, capitalized or quoted; None if it does not.
+
+        A name that is a common word ("Will") must not be at the start of the query.
+        """
+        if any(character >= "\u2e80" for character in self.name):  # no capitals, and no blanks between words
+            return place if (place := query.find(self.name)) >= 0 else None
+        name = [plain(part) for part in _TOKEN.findall(self.name)]
+        tokens = list(_TOKEN.finditer(query))
+        for place in range(len(tokens) - len(name) + 1 if name else 0):
+            start = tokens[place].start()
+            is_marked = query[start].isupper() or query[:start][-1:] in _QUOTES
+            said = [plain(_spelling_of(token)) for token in tokens[place : place + len(name)]]
+            if said == name and is_marked and (start or terms(self.name)):
+                return start
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """An analyzed query.
@@ -266,21 +317,33 @@ class Query:
         *,
         times: Sequence[Named] = (),
         is_known: Callable[[str], bool] = lambda _: True,
+        own: OwnName | None = None,
     ) -> Query:
         """Analyze a query.
 
         Any word of a name names a speaker, or all speakers that share it. A name that is a common word ("Will") must be
         capitalized, and not at the start of the query. `is_known` returns whether memory contains a word in the form of
-        :func:`terms`; an unknown name matches a speaker with a similar spelling ("Mohamed", "Muhammad").
+        :func:`terms`; an unknown name matches a speaker with a similar spelling ("Mohamed", "Muhammad"). `own` is the
+        name of the user who asks: it names the user, unless another person has it, and is no word to search for.
         """
         composed = unicodedata.normalize("NFC", query)
         timeless = _without_times(query, times)
         speakers = list(speakers)
         aliases = _aliases(timeless, speakers, is_known)
+        place = None if own is None else own.place_in(composed)
+        if own is None or place is None or _is_of_another(own, speakers):
+            own, asking = None, set[str]()
+        else:
+            asking = set(terms(own.name))
+            aliases = {word: name for word, name in aliases.items() if word not in asking}
         words = list(dict.fromkeys(aliases.get(word, word) for word in terms(timeless)))
+        words = [word for word in words if word not in asking] or words
         names = {speaker: set(terms(speaker)) for speaker in speakers}
         places = {speaker: [words.index(part) for part in parts & set(words)] for speaker, parts in names.items()}
         common = {speaker for speaker, parts in names.items() if not parts and speaker[:1].isupper()}
+        if own is not None:
+            for speaker in names.keys() & set(own.speakers):
+                places[speaker].append(len(set(terms(composed[:place])) & set(words)))
         before: set[str] = set()
         done, first = 0, len(composed) - len(composed.lstrip())
         for match in _TOKEN.finditer(composed) if common else ():
@@ -292,7 +355,7 @@ class Query:
             sorted((speaker for speaker in names if places[speaker]), key=lambda name: (min(places[name]), name))
         )
         named = set().union(*(names[speaker] for speaker in about)) if about else set()
-        named |= {alias for alias, name in aliases.items() if name in named}
+        named |= {alias for alias, name in aliases.items() if name in named} | asking
 
         def without_speaker(match: re.Match[str]) -> str:
             is_name = _spelling_of(match) in common.intersection(about) or named.issuperset(
@@ -300,7 +363,7 @@ class Query:
             )
             return "" if is_name else match.group()
 
-        bare = " ".join((_TOKEN.sub(without_speaker, composed) if about else composed).split())
+        bare = " ".join((_TOKEN.sub(without_speaker, composed) if about or asking else composed).split())
         return cls(
             terms=tuple(words),
             windows=tuple(time.window for time in times),
@@ -316,6 +379,13 @@ class Query:
         """Return the words of a sorted vocabulary that are related to a word of the query, without the query's own."""
         found = {*related(term), *kin(term, vocabulary)}
         return sorted(found.difference(self.terms))
+
+
+def _is_of_another(own: OwnName, speakers: Iterable[str]) -> bool:
+    """Return whether another speaker, or another person in memory, has the name of the user who asks."""
+    name = set(terms(own.name)) or {own.name}
+    others = (speaker for speaker in speakers if speaker not in own.speakers)
+    return any(name <= {*terms(speaker), speaker} for speaker in others) or own.is_of_another()
 
 
 def _without_times(query: str, times: Iterable[Named]) -> str:

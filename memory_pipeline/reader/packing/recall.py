@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memory_pipeline.domain.periods import Calendar
-    from memory_pipeline.domain.text.calibration import Calibration
     from memory_pipeline.domain.text.ranking import Query
     from memory_pipeline.graph import GraphFact
     from memory_pipeline.lake.index.filters import Filter
@@ -96,7 +95,9 @@ def choose(
     return Recollection(sorted(packer.chosen, key=lambda item: (-item.strength, places[item.id])))
 
 
-def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar, calibration: Calibration) -> list[Recalled]:
+def recalled(
+    grain: Grain, choices: Iterable[Choice], calendar: Calendar, score: Callable[[Choice], float]
+) -> list[Recalled]:
     """Return rows of a grain as recalled items."""
     return [
         Recalled(
@@ -106,7 +107,7 @@ def recalled(grain: Grain, choices: Iterable[Choice], calendar: Calendar, calibr
             date=calendar.day_of(choice.row["starts_at"]),
             content=compact(choice.row["content"]),
             source_ids=tuple(choice.row["source_ids"]),
-            score=round(calibration(choice.score), 4),
+            score=round(score(choice), 4),
             strength=choice.score,
             kind=choice.row["kind"],
             identity=choice.row["identity"],
@@ -181,11 +182,11 @@ def candidates(
     ranked = searcher.everything(text, limit, where, now=now)
     # Whether a message may be shown depends on its whole text.
     passages = {one.row["id"]: one.excerpted(ranked.words) for one in ranked.said}
-    facts = recalled(Grain.WORKING, ranked.said, searcher.local_calendar, ranked.calibration)
+    facts = recalled(Grain.WORKING, ranked.said, searcher.local_calendar, ranked.score)
     points = [
         item
         for grain, found in ranked.points.items()
-        for item in recalled(grain, found, searcher.calendar, ranked.calibration)
+        for item in recalled(grain, found, searcher.calendar, ranked.score)
     ]
     rules = rules_for(_forms(Grain.WORKING, ranked.facts, exclude) + _points(ranked.summaries, exclude))
     facts, points = (rules.visible(item for item in items if item.id not in exclude) for items in (facts, points))

@@ -71,7 +71,7 @@ class MemorySources:
     ) -> list[Recalled]:
         """Return durable memories for a question, each followed by graph facts around its entities."""
         memories = self._memories.fitting(
-            text, most, request.exclude, request.as_of, hops=hops, where=request.where,
+            text, most, request.exclude, request.as_of, hops=hops, links=hops, where=request.where,
             minimum_score=request.minimum_score, hides=found.rules.hides_memory,
         )  # fmt: skip
         return durable_items(memories, self._searcher.local_calendar, found.hides)
@@ -99,7 +99,7 @@ class MemorySources:
 
         def memories(query: str, limit: int) -> list[Recalled]:
             found = self._memories.fitting(
-                query, limit, request.exclude, request.as_of, minimum_score=request.minimum_score,
+                query, limit, request.exclude, request.as_of, links=hops, minimum_score=request.minimum_score,
                 hides=rules().hides_memory,
             )  # fmt: skip
             return durable_items(found, self._searcher.local_calendar)
