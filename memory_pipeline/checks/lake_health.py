@@ -26,6 +26,7 @@ from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.sessions import micros_of
 from memory_pipeline.errors import ConfigurationError, LakeError, counted
+from memory_pipeline.lake.erasures import unfinished_erasures
 from memory_pipeline.lake.files.storage import MANIFEST
 from memory_pipeline.lake.lake import manifest_damage
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
@@ -223,6 +224,11 @@ def overdue_entries(context: CheckContext) -> Offences:
         return Offences.of([str(error)])
     names = [f"{kind}, {counted(count, 'entry')}" for kind, count in sorted(found.items())]
     return Offences(found.total(), tuple(names[:SAMPLE]), {"overdue_entries": found.total()})
+
+
+def interrupted_erasures(context: CheckContext) -> Offences:
+    """Find erasures that were interrupted. An offender is a tombstone."""
+    return Offences.of(unfinished_erasures(context.lake.storage, context.lake.tombstones))
 
 
 def quarantined_records(context: CheckContext) -> Offences:

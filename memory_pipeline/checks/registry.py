@@ -345,6 +345,15 @@ def _of_operation() -> Iterator[Check]:
         lake_health.quarantined_records,
     )
     yield Check(
+        "erasures",
+        MESSAGES_ASSET,
+        _ERROR,
+        False,
+        "No erasure is unfinished.",
+        "run `memory-pipeline run`, which finishes it, or `memory-pipeline forget` again with the same subject",
+        lake_health.interrupted_erasures,
+    )
+    yield Check(
         "budget",
         _COST_ASSET,
         _WARNING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
+from errno import EEXIST
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,20 +133,10 @@ def forget(
     elif dry_run:
         raise InputError("--yes and --dry-run do not go together; give one of them")
     path = _receipt_path(lake, receipt, moment)
-    try:
-        # The receipt holds the erased names in clear text, so only its owner may read it.
-        file = create_private(path)
-    except OSError as error:
-        raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
-    done: ErasureReport | None = None
-    try:
-        with file:
-            tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))
-            done = forget_subject(lake, models_of(lake), subject, moment, tell)
-            file.write(done.to_json().encode())
-    finally:
-        if done is None:
-            path.unlink()
+    _write_receipt(path, b"")
+    tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))
+    done = forget_subject(lake, models_of(lake), subject, moment, tell)
+    _write_receipt(path, done.to_json().encode())
     if as_json:
         click.echo(to_json({"receipt": str(path), "removed": done.removed, "files": done.files, "bytes": done.bytes}))
     else:
@@ -244,6 +235,24 @@ def _receipt_path(lake: Lake, given: Path | None, now: datetime) -> Path:
             "choose a file outside of the lake"
         )
     return path
+
+
+def _write_receipt(path: Path, data: bytes) -> None:
+    """Write a receipt, whole or not at all. Without data, check that it can be written: an erasure is not undone."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        if path.exists() and path.stat().st_size:
+            raise FileExistsError(EEXIST, "File exists")
+        part.unlink(missing_ok=True)
+        # The receipt holds the erased names in clear text, so only its owner may read it.
+        with create_private(part) as file:
+            file.write(data)
+        if data:
+            part.replace(path)
+        else:
+            part.unlink()
+    except OSError as error:
+        raise InputError(f"--receipt {path} cannot be written: {error.strerror}; name a new file") from None
 
 
 def _preview_text(subject: Subject, found: ErasurePreview) -> str:

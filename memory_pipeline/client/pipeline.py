@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from memory_pipeline.domain.model_calls import Usage
@@ -102,7 +103,8 @@ def run_all(
 ) -> Iterator[Grain | RunResult | ConsolidationReport]:
     """Process the periods that are pending as of `now`, or all closed periods that overlap `between`.
 
-    Used short-term entries of sessions become durable memories first, unless `between` is given.
+    An erasure that was interrupted is finished first. Unless `between` is given, used short-term entries of sessions
+    then become durable memories.
 
     Yields each grain before it runs and its result afterwards, then the report of consolidation if a day was pending.
 
@@ -113,10 +115,11 @@ def run_all(
         QualityError: rows of some partitions are invalid.
         DamagedError: some partitions or their sources cannot be read.
         UnexpectedError: the code fails on the input of some partitions.
-        LakeError: the database of sessions cannot be reached.
+        LakeError: the database of sessions cannot be reached, or an erasure cannot be finished.
         ConfigurationError: its address is not set.
     """
     from memory_pipeline.analytics import stale_marts
+    from memory_pipeline.erasure.unfinished import finish_erasures
 
     runner = runner or DirectRunner(lake, models)
     errors: list[Exception] = []
@@ -130,10 +133,13 @@ def run_all(
 
     restore_projections(lake, models.embedder)
     lake.copy_manifest()
+    preparations: list[Callable[[datetime], object]] = [partial(finish_erasures, lake, models)]
     if between is None:
+        preparations.append(partial(promote, lake))
+    for prepare in preparations:
         try:
-            promote(lake, now)
-        except (LakeError, ConfigurationError) as error:  # all else can do without the database of sessions
+            prepare(now)
+        except (LakeError, ConfigurationError) as error:  # all else can do without it, as without the sessions
             errors.append(error)
     for grain in Grain:
         yield grain

@@ -1,8 +1,9 @@
 """Forget an agent, a conversation or a person: the order of removal, recomputation and deletion from disk.
 
-The tombstone is written first. From then on, runs skip matching records; a run that had already read some removes them
-at its end. The affected hours are written to the tombstone before anything is removed, so an interrupted erasure can
-start over. The tombstone is done once a search finds nothing and the bytes are deleted.
+First the lake notes what is erased, so that any run can finish the erasure. Then the tombstone is written. From then
+on, runs skip matching records; a run that had already read some removes them at its end. The affected hours are written
+to the tombstone before anything is removed, so an interrupted erasure can start over. The tombstone is done once a
+search finds nothing, the marts are rebuilt and the bytes are deleted.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ from memory_pipeline.erasure.sessions import PLACE, entries_of, remove_sessions
 from memory_pipeline.erasure.verification import old_versions
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.collections.collection import COLLECTIONS, collections_of, drop_collections
+from memory_pipeline.lake.erasures import begin_erasure, end_erasure
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, key_in
-from memory_pipeline.lake.orphans import unnamed_files
+from memory_pipeline.lake.orphans import unnamed_files, unread_indices
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
 from memory_pipeline.steps.scopes import groups_with, known_scopes, recompute_scopes
 
@@ -119,12 +121,14 @@ def forget(
     subject: Subject,
     now: datetime,
     progress: Callable[[str], None] = lambda _: None,
+    *,
+    at: datetime | None = None,
 ) -> ErasureReport:
     """Remove a subject from the lake permanently, and recompute derived data. Return the receipt.
 
-    Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs. `now` is the cutoff; later
-    messages remain. `progress` is called with a description of each step. The receipt names the subject, so store it
-    outside of the lake.
+    Safe to repeat, to interrupt, and to run next to writers, readers and pipeline runs. `at` is the cutoff, by default
+    `now`; later messages remain. `progress` is called with a description of each step. The receipt names the subject,
+    so store it outside of the lake.
 
     Raises:
         LakeError: writers kept adding data of the subject. Everything found so far is removed; retry.
@@ -132,14 +136,15 @@ def forget(
         ConfigurationError: the embedder is not the one the lake was built with.
     """
     lake.index.check(models.embedder)
-    lake.access_log.settle(now)  # the receipt counts rows of the table
     known = lake.tombstones.all()
     salt = next((one.salt for one in known if one.workspace_id == subject.workspace_id), secrets.token_hex(16))
-    tombstones = merged(known, Tombstone.of(subject, now, salt))
+    tombstones = merged(known, Tombstone.of(subject, at or now, salt))
     earlier = {one.id: one for one in known}
     is_resumed = any(one.id in earlier and not earlier[one.id].is_done for one in tombstones)
     at = max(one.forgotten_at for one in tombstones)
     tombstones = [replace(one, forgotten_at=at) for one in tombstones]
+    begin_erasure(lake.storage, subject, at)
+    lake.access_log.settle(now)  # the receipt counts rows of the table
     lake.tombstones.put(tombstones)
     forgotten, scanner, log = Forgotten(tombstones), SubjectScanner(lake, subject, at), ErasureLog()
     progress("removing sessions")
@@ -176,6 +181,7 @@ def forget(
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])
     purged = lake.tables.purge(TABLES["tombstones"], orphans=_ORPHANS)
     log.purge("tombstones", purged)
+    end_erasure(lake.storage, subject)
     log.note(_erased_keys(lake, subject, log.scopes), ())
     mark_salt = secrets.token_hex(16)
     ids, contents = log.gone(lake, scanner, mark_salt)
@@ -262,13 +268,14 @@ def _remove(
 def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int, *, everywhere: bool) -> None:
     """Delete removed data from the disk: files, old versions, logs and folders. Rebuild the marts."""
     subject = scanner.subject
+    unread = {entry.path for entry in unread_indices(lake.storage)}
     if subject.kind is SubjectKind.PERSON:
         forget_items(lake, scanner, log)
     folders = {entry.path.split("/")[1] for entry in lake.storage.list("marts")}
     known = {model.name for model in models_of("marts")}
-    if log.removed:
-        for _ in Warehouse(lake).build_all(folders & known, full=True):
-            pass
+    # Even if this attempt removed nothing: an earlier one may have been killed before this.
+    for _ in Warehouse(lake).build_all(folders & known, full=True):
+        pass
     for name in sorted(folders - known):
         log.remark(f"marts/{name}, which no model builds any more, was not rebuilt: delete it")
     for spec in TABLES.values():
@@ -297,6 +304,8 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
             lake.storage.prune(folder)
         if not any(scope.identity for scope in _scopes(lake, subject)):
             lake.forget_per_user(Scope(subject.workspace_id, subject.agent_id or ""))
+    # A writer that was about to commit one of these has done so by now.
+    lake.storage.delete(entry.path for entry in unread_indices(lake.storage) if entry.path in unread)
     _clear_journal(lake, subject, log.scopes)
 
 

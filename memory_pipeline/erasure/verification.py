@@ -26,12 +26,13 @@ from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.collections.collection import collections_of
 from memory_pipeline.lake.index.lance_internals import holds_rows, is_manifest, is_named, table_of
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
-from memory_pipeline.lake.orphans import unnamed_files
+from memory_pipeline.lake.orphans import unnamed_files, unread_indices
+from memory_pipeline.lake.schemas import TOMBSTONES
 from memory_pipeline.sessions.store import FILE
 from memory_pipeline.steps.scopes import known_scopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from memory_pipeline.erasure.report import ErasureReport
     from memory_pipeline.lake import Lake
@@ -192,10 +193,12 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
         _note(result, f"{path}/", matcher.in_path(path))
     purged = {name for part in receipt.removed if part.place in ("index", "collections") for name in part.partitions}
     reader = LanceReader(lake.storage)
+    # An erasure deletes indices that no version reads, so a later one was made from rows without the subject.
+    later = _indices_after_erasures(lake)
     for lance in tables.values():
         if matcher.is_within_reach(matcher.whose(lance.path)):
             is_purged = f"{lance.folder}/{lance.name}" in purged
-            _search_table(lake, matcher, result, reader, lance, clean=is_purged)
+            _search_table(lake, matcher, result, reader, lance, later, clean=is_purged)
     if not result.ok:
         result.remedies = _remedies(lake, result)
     progress(len(files), len(files))
@@ -299,17 +302,28 @@ def _search_table(
     result: Verification,
     reader: LanceReader,
     lance: LanceFolder,
+    later: Collection[str],
     *,
     clean: bool,
 ) -> None:
-    """Search all versions and unreferenced files of a table. If `clean`, deleted rows count as unsearched."""
+    """Search all versions and unreferenced files of a table. If `clean`, deleted rows count as unsearched.
+
+    Of the unreferenced files in `later`, only the bytes are searched.
+    """
     problems: list[str] = []
     for version, rows in reader.versions(lance, problems):
         _note(result, f"{lance.path} (version {version})", matcher.in_rows(rows, matcher.whose(lance.path)))
     for path in lance.unread():
         _note(result, path, matcher.in_bytes(lake.storage.read(path) or b"", unreadable=True))
-        result.unsearched.append(f"{path}: no version reads it")
+        if path not in later:
+            result.unsearched.append(f"{path}: no version reads it")
     result.unsearched += [f"{lance.path}: {problem}" for problem in problems if clean or not problem.endswith(DELETED)]
+
+
+def _indices_after_erasures(lake: Lake) -> set[str]:
+    """Return the files of indices that no version reads, and that were written after the last change of a tombstone."""
+    changes = [entry.modified_at for entry in lake.storage.list(f"tables/{TOMBSTONES.name}")]
+    return {entry.path for entry in unread_indices(lake.storage) if changes and entry.modified_at > max(changes)}
 
 
 def _note(result: Verification, file: str, found: Counter[str]) -> None:

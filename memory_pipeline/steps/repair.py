@@ -26,6 +26,7 @@ from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake.codec.graph import operations_to_rows
 from memory_pipeline.lake.codec.memories import events_to_rows
+from memory_pipeline.lake.erasures import unfinished_erasures
 from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.layout import PROJECTIONS
 from memory_pipeline.lake.recovery import files_below, recover
@@ -78,7 +79,8 @@ class Damage:
     """A part of a lake that is lost or cannot be read.
 
     Attributes:
-        kind: "file" or "log" of a table, "partition" missing from the log, "index", "projection" or "mart".
+        kind: "file" or "log" of a table, "partition" missing from the log, "index", "projection", "mart", or an
+            "erasure" that is not finished.
         path: relative to the root.
         key: the partition.
         rows: number of rows it held, 0 if unknown.
@@ -116,6 +118,11 @@ def find_damage(lake: Lake) -> list[Damage]:
         for name in sorted(projection.tables())
         if (why := projection.damage_of(name))
     ]
+    if not any(damage.name == TOMBSTONES.name for damage in found):
+        found += [
+            Damage("erasure", "erasures", name, "the erasure was interrupted: `memory-pipeline run` finishes it")
+            for name in unfinished_erasures(lake.storage, lake.tombstones)
+        ]
     damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
     found += [Damage("mart", name, f"marts/{name}", "the mart cannot be read") for name in sorted(damaged)]
     return found

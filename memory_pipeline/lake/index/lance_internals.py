@@ -150,6 +150,11 @@ def holds_rows(name: str) -> bool:
     return _ROWS.fullmatch(name) is not None
 
 
+def is_of_index(path: str) -> bool:
+    """Return whether a file of a table belongs to an index."""
+    return "/_indices/" in path
+
+
 def is_manifest(name: str) -> bool:
     """Return whether a file of a table is a manifest, by its name in the table's folder."""
     return name.startswith("_versions/") and name.endswith(".manifest")
