@@ -202,7 +202,7 @@ def _ask(
             found = search(max_results=MAX_RESULTS, sources=sources)
             first, fitting = turns_of(found[:max_results]), turns_of(within(tokens, found))
             rankings.append(Ranking(judged.relevant, first, fitting))
-        yield QuestionResult(judged, *rankings, milliseconds)
+        yield QuestionResult(judged, rankings[0], rankings[1], milliseconds)
         if number % _QUESTIONS_PER_PROGRESS_LINE == 0 or number == len(labels.questions):
             say(f"{number:,} of {len(labels.questions):,} questions asked")
 

@@ -25,11 +25,11 @@ REMAINS = [Remains(grain, 10 ** (6 - grain.rank), 12, 0.5 / (1 + grain.rank), 1 
 def evaluation(*remains: Remains) -> Evaluation:
     ranking = Ranking(frozenset("ab"), tuple("bca"))
     outcome = QuestionResult(
-        JudgedQuestion(LabelledQuestion("set, line 1", ACME, "?", ()), ranking.relevant), ranking, 2.0
+        JudgedQuestion(LabelledQuestion("set, line 1", ACME, "?", ()), ranking.relevant), ranking, ranking, 2.0
     )
     scores = Scores.of([ranking], [1, 3])
     empty = LabelledSet({}, (), (), ())
-    return Evaluation(empty, 3, 100, scores, {"x": scores}, None, 2.0, 2.0, remains, 0, [outcome])
+    return Evaluation(empty, 3, 100, scores, scores, {"x": scores}, None, 2.0, 2.0, remains, 0, [outcome])
 
 
 def test_both_curves_are_drawn(tmp_path: Path) -> None:
