@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
@@ -20,7 +21,7 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.domain.subjects import Subject
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.errors import DamagedLanceTableError, InputError, LakeError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.overlay import one_read
@@ -67,7 +68,6 @@ class Memory(TieredMemory, SharedMemory):
 
     Attributes:
         lake: where memory is stored.
-        reader: reads in more detail, for instance by grain.
         user_id: the user, or None for the agent's own memory.
     """
 
@@ -105,9 +105,21 @@ class Memory(TieredMemory, SharedMemory):
         self.user_id = user_id
         self._scope = Scope(workspace_id, agent_id)
         self._timezone = timezone
-        zone = timezone or self.lake.timezone_of(self._scope)
-        embedder = embedder or reading_embedder(self.lake.configuration(), clock)
-        self.reader = MemoryReader(self.lake, self._scope, embedder, user_id=user_id, timezone=zone)
+        self._zone = timezone or self.lake.timezone_of(self._scope)
+        self._embedder = embedder or reading_embedder(self.lake.configuration(), clock)
+
+    @cached_property
+    def reader(self) -> MemoryReader:
+        """Reads in more detail, for instance by grain. Rebuilds tables of the index that another version wrote."""
+        reader = MemoryReader(self.lake, self._scope, self._embedder, user_id=self.user_id, timezone=self._zone)
+        try:
+            reader.open_tables()
+        except DamagedLanceTableError:
+            with suppress(ImportError, LakeError, OSError):  # without access for writing, reads name the remedy
+                from memory_pipeline.steps.restore import restore_projections
+
+                restore_projections(self.lake, self._embedder)
+        return reader
 
     @cached_property
     def writer(self) -> MemoryWriter:

@@ -341,6 +341,17 @@ class MemoryReader(PromptReader):
         """The scopes that it reads now: the agent's own memory and, for a user, the user's and that of the groups."""
         return self._states.scopes()
 
+    def open_tables(self) -> None:
+        """Open the tables that it reads from; the first read is then faster.
+
+        Raises:
+            DamagedLanceTableError: one is lost, or another version of the package wrote it; a run rebuilds it.
+        """
+        lake = self._lake
+        for rows in (lake.index, lake.graph_rows, lake.events, lake.memory_rows) if lake.exists else ():
+            for scope in self.scopes:
+                rows.version(scope)
+
     @property
     def calendar(self) -> Calendar:
         """The lake's calendar. Its time zone decides when the periods of summaries begin."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import lancedb
 import pytest
 
+from memory_pipeline import Memory
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import DamagedError
@@ -132,6 +133,10 @@ def test_tables_of_another_version_are_named_and_a_run_rebuilds_them(
     with pytest.raises(DamagedError, match="another version"):
         found(lake, ACME, models)
     assert sorted(damage.name for damage in find_damage(lake)) == tables
+    copy = Path(shutil.copytree(root, root.with_name("copy")))
+    memory = Memory(str(copy), workspace_id=ACME.workspace_id, agent_id=ACME.agent_id)
+    assert memory.search("Porto", now=NOW), "a reader that may write rebuilds them"
+    assert find_damage(Lake(str(copy))) == []
     assert sorted(restore_projections(lake, models.embedder)) == tables
     assert find_damage(lake) == []
     assert differing(lake_digest(sound), lake_digest(lake)) == []
