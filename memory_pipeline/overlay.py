@@ -6,8 +6,10 @@ import threading
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from memory_pipeline.domain.identity import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.facts import Fact
     from memory_pipeline.domain.graph.operations import Edit, Operation
     from memory_pipeline.domain.memories.events import MemoryEvent
+    from memory_pipeline.domain.messages import TextEdit
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.files.storage import FileInfo
@@ -68,11 +71,15 @@ def journal_entries(lake: Lake, scope: Scope) -> list[FileInfo]:
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """Contents of one journal file: facts of its messages, edits of the graph, and events of durable memories."""
+    """Contents of one journal file: facts of its messages, edits of the graph, and events of durable memories.
+
+    `texts` are the later texts of messages, by their ids: what was derived from earlier texts no longer counts.
+    """
 
     facts: tuple[Fact, ...]
     edits: tuple[Edit, ...]
     events: tuple[MemoryEvent, ...] = ()
+    texts: Mapping[str, TextEdit] = field(default_factory=dict)
 
     @property
     def operations(self) -> list[Operation]:
@@ -118,7 +125,9 @@ class PendingJournal:
 
     def _newest(self) -> Mapping[str, PendingFile]:
         files = self._lake.journal.pending(self._scope, journal_entries(self._lake, self._scope))
-        return self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
+        return _without_earlier_texts(
+            self._files.of({f"{file.path} {len(file.pending_hours)}": file for file in files})
+        )
 
     def _extracted(self, files: Sequence[JournalFile]) -> list[PendingFile]:
         # Imported late: the rules compile many patterns.
@@ -129,10 +138,31 @@ class PendingJournal:
         found = []
         for file in files:
             contents = self._lake.journal.read(file, file.pending_hours)
-            facts = extractor.facts_of(forgotten.filter(contents.messages))
+            messages = forgotten.filter(contents.messages)
+            facts = extractor.facts_of(messages)
             edits, events = forgotten.filter(contents.edits), forgotten.filter(contents.events)
-            found.append(PendingFile(tuple(facts), tuple(edits), tuple(events)))
+            texts = {message.id: message.edits[-1] for message in messages if message.edits}
+            found.append(PendingFile(tuple(facts), tuple(edits), tuple(events), texts))
         return found
+
+
+def _without_earlier_texts(files: Mapping[str, PendingFile]) -> Mapping[str, PendingFile]:
+    """Leave out the facts of texts that a later one in another file replaces. The name of a changed file changes."""
+    latest: dict[str, TextEdit] = {}
+    for file in files.values():
+        for message_id, text in file.texts.items():
+            known = latest.get(message_id, text)
+            latest[message_id] = max(known, text, key=lambda one: (one.received_at, one.content))
+    if not latest:
+        return files
+    found: dict[str, PendingFile] = {}
+    for name, file in files.items():
+        replaced = {one for one, text in latest.items() if file.texts.get(one) != text}
+        facts = tuple(fact for fact in file.facts if replaced.isdisjoint(fact.message_ids))
+        is_changed = len(facts) < len(file.facts)
+        cited = sorted({one for fact in file.facts for one in replaced.intersection(fact.message_ids)})
+        found[f"{name} {digest(cited)}" if is_changed else name] = replace(file, facts=facts) if is_changed else file
+    return found
 
 
 class Derived(Generic[_Source, _Value]):
@@ -189,6 +219,8 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
     def __init__(self, pending: PendingJournal | None) -> None:
         self._journal = pending
         self._records = _ByFile(self._recorded)
+        #: The messages with a later text, by the name of the pending file.
+        self._edited: dict[str, frozenset[str]] = {}
         self._base: _Base | None = None
         self._sources: Sources[_Base, _Record] | None = None
         self._top: Derived[Sources[_Base, _Record], _Top] = Derived(lambda one: self._fold(*one), self._is_current)
@@ -219,7 +251,12 @@ class Overlay(ABC, Generic[_Base, _Record, _Top]):
 
     def _pending(self) -> dict[str, _Record]:
         files = {} if self._journal is None else self._journal.files()
-        return {name: record for name, record in self._records.of(files).items() if record}
+        self._edited |= {name: frozenset(file.texts) for name, file in files.items() if file.texts}
+        return {name: one for name, one in self._records.of(files).items() if one or name in self._edited}
+
+    def _edited_in(self, pending: Mapping[str, _Record]) -> frozenset[str]:
+        """Return the ids of the messages with a later text in pending files: stored rows of them no longer count."""
+        return frozenset[str]().union(*(self._edited.get(name, ()) for name in pending))
 
     def _read(self, pending: Mapping[str, _Record]) -> Sources[_Base, _Record]:
         base, known = self._refreshed(), self._sources

@@ -20,6 +20,7 @@ import asyncio
 import inspect
 import json
 import logging
+import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -64,7 +65,15 @@ class ChatMemory(Protocol):
         """Return the context for a prompt."""
         ...
 
-    def add(self, messages: object, *, conversation_id: str, tags: Sequence[str], source: str | None) -> Receipt:
+    def add(
+        self,
+        messages: object,
+        *,
+        conversation_id: str,
+        idempotency_key: str,
+        tags: Sequence[str],
+        source: str | None,
+    ) -> Receipt:
         """Store what was said."""
         ...
 
@@ -308,7 +317,8 @@ class _Recorder:
         messages = call.messages if answer is None else [*call.messages, answer]
         said = [message for message in messages if not all(role in _INSTRUCTIONS for role, _ in _said(message))]
         if said:
-            receipt = self._memory.add(said, conversation_id=conversation.id, **self._labels)
+            key = secrets.token_hex(16)
+            receipt = self._memory.add(said, conversation_id=conversation.id, idempotency_key=key, **self._labels)
             conversation.message_ids = frozenset(receipt.message_ids)
             if conversation is self._named and (told := self._told()) is not None:
                 told.store(_SAID, {"ids": [], "said": receipt.message_ids}, ttl=MAX_TTL)

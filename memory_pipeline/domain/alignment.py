@@ -10,13 +10,20 @@ Only messages of users and assistants decide: instructions may change each turn,
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import Message, Role
+from memory_pipeline.domain.scopes import label_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from memory_pipeline.domain.erasure import Forgotten
 
 
 class Alignment(NamedTuple):
@@ -55,6 +62,25 @@ def align(sent: Sequence[Message], stored: Sequence[Message], *, history: bool |
     return Alignment(repeated, edited)
 
 
+def before_erasure(
+    sent: Sequence[Message], known: Mapping[int, Message], untimed: Collection[int], forgotten: Forgotten
+) -> set[int]:
+    """Return the places of messages of a list that may be older than an erasure that covers them.
+
+    `untimed` are the places of messages without a time, `known` those of stored messages. A message without a time may
+    be as old as the stored message before it. From its last message of a user on, a list is new.
+    """
+    asked = max((place for place, message in enumerate(sent) if message.role is Role.USER), default=0)
+    oldest = datetime.min.replace(tzinfo=UTC)
+    found: set[int] = set()
+    for place, message in enumerate(sent[:asked]):
+        if place in known:
+            oldest = max(oldest, known[place].sent_at) if message.role is not Role.SYSTEM else oldest
+        elif place in untimed and forgotten.covers(replace(message, sent_at=oldest)):
+            found.add(place)
+    return found
+
+
 def in_order(messages: Sequence[Message]) -> list[Message]:
     """Return the messages of a conversation in the order in which they were added.
 
@@ -63,6 +89,36 @@ def in_order(messages: Sequence[Message]) -> list[Message]:
     """
     has_turns = len({message.turn for message in messages}) == len(messages)
     return sorted(messages, key=lambda one: (one.turn,) if has_turns else (one.sent_at, one.turn))
+
+
+def keyed(messages: Sequence[Message], key: str) -> list[Message]:
+    """Return messages with ids: their own, or one that the idempotency key of their write gives them."""
+    prefix = digest("idempotency_key", label_of("idempotency_key", key))
+    return [
+        message if message.source_id else message.identified(source_id=f"{prefix}:{place}", occurrence=None)
+        for place, message in enumerate(messages)
+    ]
+
+
+def written_before(messages: Sequence[Message], keyed: Sequence[Message], stored: Sequence[Message]) -> tuple[str, ...]:
+    """Return the ids of the messages that an earlier write with the same idempotency key has stored."""
+    ids = {new.source_id for message, new in zip(messages, keyed, strict=True) if message.source_id != new.source_id}
+    return tuple(one.id for one in stored if one.source_id in ids)
+
+
+def numbered(messages: list[Message], stored: Iterable[Message], fresh: Collection[int]) -> list[Message]:
+    """Return messages of which those with the turns `fresh` differ from equal ones that are stored, by their number."""
+    counts: Counter[object] = Counter()
+    for message in stored:
+        counts[message.identity] = max(counts[message.identity], message.occurrence or 1)
+    numbered = []
+    for message in messages:
+        number = counts[message.identity] + 1
+        if message.turn in fresh and not message.source_id:
+            counts[message.identity] = number
+            message = message.identified(occurrence=number if number > 1 else None)  # noqa: PLW2901  # another id
+        numbered.append(message)
+    return numbered
 
 
 def _known_by_id(sent: Sequence[Message], stored: Sequence[Message]) -> tuple[dict[int, Message], dict[int, Message]]:

@@ -175,6 +175,7 @@ def read_messages(
                     "received_at": admission.now,
                     "timestamp": time_in(part, admission)[1],
                     "occurrence": None,
+                    "edit_of": None,
                     "users": audience.users if scope.is_group else (),
                 }
                 own |= {name: composed(text) for name in _TEXTS if isinstance(text := part.get(name), str)}

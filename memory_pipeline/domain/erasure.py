@@ -20,7 +20,7 @@ from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import phrases_of, words_of, words_of_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from memory_pipeline.domain.scopes import Scope
@@ -301,9 +301,15 @@ def _texts_of(changes: Changes) -> list[str]:
 
 
 def _texts_in(record: Message | Changes, names: Iterable[str]) -> list[str]:
-    values = [getattr(record, name) for name in names]
-    texts = [text for value in values for text in (value if isinstance(value, tuple) else (value,))]
-    return [text for text in texts if isinstance(text, str) and text]
+    return [text for name in names for text in _flat(getattr(record, name)) if isinstance(text, str) and text]
+
+
+def _flat(value: object) -> Iterator[object]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
 
 
 def merged(known: Iterable[Tombstone], new: Iterable[Tombstone]) -> list[Tombstone]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_pipeline.domain.identity import MESSAGE, make_id
+from memory_pipeline.domain.identity import MESSAGE, Reference, make_id
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
@@ -55,6 +55,13 @@ class Role(StrEnum):
         return self in (Role.USER, Role.ASSISTANT)
 
 
+class TextEdit(NamedTuple):
+    """A later text of a message, and when the journal received it, UTC."""
+
+    content: str
+    received_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One validated message of a conversation.
@@ -72,6 +79,8 @@ class Message:
         received_at: when the journal received it, UTC.
         occurrence: n, for the n-th message of its conversation with the same role, name, time and text; None for the
             first.
+        original: the first text of an edited message; None if it was not edited, or if only an edit of it is known.
+        edits: its later texts, oldest first. The last one is its content.
     """
 
     id: str
@@ -92,10 +101,12 @@ class Message:
     metadata: str | None = None
     redactions: tuple[str, ...] = ()
     occurrence: int | None = None
+    original: str | None = None
+    edits: tuple[TextEdit, ...] = ()
 
     @classmethod
     def from_record(cls, record: Mapping[str, object], scope_of: ScopeOf = Scope) -> Message:
-        """Parse and validate the flat form of :meth:`to_record`. The row id is always computed.
+        """Parse and validate the flat form of :meth:`to_record`. The row id is computed, except of an edit.
 
         `scope_of` is needed for scopes of users and groups.
 
@@ -115,8 +126,10 @@ class Message:
         if not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
         occurrence = _occurrence(record.get("occurrence"))
+        received_at = timestamp_of("received_at", record.get("received_at"))
+        target = None if record.get("edit_of") is None else _target(record["edit_of"], sent_at)
         return cls(
-            id=_id_of(scope, conversation_id, source_id, role, name, content, sent_at, occurrence),
+            id=target or _id_of(scope, conversation_id, source_id, role, name, content, sent_at, occurrence),
             scope=scope,
             conversation_id=conversation_id,
             user_id=optional_label("user_id", record.get("user_id")),
@@ -127,13 +140,14 @@ class Message:
             name=name,
             content=content,
             sent_at=sent_at,
-            received_at=timestamp_of("received_at", record.get("received_at")),
+            received_at=received_at,
             users=users_in(record),
             utc_offset=_offset_of(record),
             source=optional_label("source", record.get("source")),
             metadata=_metadata(record.get("metadata")),
             redactions=labels_of("redactions", record.get("redactions") or ()),
             occurrence=occurrence,
+            edits=(TextEdit(content, received_at),) if target else (),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -156,6 +170,7 @@ class Message:
             **({} if self.metadata is None else {"metadata": json.loads(self.metadata)}),
             **({"redactions": list(self.redactions)} if self.redactions else {}),
             **({} if self.occurrence is None else {"occurrence": self.occurrence}),
+            **({"edit_of": self.id} if self.is_edit else {}),
             "received_at": self.received_at.isoformat(),
         }
 
@@ -198,12 +213,34 @@ class Message:
         """What identifies the message, with its occurrence: its id from the client, or else who said what and when."""
         if self.source_id:
             return self.scope, self.conversation_id, self.source_id
-        return self.scope, self.conversation_id, self.role, self.name, self.sent_at, self.text
+        return self.scope, self.conversation_id, self.role, self.name, self.sent_at, self.first_text
+
+    @property
+    def first_text(self) -> str:
+        """The text before all edits, in Unicode's composed form."""
+        return self.text if self.original is None else composed(self.original)
+
+    @property
+    def is_edit(self) -> bool:
+        """Whether this is the record of an edit, without the first text of its message."""
+        return bool(self.edits) and self.original is None
+
+    def edit(self, content: str, received_at: datetime) -> Message:
+        """Return the record of an edit: a later text of this message. It is later than the edits that are known."""
+        known = [self.received_at, *(edit.received_at for edit in self.edits)]
+        at = max(received_at, max(known) + timedelta(microseconds=1))
+        return replace(self, content=content, received_at=at, original=None, edits=(TextEdit(content, at),))
+
+    def edited(self, edits: Iterable[TextEdit]) -> Message:
+        """Return the message with all of its edits, at least one, and the text of the last one."""
+        ordered = tuple(sorted(edits, key=lambda edit: (edit.received_at, edit.content)))
+        original = self.original if self.edits else self.content
+        return replace(self, content=ordered[-1].content, original=original, edits=ordered)
 
     def says_the_same_as(self, other: Message) -> bool:
-        """Return whether two messages have the same role, name, content and time."""
-        mine, theirs = ((m.role, m.name, m.text, m.sent_at) for m in (self, other))
-        return mine == theirs
+        """Return whether two messages have the same role, name and time, and a text in common."""
+        mine, theirs = ((m.role, m.name, m.sent_at) for m in (self, other))
+        return mine == theirs and bool({self.text, self.first_text} & {other.text, other.first_text})
 
     def identified(self, **changes: Any) -> Message:
         """Return the message with other fields, and the id that it then has."""
@@ -225,6 +262,29 @@ def _id_of(
     said = role, name, sent_at.isoformat(), content
     identity = (source_id,) if source_id else said if occurrence is None else (*said, occurrence)
     return make_id(MESSAGE, Calendar().hour(sent_at), *scope.ids, conversation_id, source_id is not None, identity)
+
+
+def _target(value: object, sent_at: datetime) -> str:
+    reference = Reference.parse(value)
+    if reference.what != MESSAGE or reference.point is not None or reference.period != Calendar().hour(sent_at):
+        raise InputError(f"edit_of {shown(value)} is not valid; expected the id of a message of the same hour")
+    return reference.id
+
+
+def with_edits(messages: Iterable[Message]) -> list[Message]:
+    """Return messages, each once, with the last of its texts: the fold of messages and their edits, in any order.
+
+    An edit without its message stands for it.
+    """
+    by_id: dict[tuple[Scope, str], list[Message]] = {}
+    for message in messages:
+        by_id.setdefault((message.scope, message.id), []).append(message)
+    folded = []
+    for records in by_id.values():
+        first = next((one for one in records if not one.is_edit), records[0])
+        edits = {edit for one in records for edit in one.edits}
+        folded.append(first.edited(edits) if edits else first)
+    return folded
 
 
 def _occurrence(value: object) -> int | None:

@@ -132,6 +132,12 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
 
         changed = [operation for operations in pending.values() for operation in operations]
         committed: list[pa.Table] = []
+        replaced: list[Operation] = []
+        if edited := self._edited_in(pending):
+            rows = self._lake.operations.read([self._scope])
+            is_replaced = pc.is_in(rows["evidence_id"], pa.array(sorted(edited), pa.string()))
+            committed.append(rows.filter(pc.invert(is_replaced)))
+            replaced = rows_to_operations(rows.filter(is_replaced))
 
         def stored(where: pc.Expression) -> list[Operation]:
             if not committed:
@@ -139,10 +145,10 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
             return [*rows_to_operations(committed[0].filter(where)), *changed]
 
         # Pending operations may be committed before the facts that follow from them.
-        ids = {operation.message_ids[:1] for operation in changed}
+        ids = {operation.message_ids[:1] for operation in (*changed, *replaced)}
         before = Names.of((one for one in base.aliases if one.message_ids[:1] not in ids), self.vocabulary)
         touching = partial(_touching, base.graph)
-        new = refold_changed(self._scope, self.vocabulary, before, changed, stored, touching)
+        new = refold_changed(self._scope, self.vocabulary, before, [*changed, *replaced], stored, touching)
         rows = triples_to_rows({self._scope: new.triples})
         return GraphSnapshot(rows.select(_SCHEMA.names), new.names, base.graph, new.replaced, self._scope.identity)
 

@@ -47,6 +47,8 @@ _OPERATIONS = pa.list_(
     )
 )
 
+_EDITS = pa.list_(pa.struct([pa.field("content", TEXT), pa.field("received_at", TIME)]))
+
 MESSAGES = TableSpec(
     "messages",
     pa.schema(
@@ -70,6 +72,8 @@ MESSAGES = TableSpec(
             field("redactions", WORD_LIST, "What the writer removed from the text, sorted."),
             RECEIVED_AT,
             field("occurrence", pa.int32(), "n, if n - 1 messages before have equal text and time.", nullable=True),
+            field("original", WORDS, "First text of an edited message; null if it was not edited.", nullable=True),
+            field("edits", Texts(_EDITS, Holds.WORDS), "Later texts of the message, oldest first.", nullable=True),
         ]
     ),
     partition_by=("period",),

@@ -192,14 +192,16 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         self, memory_ids: Collection[str] | None = None, verbs: Collection[MemoryVerb] | None = None
     ) -> list[MemoryEvent]:
         """Return the events of some memories, or of all, or those with some verbs, in order."""
-        pending = [event for event in _events_in(self._pending()) if verbs is None or event.verb in verbs]
+        files = self._pending()
+        pending = [event for event in _events_in(files) if verbs is None or event.verb in verbs]
         where = None if verbs is None else f"verb IN ({_listed(verbs)})"
         if memory_ids is not None:
             wanted = _listed(memory_ids)
             where = f"memory_id IN ({wanted}) OR other_id IN ({wanted})"
-        found = self._all_events(where)
+        edited = self._edited_in(files)
+        found = _without(self._all_events(where), edited)
         ids = {event.id for event in found}
-        fresh = self._unreplaced([event for event in pending if event.id not in ids])
+        fresh = self._unreplaced([event for event in pending if event.id not in ids], edited)
         if memory_ids is not None:
             fresh = [one for one in fresh if one.memory_id in memory_ids or one.other_id in memory_ids]
         return sorted([*found, *fresh], key=lambda event: event.order)
@@ -241,14 +243,15 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
 
     def _fold(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> MemorySnapshot:
         new = self._new(base, pending)
-        if not base.is_current or any(base.last is not None and event.order < base.last for event in new):
-            memories = fold_events([*self._all_events(), *new])
+        edited = self._edited_in(pending)
+        if edited or not base.is_current or any(base.last is not None and event.order < base.last for event in new):
+            memories = fold_events([*_without(self._all_events(), edited), *new])
             return MemorySnapshot(_NO_ROWS, memories, is_whole=True, identity=self._scope.identity)
         memories = fold_events(new, self._affected(base, new)) if new else Memories()
         return MemorySnapshot(base.rows, memories, identity=self._scope.identity)
 
     def _read_past(self, sources: Sources[_StoredMemories, _Events]) -> _Past:
-        events = [*self._all_events(), *self._new(*sources)]
+        events = [*_without(self._all_events(), self._edited_in(sources.pending)), *self._new(*sources)]
         return _Past(sorted(events, key=lambda event: event.order), self._scope.identity)
 
     def _affected(self, base: _StoredMemories, new: Iterable[MemoryEvent]) -> Memories:
@@ -313,17 +316,20 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
     def _new(self, base: _StoredMemories, pending: Mapping[str, _Events]) -> list[MemoryEvent]:
         """Return the pending events that are not committed yet."""
         events = _events_in(pending)
+        edited = self._edited_in(pending)
         committed = pc.is_in(pa.array([event.id for event in events], pa.string()), base.events).to_pylist()
-        return self._unreplaced([event for event, is_there in zip(events, committed, strict=True) if not is_there])
+        # Committed events of an edited message no longer count, so its pending ones are new.
+        known = [is_there and not _is_of(event, edited) for event, is_there in zip(events, committed, strict=True)]
+        return self._unreplaced([event for event, is_known in zip(events, known, strict=True) if not is_known], edited)
 
-    def _unreplaced(self, events: list[MemoryEvent]) -> list[MemoryEvent]:
+    def _unreplaced(self, events: list[MemoryEvent], edited: Collection[str]) -> list[MemoryEvent]:
         """Leave out events that rules derived from a message if those of a model are committed."""
         hours = {event.hour.key for event in events if event.editor == CONVERSATION}
         if not hours:
             return events
         where = f"period IN ({_listed(hours)}) AND NOT is_edit"
         rows = self._lake.events.read([self._scope], ["evidence"], where)
-        processed = set(pc.list_flatten(rows["evidence"]).to_pylist())
+        processed = set(pc.list_flatten(rows["evidence"]).to_pylist()).difference(edited)
         return [event for event in events if event.editor != CONVERSATION or processed.isdisjoint(event.evidence)]
 
     @cached_property
@@ -338,6 +344,15 @@ _NO_ROWS = Rows(MEMORIES.schema.empty_table(), lambda _: MEMORIES.schema.empty_t
 def _events_in(pending: Mapping[str, _Events]) -> list[MemoryEvent]:
     """Return pending events, including those that rules derive from messages, each once."""
     return list({event.id: event for events in pending.values() for event in events}.values())
+
+
+def _is_of(event: MemoryEvent, edited: Collection[str]) -> bool:
+    return event.editor == CONVERSATION and any(source in edited for source in event.evidence)
+
+
+def _without(events: list[MemoryEvent], edited: Collection[str]) -> list[MemoryEvent]:
+    """Leave out events that were derived from messages with a later text."""
+    return [event for event in events if not _is_of(event, edited)] if edited else events
 
 
 def _listed(values: Collection[str]) -> str:

@@ -116,11 +116,22 @@ class GrainRows(NamedTuple):
     """The rows of a grain: those of pending files, if any, and those of the index, unless they are too many to cache.
 
     Turns and facts that rules extract from pending files have the ids that the pipeline will give them, so that a fact
-    in both can be deduplicated.
+    in both can be deduplicated. Rows of the index that cite an `edited` message no longer count.
     """
 
     pending: RowBlock | None
     table: _CachedTable | None
+    edited: frozenset[str] = frozenset()
+
+    def counted(self, rows: CachedRows) -> CachedRows:
+        """Return rows of the index without those that cite an edited message."""
+        if not self.edited:
+            return rows
+        sources = rows.segment.rows["source_ids"].combine_chunks()
+        cites = pc.is_in(sources.flatten(), pa.array(sorted(self.edited), pa.string()))
+        live = np.ones(len(rows.segment), np.bool_)
+        live[pc.list_parent_indices(sources).filter(cites).to_numpy(zero_copy_only=False)] = False
+        return CachedRows(rows.segment, _both(rows.live, live))
 
 
 class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
@@ -167,7 +178,8 @@ class GrainOverlay(Overlay["_CachedTable | None", pa.Table, GrainRows]):
         of = self._of
         if not pending:
             return GrainRows(None, base)
-        return GrainRows(RowBlock.of(pa.concat_tables(pending.values()), of.embedder.dimension, of.scope), base)
+        rows = RowBlock.of(pa.concat_tables(pending.values()), of.embedder.dimension, of.scope)
+        return GrainRows(rows, base, self._edited_in(pending))
 
     def _is_current(self, sources: object) -> bool:  # noqa: ARG002  # as in the base class
         return True  # the fold reads nothing
@@ -355,9 +367,10 @@ class Candidates:
             return 0
         count = 0
         for of in self._scopes():
-            pending, table = of.rows(grain)
+            newest = of.rows(grain)
+            pending, table, _ = newest
             parts = [] if pending is None else [CachedRows(pending, None)]
-            for segment, live in parts + ([] if table is None else table.parts):
+            for segment, live in parts + ([] if table is None else list(map(newest.counted, table.parts))):
                 within = segment.mask(where)
                 if within is None:
                     continue
@@ -385,13 +398,14 @@ class Candidates:
         self, of: IndexOverlay, grain: Grain, where: Filter, limit: int, query: str | None, *, by_message: bool
     ) -> tuple[FilteredRows, bool]:
         """Return the rows of one scope that pass, and whether they are on disk. Only then is their total known."""
-        tail, table = of.rows(grain)
+        newest = of.rows(grain)
+        tail, table, _ = newest
         parts = [] if tail is None else [CachedRows(tail, None)]
         if table is None:
             found = self._found(of.scope, grain, where, limit, query, by_message=by_message)
-            parts.append(CachedRows(found, None))
+            parts.append(newest.counted(CachedRows(found, None)))
         else:
-            parts += table.parts
+            parts += map(newest.counted, table.parts)
         segments = [part.segment for part in parts]
         masks = [_both(part.segment.mask(where), part.live) for part in parts]
         if by_message:

@@ -11,6 +11,7 @@ from memory_pipeline.domain.capture import Capture, Talk
 from memory_pipeline.domain.conversations import Rejection, same_id_other_content
 from memory_pipeline.domain.graph.operations import Edit
 from memory_pipeline.domain.memories.events import MemoryEvent
+from memory_pipeline.domain.messages import with_edits
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.unread import is_forgotten
@@ -200,7 +201,8 @@ def load_messages(
     """Load the messages of journal files into the ``messages`` partitions of `hours`. Return one result per hour.
 
     If several messages have one id, the one received first is kept, whatever the order of loading. Those with different
-    content are set aside with the reason. Forgotten messages are removed. Nothing is acknowledged.
+    content are set aside with the reason, except edits, which are folded into their message. Forgotten messages are
+    removed. Nothing is acknowledged.
     """
     by_hour: dict[Period, list[Message]] = {}
 
@@ -239,12 +241,14 @@ def load_messages(
 
 
 def _merge(messages: Sequence[Message]) -> tuple[list[Message], list[Rejection]]:
-    """Keep one message per id. Return the others with different content as rejections."""
+    """Fold messages and edits into one message per id. Return the others with different content as rejections."""
     by_id: dict[str, Message] = {}
-    contradictions = []
+    accepted, contradictions = [], []
     for message in sorted(messages, key=lambda m: (m.received_at, m.turn, json.dumps(m.to_record(), sort_keys=True))):
-        first = by_id.setdefault(message.id, message)
-        if not first.says_the_same_as(message):
+        first = message if message.is_edit else by_id.setdefault(message.id, message)
+        if first.says_the_same_as(message):
+            accepted.append(message)
+        else:
             where = f"conversation {message.conversation_id}"
             contradictions.append(Rejection(same_id_other_content(message, first), where, message.to_record()))
-    return list(by_id.values()), contradictions
+    return with_edits(accepted), contradictions

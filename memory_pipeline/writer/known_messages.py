@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.messages import Message
+from memory_pipeline.domain.messages import Message, with_edits
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.errors import DamagedError, shown
 from memory_pipeline.lake.schemas import MESSAGES
@@ -82,21 +82,17 @@ class KnownMessages:
         for scope, conversations in new.items():
             others = self._hours_of(scope, conversations) - hours
             found += landed_messages(self._lake, others, [scope]) if others else []
-        return [message for message in found if _key(message) in keys]
+        return with_edits(message for message in found if _key(message) in keys)
 
     def last_of(self, scope: Scope, conversation_id: str, count: int | None = None) -> list[Message]:
         """Return at least the last `count` stored messages of a conversation, oldest first; all by default.
 
         Of loaded hours in which only tools or the system speak, the messages are not found, as in :meth:`of`.
         """
-        found = {
-            message.id: message
-            for message in self._pending(None, [scope])
-            if message.conversation_id == conversation_id
-        }
+        found = [one for one in self._pending(None, [scope]) if one.conversation_id == conversation_id]
         if self._lake.exists:
-            found |= self._landed_of(scope, conversation_id, None if count is None else count - len(found))
-        return sorted(found.values(), key=lambda message: (message.sent_at, message.turn))
+            found += self._landed_of(scope, conversation_id, None if count is None else count - len(found)).values()
+        return sorted(with_edits(found), key=lambda message: (message.sent_at, message.turn))
 
     def _landed_of(self, scope: Scope, conversation_id: str, count: int | None) -> Mapping[str, Message]:
         """Return at least the last `count` loaded messages of a conversation by id, or all."""

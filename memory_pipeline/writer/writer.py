@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.alignment import align, in_order
+from memory_pipeline.domain.alignment import align, before_erasure, in_order, keyed, numbered, written_before
 from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.chat_messages import as_mapping, is_empty
 from memory_pipeline.domain.conversations import (
@@ -21,7 +20,6 @@ from memory_pipeline.domain.conversations import (
     unread_times,
 )
 from memory_pipeline.domain.facts import FactKind
-from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import Role
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
@@ -34,7 +32,7 @@ from memory_pipeline.writer.known_messages import KnownMessages, without_users
 from memory_pipeline.writer.sharing import AccessWriter, GrantedWriter, Shareable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from os import PathLike
 
     from memory_pipeline.domain.messages import Message
@@ -74,6 +72,7 @@ class Receipt:
         accepted: ids of the messages that were written.
         repeated: ids of the messages that were stored before.
         files: new journal files.
+        edited: ids of the stored messages whose text was replaced.
         recalled: number of messages from which recalled text was dropped.
         forgotten: number of messages that were dropped because their subject was erased later.
         not_captured: number of messages that were not stored, because their conversation is not captured in full.
@@ -92,10 +91,12 @@ class Receipt:
     unread_times: tuple[str, ...] = ()
     conversation_id: str = ""
 
+    edited: tuple[str, ...] = ()
+
     @property
     def message_ids(self) -> tuple[str, ...]:
         """Ids of all messages that are stored now."""
-        return (*self.accepted, *self.repeated)
+        return (*self.accepted, *self.repeated, *self.edited)
 
 
 class MemoryWriter(MemoryEventWriter, AccessWriter):
@@ -224,11 +225,11 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         messages, recalled = self._accepted(record, now)
         noted = self._noted(record, now)
         if messages and idempotency_key is not None:
-            keyed = _keyed(messages, idempotency_key)
+            with_ids = keyed(messages, idempotency_key)
             stored = self._known.last_of(messages[0].scope, messages[0].conversation_id)
-            if before := _written_before(messages, keyed, stored):
+            if before := written_before(messages, with_ids, stored):
                 return replace(noted, repeated=before, recalled=recalled)
-            messages = keyed
+            messages = with_ids
         return replace(self._append(messages, recalled), unread_times=noted.unread_times)
 
     def extend(
@@ -248,6 +249,10 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         time gets the time of receipt; one that is stored keeps its time. Messages that say nothing are left out and
         counted.
 
+        A known id with another text, and another answer to the last stored question, are edits: the message keeps its
+        id and time, and has the later text. After an erasure, messages without a time that may be older than it are
+        left out and counted as forgotten.
+
         Args:
             conversation: as for :meth:`write`.
             history: whether the list repeats messages that are stored; by default the list shows it.
@@ -266,30 +271,35 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         noted = self._noted(record, at)
         if not messages:
             return replace(noted, recalled=recalled)
-        keyed = messages if idempotency_key is None else _keyed(messages, idempotency_key)
+        with_ids = messages if idempotency_key is None else keyed(messages, idempotency_key)
         is_compared = len(messages) > 1 and history is not False
-        is_looked_up = history or any(one.source_id or one.role is Role.SYSTEM for one in keyed)
+        is_looked_up = history or any(one.source_id or one.role is Role.SYSTEM for one in with_ids)
         count = None if is_compared or is_looked_up else 1
         stored = in_order(self._known.last_of(messages[0].scope, messages[0].conversation_id, count))
-        if before := _written_before(messages, keyed, stored):
+        if before := written_before(messages, with_ids, stored):
             return replace(noted, repeated=before, recalled=recalled)
-        repeated, _ = align(messages, stored, history=history)
+        repeated, edited = align(messages, stored, history=history)
+        untimed = {place for place, message in enumerate(messages) if message.sent_at in times}
+        erased: set[int] = set()
+        if history is not False and (forgotten := self._lake.tombstones.forgotten()):
+            erased = before_erasure(messages, {**repeated, **edited}, untimed, forgotten)
         turn = max((message.turn for message in stored), default=-1) + 1
         # Not before the last stored message, if `now` stands still.
         earliest = min(at, max((message.sent_at for message in stored), default=datetime.min.replace(tzinfo=UTC)))
         new: list[Message] = []
         fresh: set[int] = set()
         for place, message in enumerate(messages):
-            if place in repeated:
+            if place in repeated or place in edited or place in erased:
                 continue
-            is_timed = message.sent_at not in times
-            if history is False or not is_timed:
+            if history is False or place in untimed:
                 fresh.add(turn + len(new))
-            sent_at = message.sent_at if is_timed else max(message.sent_at, earliest)
-            new.append(keyed[place].identified(turn=turn + len(new), sent_at=sent_at))
-        receipt = self._append(new, recalled, fresh) if new else Receipt(recalled=recalled)
+            sent_at = max(message.sent_at, earliest) if place in untimed else message.sent_at
+            new.append(with_ids[place].identified(turn=turn + len(new), sent_at=sent_at))
+        edits = [edited[place].edit(messages[place].content, at) for place in sorted(edited)]
+        receipt = self._append(new, recalled, fresh, edits) if new or edits else Receipt(recalled=recalled)
         return replace(
             receipt,
+            forgotten=receipt.forgotten + len(erased),
             repeated=(*(repeated[place].id for place in sorted(repeated)), *receipt.repeated),
             empty=noted.empty,
             unread_times=noted.unread_times,
@@ -319,25 +329,32 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
         return messages, recalled
 
-    def _append(self, messages: list[Message], recalled: int, fresh: Collection[int] = ()) -> Receipt:
-        """Write messages that are not stored. Those with the turns `fresh` are new, though equal ones may be stored."""
-        remembered = self._lake.tombstones.forgotten().filter(messages)
-        forgotten = len(messages) - len(remembered)
-        if not remembered:
+    def _append(
+        self, messages: list[Message], recalled: int, fresh: Collection[int] = (), edits: Sequence[Message] = ()
+    ) -> Receipt:
+        """Write messages that are not stored, and edits of stored ones.
+
+        Messages with the turns `fresh` are new, though equal ones may be stored.
+        """
+        tombstones = self._lake.tombstones.forgotten()
+        remembered, changes = tombstones.filter(messages), tombstones.filter(edits)
+        forgotten = len(messages) + len(edits) - len(remembered) - len(changes)
+        if not remembered and not changes:
             return Receipt(recalled=recalled, forgotten=forgotten)
-        self._lake.ensure(min(message.sent_at for message in remembered))
+        self._lake.ensure(min(message.sent_at for message in (*remembered, *changes)))
         stored, unnamed = self._known.of(remembered)
         if unnamed:
             raise InputError(f"{without_users(unnamed[0])}; nothing was written")
-        remembered = _numbered(remembered, stored, fresh)
+        remembered = numbered(remembered, stored, fresh)
         new = _without_known(remembered, stored)
         self._lake.members.add(new)
-        files = self._lake.journal.append(new)
+        files = self._lake.journal.append([*new, *changes])
         for path in files:
-            self._known.add(path, new)
+            self._known.add(path, [*new, *changes])
         accepted = tuple(message.id for message in new)
         repeated = tuple(message.id for message in remembered if message.id not in set(accepted))
-        return Receipt(accepted, repeated, tuple(files), recalled, forgotten)
+        changed = tuple(message.id for message in changes)
+        return Receipt(accepted, repeated, tuple(files), recalled, forgotten, edited=changed)
 
     def compact(
         self,
@@ -468,38 +485,6 @@ def _with_times(conversation: object, admission: Admission) -> tuple[object, set
         else:
             records.append(record)
     return {**conversation, "messages": records}, times
-
-
-def _keyed(messages: Sequence[Message], key: str) -> list[Message]:
-    """Return messages with ids: their own, or one that the idempotency key of their write gives them."""
-    prefix = digest("idempotency_key", label_of("idempotency_key", key))
-    return [
-        message if message.source_id else message.identified(source_id=f"{prefix}:{place}", occurrence=None)
-        for place, message in enumerate(messages)
-    ]
-
-
-def _written_before(
-    messages: Sequence[Message], keyed: Sequence[Message], stored: Sequence[Message]
-) -> tuple[str, ...]:
-    """Return the ids of the messages that an earlier write with the same idempotency key has stored."""
-    ids = {new.source_id for message, new in zip(messages, keyed, strict=True) if message.source_id != new.source_id}
-    return tuple(one.id for one in stored if one.source_id in ids)
-
-
-def _numbered(messages: list[Message], stored: Iterable[Message], fresh: Collection[int]) -> list[Message]:
-    """Return messages of which those with the turns `fresh` differ from equal ones that are stored, by their number."""
-    counts: Counter[object] = Counter()
-    for message in stored:
-        counts[message.identity] = max(counts[message.identity], message.occurrence or 1)
-    numbered = []
-    for message in messages:
-        number = counts[message.identity] + 1
-        if message.turn in fresh and not message.source_id:
-            counts[message.identity] = number
-            message = message.identified(occurrence=number if number > 1 else None)  # noqa: PLW2901  # another id
-        numbered.append(message)
-    return numbered
 
 
 def _messages_in(conversation: Mapping[str, object]) -> int:

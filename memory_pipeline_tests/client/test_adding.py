@@ -117,3 +117,61 @@ def test_a_message_without_visible_characters_is_empty(memory: Memory, text: str
     assert stored(memory) == ["Hi."]
     memory.add("\u200d👩\u200d👧", conversation_id="c", now=NOW)
     assert len(stored(memory)) == 2
+
+
+def asked(memory: Memory) -> tuple[list[str], list[str], list[str]]:
+    """Return what search, the graph and the durable memories say."""
+    hits = sorted(hit.content for hit in memory.search("Who lives in Riga, Oslo or Bergen?", 20, minimum_score=0))
+    facts = sorted(f"{fact.source} {fact.label} {fact.target}" for fact in memory.graph.facts())
+    return hits, facts, sorted(one.content for one in memory.reader.memories.list())
+
+
+@pytest.mark.parametrize(
+    "runs", [(), (0,), (1,), (0, 2), (0, 1, 2)], ids=lambda runs: f"runs after {runs}" if runs else "pending"
+)
+def test_a_later_text_replaces_the_earlier_wherever_it_is_read(
+    root: str, memory: Memory, runs: tuple[int, ...]
+) -> None:
+    talk = [user("I live in Riga.", id="m1"), agent("Noted."), user("Where is it?"), agent("I like Riga.")]
+    steps = [
+        talk,
+        [*talk[:3], agent("In Latvia.")],
+        user("I live in Oslo.", id="m1"),
+        [user("I live in Bergen.", id="m1")],
+    ]
+    receipts = []
+    for number, step in enumerate(steps):
+        receipts.append(memory.add(step, conversation_id="c", now=NOW + number * DAY))
+        asked(memory)
+        if number in runs:
+            memory.run(now=NOW + number * DAY + DAY / 2)
+    first, answer, one, two = receipts
+    assert (answer.edited, one.edited, two.edited) == (first.accepted[3:], first.accepted[:1], first.accepted[:1])
+    assert stored(memory) == ["I live in Bergen.", "Noted.", "Where is it?", "In Latvia."]
+    expected = ["Agent: In Latvia.", "Agent: Noted.", "User: I live in Bergen.", "User: Where is it?"]
+    for reader in (memory, Memory(root, user_id="anna")):
+        assert asked(reader) == (expected, ["User lives_in Bergen"], ["User: I live in Bergen."])
+    memory.run(now=NOW + 9 * DAY)
+    for reader in (memory, Memory(root, user_id="anna")):
+        assert asked(reader) == (expected, ["User lives_in Bergen"], ["User: I live in Bergen."])
+    assert memory.add(steps[3], conversation_id="c", now=NOW + 9 * DAY).repeated == first.accepted[:1]
+    memory.forget(everything=True, now=NOW + 9 * DAY)
+    assert asked(memory) == ([], [], [])
+    assert not any(b"Bergen" in (memory.lake.storage.read(one.path) or b"") for one in memory.lake.storage.list(""))
+
+
+@pytest.mark.parametrize("subject", [{"everything": True}, {"conversation_id": "c"}], ids=["user", "conversation"])
+def test_nothing_returns_by_itself_after_an_erasure(memory: Memory, subject: dict[str, Any]) -> None:
+    talk = [user("I live in Riga."), agent("Noted.")]
+    memory.add(talk, conversation_id="c", now=NOW)
+    memory.forget(**subject, now=NOW + DAY)
+    talk += [user("Hello again."), agent("Welcome.")]
+    receipt = memory.add([{"role": "system", "content": "Be brief."}, *talk], conversation_id="c", now=NOW + 2 * DAY)
+    assert (receipt.forgotten, stored(memory)) == (3, ["Hello again.", "Welcome."])
+    talk += [user("Bye."), agent("Ciao.")]
+    receipt = memory.add(talk, conversation_id="c", now=NOW + 3 * DAY)
+    assert (receipt.forgotten, len(receipt.repeated), len(receipt.accepted)) == (2, 2, 2)
+    assert memory.add("I live in Riga.", conversation_id="c", now=NOW + 4 * DAY).forgotten == 0
+    assert memory.add(talk[:2], conversation_id="c", history=False, now=NOW + 5 * DAY).forgotten == 0
+    assert stored(memory)[4:] == ["I live in Riga.", "I live in Riga.", "Noted."]
+    assert len(memory.add([*talk[:2], user("A new talk.")], now=NOW + 6 * DAY).accepted) == 3

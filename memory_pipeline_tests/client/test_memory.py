@@ -82,9 +82,9 @@ def test_a_list_adds_only_its_new_end(memory: Memory) -> None:
     again = [*talk, {"role": "user", "content": "Bye."}, {"role": "assistant", "content": "Ciao."}]
     assert len(memory.add(again, conversation_id=conversation_id).accepted) == 1
     other = [*talk, {"role": "user", "content": "Bye."}, {"role": "assistant", "content": "See you."}]
-    assert len(memory.add(other, conversation_id=conversation_id).accepted) == 1
-    assert contents(memory)[-3:] == ["User: Bye.", "Agent: Ciao.", "Agent: See you."]
-    assert len(contents(memory)) == 11
+    assert len(memory.add(other, conversation_id=conversation_id).edited) == 1
+    assert contents(memory)[-2:] == ["User: Bye.", "Agent: See you."]
+    assert len(contents(memory)) == 10
 
 
 def test_the_history_is_known_after_a_run_and_in_another_process(root: str, memory: Memory) -> None:
@@ -103,8 +103,10 @@ def test_messages_with_ids_and_times_are_known_by_these(memory: Memory) -> None:
     assert len(first.accepted) == 2
     assert memory.add(talk[1:], conversation_id="c", now=NOW + DAY).repeated == first.accepted[1:]
     assert memory.add(talk[:1], conversation_id="c", now=NOW + DAY).repeated == first.accepted[:1]
+    edit = {"id": "a", "role": "user", "content": "Two."}
+    assert memory.add([edit], conversation_id="c", now=NOW + DAY).edited == first.accepted[:1]
     with pytest.raises(InputError, match="already used for other content"):
-        memory.add([{"id": "a", "role": "user", "content": "Two."}], conversation_id="c", now=NOW + DAY)
+        memory.add([edit | {"role": "assistant"}], conversation_id="c", now=NOW + DAY)
     timed = {"role": "user", "content": "Timed.", "timestamp": (NOW - DAY).isoformat()}
     assert len(memory.add([timed], conversation_id="c", now=NOW).accepted) == 1
     assert len(memory.add([timed], conversation_id="c", now=NOW).repeated) == 1

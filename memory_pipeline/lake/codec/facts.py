@@ -9,7 +9,7 @@ from memory_pipeline.domain.facts import Fact, FactKind
 from memory_pipeline.domain.graph.operations import Operation, Verb
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.record import MemoryKind
-from memory_pipeline.domain.messages import Message, Role
+from memory_pipeline.domain.messages import Message, Role, TextEdit
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.summaries import KeyPoint, Summary
 from memory_pipeline.lake.codec.codec import Attribute, Codec, hour_key
@@ -58,7 +58,12 @@ def _operations(
 
 #: Operations rest on the same messages as their fact.
 _OPERATIONS = Attribute(OPERATION_COLUMNS, _operations)
-_MESSAGES = Codec(MESSAGES, Message, columns={"period": attrgetter("hour.key")}, attributes={"role": Role})
+_MESSAGES = Codec(
+    MESSAGES,
+    Message,
+    columns={"period": attrgetter("hour.key")},
+    attributes={"role": Role, "edits": lambda edits: tuple(TextEdit(*edit) for edit in edits or ())},
+)
 _FACTS = Codec(
     FACTS,
     Fact,
