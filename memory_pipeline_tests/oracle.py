@@ -123,6 +123,6 @@ def configure(lake: Lake, server: OpenAIServer, *more: str, text: str = CONFIG) 
     lake.storage.write(CONFIGURATION, (text + "".join(more)).format(url=server.base_url).encode())
 
 
-def models_at(lake: Lake, now: datetime = NOW) -> Models:
+def models_at(lake: Lake, now: datetime = NOW, *, is_fresh: bool = False) -> Models:
     """Return the lake's configured models with the time fixed at `now`."""
-    return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: now)
+    return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: now, is_fresh=is_fresh)

@@ -300,11 +300,12 @@ def lake_of(settings: Settings, *, must_exist: bool = True) -> Lake:
     return lake
 
 
-def models_of(lake: Lake) -> Models:
-    """Return the models that the lake's configuration names."""
+def models_of(lake: Lake, *, is_fresh: bool = False) -> Models:
+    """Return the models that the lake's configuration names; see :func:`configured_models`."""
     from memory_pipeline.models.factory import configured_models
 
-    return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, lambda: datetime.now(UTC))
+    clock = partial(datetime.now, UTC)
+    return configured_models(lake.configuration(), lake.calls, lake.calendar.timezone, clock, is_fresh=is_fresh)
 
 
 def echo_table(lines: Iterable[str]) -> None:

@@ -46,12 +46,19 @@ if TYPE_CHECKING:
 @cli.command()
 @click.option("--from", "since", type=Time(), metavar="DATE", help="First day to recompute, with all coarser grains.")
 @click.option("--to", "until", type=Time(), metavar="DATE", help="Last day to recompute (included).")
+@click.option(
+    "--fresh",
+    "is_fresh",
+    is_flag=True,
+    help="With --from and --to: ask models again, also for what they have answered, and store the new answers.",
+)
 @click.option("--estimate", is_flag=True, help="Print expected model calls and their cost; change nothing.")
 @now_option
 @common
 def run(
     since: datetime | None,
     until: datetime | None,
+    is_fresh: bool,
     estimate: bool,
     now: datetime | None,
     root: str | None,
@@ -75,20 +82,13 @@ def run(
 
     settings = settings_of(root)
     lake = lake_of(settings)
-    if (since is None) != (until is None):
-        raise InputError("--from and --to go together; give both, or neither to process pending days")
-    between = None
-    if since is not None and until is not None:
-        if since.date() < lake.start:
-            raise InputError(
-                f"--from {since.date()} is before the first day of this memory, {lake.start}; "
-                "give a later day, or set MEMORY_PIPELINE_START to an earlier one"
-            )
-        between = _days(lake, since.date(), until.date())
+    between = _between(lake, since, until)
+    if is_fresh and (between is None or estimate):
+        raise InputError("--fresh needs --from and --to, and does not go together with --estimate")
     if estimate:
         _estimate(settings, now or datetime.now(UTC), between, as_json=as_json)
         return
-    models = models_of(lake)
+    models = models_of(lake, is_fresh=is_fresh)
     done: list[RunResult] = []
     started = time.monotonic()
     with progress(quiet=as_json) as bar:
@@ -133,11 +133,15 @@ def _estimate(settings: Settings, now: datetime, between: tuple[datetime, dateti
     click.echo(to_json(expected) if as_json else "\n".join(estimate_lines(expected)))
 
 
-def _days(lake: Lake, first: date, last: date) -> tuple[datetime, datetime]:
+def _between(lake: Lake, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime] | None:
     from memory_pipeline.domain.periods import Period
 
-    if last < first:
-        raise InputError(f"--to {last} is before --from {first}; give a later --to")
+    if (since is None) != (until is None):
+        raise InputError("--from and --to go together; give both, or neither to process pending days")
+    if since is None or until is None:
+        return None
+    first, last = since.date(), until.date()
+    _check(first, last, lake.start)
     return (
         lake.calendar.bounds(Period.containing(Grain.DAILY, first))[0],
         lake.calendar.bounds(Period.containing(Grain.DAILY, last + timedelta(days=1)))[0],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,13 +29,19 @@ def _rule_curator() -> Curator:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of the pipeline, by port. `store` has the answers and calls of hosted models; None without them."""
+    """The models of the pipeline, by port.
+
+    Attributes:
+        store: the answers and calls of hosted models; None without them.
+        is_fresh: whether rows are made again although neither their sources nor the models have changed.
+    """
 
     extractor: Extractor
     embedder: Embedder
     summarizer: Summarizer
     store: CallStore | None = None
     curator: Curator = field(default_factory=_rule_curator)
+    is_fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +67,24 @@ def default_models(timezone: str = "UTC") -> Models:
 
 
 def configured_models(
-    configuration: Configuration, store: CallStore | None, timezone: str, clock: Callable[[], datetime]
+    configuration: Configuration,
+    store: CallStore | None,
+    timezone: str,
+    clock: Callable[[], datetime],
+    *,
+    is_fresh: bool = False,
 ) -> Models:
     """Return the configured models; deterministic ones where the configuration names no model.
 
     Without a `store`, answers are not stored and no budget applies. `clock` returns the current time in UTC; it dates
-    calls and selects the month of a budget.
+    calls and selects the month of a budget. With `is_fresh`, stored answers are asked for again.
     """
     if not configuration.uses_models:
-        return default_models(timezone)
+        return replace(default_models(timezone), is_fresh=is_fresh)
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-    return _hosted(LlmExecutor(configuration, store, clock), timezone)
+    executor = LlmExecutor(configuration, store, clock, is_fresh=is_fresh)
+    return replace(_hosted(executor, timezone), is_fresh=is_fresh)
 
 
 def dry_run_models(

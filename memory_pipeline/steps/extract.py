@@ -80,14 +80,23 @@ class Reading:
 
 
 def read_hours(
-    lake: Lake, extractor: Extractor, hours: Sequence[Period], old: pa.Table, shard: int | None = None
+    lake: Lake,
+    extractor: Extractor,
+    hours: Sequence[Period],
+    old: pa.Table,
+    shard: int | None = None,
+    *,
+    is_fresh: bool = False,
 ) -> Reading:
-    """Read the messages of `hours` and find the current rows of `old`. Passages that fell back on rules are stale."""
+    """Read the messages of `hours` and find the current rows of `old`.
+
+    Passages that fell back on rules are stale. With `is_fresh`, all are.
+    """
     rows = lake.tables.read(MESSAGES, [hour.key for hour in hours], shard=shard)
     messages = sorted(rows_to_messages(rows), key=_order)
     marks = ExpirationMarks.of(lake.tables)
     _refuse_lost(lake, hours, messages, old, marks)
-    return _reading(extractor, messages, old, marks)
+    return _reading(extractor, messages, old, marks, is_fresh=is_fresh)
 
 
 def _refuse_lost(
@@ -109,7 +118,9 @@ def _refuse_lost(
         )
 
 
-def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks: ExpirationMarks) -> Reading:
+def _reading(
+    extractor: Extractor, messages: list[Message], old: pa.Table, marks: ExpirationMarks, *, is_fresh: bool
+) -> Reading:
     grouped: dict[_Key, list[Message]] = defaultdict(list)
     for message in messages:
         grouped[message.scope.key, message.hour.key, message.conversation_id].append(message)
@@ -133,7 +144,7 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
         if not is_sound or not ids.get(key, set()).issuperset(sources)
     }
     is_current = [
-        fallback is None and (key, source_digest) in current and key not in unsound
+        not is_fresh and fallback is None and (key, source_digest) in current and key not in unsound
         for key, fallback, source_digest in zip(
             _keys(old), old["fallback"].to_pylist(), old["source_digest"].to_pylist(), strict=True
         )
@@ -144,15 +155,24 @@ def _reading(extractor: Extractor, messages: list[Message], old: pa.Table, marks
 
 
 def extract_facts(
-    lake: Lake, extractor: Extractor, embedder: Embedder, hours: list[Period], shard: int | None = None
+    lake: Lake,
+    extractor: Extractor,
+    embedder: Embedder,
+    hours: list[Period],
+    shard: int | None = None,
+    *,
+    is_fresh: bool = False,
 ) -> list[PartitionResult]:
-    """Recompute the ``facts`` partitions of `hours`: extract new and stale passages. Return one result per hour."""
+    """Recompute the ``facts`` partitions of `hours`: extract new and stale passages, or all with `is_fresh`.
+
+    Return one result per hour.
+    """
     results: list[PartitionResult] = []
 
     def extracted(old: pa.Table) -> pa.Table:
         nonlocal results
         # Read inside the attempt: after a concurrent commit of facts the attempt starts over with newer messages.
-        reading = read_hours(lake, extractor, hours, old, shard)
+        reading = read_hours(lake, extractor, hours, old, shard, is_fresh=is_fresh)
         refused: Counter[str] = Counter()
         waiting: set[_Key] = set()
         known = vectors_in(old, embedder)

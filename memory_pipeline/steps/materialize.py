@@ -171,7 +171,9 @@ def _materialize_batch(
             earlier = None if unchanged is None else unchanged.earlier(shard)
             results, held[shard] = _materialize_hours(lake, models, batch, files[shard], scopes[shard], shard, earlier)
         else:
-            results = summarize_periods(lake, models.summarizer, models.embedder, grain, batch, shard)
+            results = summarize_periods(
+                lake, models.summarizer, models.embedder, grain, batch, shard, is_fresh=models.is_fresh
+            )
         indexed = index_periods(lake, grain, batch, models.embedder.dimension, shard)
         done[shard] = [*_as_indexed(results, indexed), *indexed]
     usage = models.store.settle(batch) if models.store else {}
@@ -205,7 +207,7 @@ def _materialize_hours(
     ids, edits, events = journal.ids, journal.edits, journal.events
     results = load_messages(lake, hours, journal, shard)
     del journal  # its messages take much memory
-    results += extract_facts(lake, models.extractor, models.embedder, hours, shard)
+    results += extract_facts(lake, models.extractor, models.embedder, hours, shard, is_fresh=models.is_fresh)
 
     def entries(asset: str) -> Mapping[str, LedgerEntry]:
         if earlier is None:

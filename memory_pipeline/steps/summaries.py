@@ -74,7 +74,7 @@ class SummarySources:
         inputs: by period: the digests of its finer partitions; of those with expired rows, as in the ledger.
         kept: current summaries, including those with expired sources.
         lasting: ids of kept summaries with expired sources, which no model can improve.
-        unsound: ids of `present` that fail validation and are recomputed even if their sources are unchanged.
+        unsound: ids of `present` that are recomputed even if their sources are unchanged, such as invalid ones.
         due: summaries to compute.
     """
 
@@ -93,11 +93,14 @@ def read_sources(
     periods: Sequence[Period],
     present: pa.Table,
     shard: int | None = None,
+    *,
+    is_fresh: bool = False,
 ) -> SummarySources:
     """Read the sources of `periods` and find the summaries in `present` that are still current.
 
-    A summary is current if its sources and method are unchanged and it did not fall back on rules. Dagster may request
-    a month because of a week that belongs to another month: :meth:`Calendar.children` decides, so nothing changes.
+    A summary is current if its sources and method are unchanged and it did not fall back on rules. With `is_fresh`,
+    none is whose sources exist. Dagster may request a month because of a week that belongs to another month:
+    :meth:`Calendar.children` decides, so nothing changes.
     """
     parents = {child: period for period in periods for child in lake.calendar.children(period)}
     # Read the ledger first: only it has the digests of expired rows, and rows read later are no older.
@@ -111,7 +114,8 @@ def read_sources(
         known[summary.period][summary.scope] = summary
 
     sources = SummarySources(present, {period: RowDigests() for period in periods})
-    sources.unsound |= set(present.filter(pa.array(~are_sound(present)))["id"].to_pylist())
+    stale = present if is_fresh else present.filter(pa.array(~are_sound(present)))
+    sources.unsound |= set(stale["id"].to_pylist())
     parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
     for child, part in by_period(rows, list(parents)).items():
         if part.num_rows:
@@ -310,6 +314,8 @@ def summarize_periods(
     grain: Grain,
     periods: list[Period],
     shard: int | None = None,
+    *,
+    is_fresh: bool = False,
 ) -> list[PartitionResult]:
     """Recompute the ``summaries`` partitions of `periods`, from the next finer table. Return one result per period."""
     results: list[PartitionResult] = []
@@ -317,7 +323,7 @@ def summarize_periods(
     def summarized(old: pa.Table) -> pa.Table:
         nonlocal results
         # Read inside the attempt: after a concurrent commit of summaries the attempt starts over with newer sources.
-        sources = read_sources(lake, summarizer, grain, periods, old, shard)
+        sources = read_sources(lake, summarizer, grain, periods, old, shard, is_fresh=is_fresh)
         condensed = summarizer.summarize([due.assignment for due in sources.due]) if sources.due else []
         refused: dict[Period, int] = defaultdict(int)
         waiting: dict[Period, int] = defaultdict(int)

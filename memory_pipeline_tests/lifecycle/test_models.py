@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -175,6 +176,31 @@ def test_a_second_run_costs_nothing_and_writes_nothing(lake: Lake, server: OpenA
         made = list(materialize(fresh, models_at(fresh), grain, periods))
         assert not any(part.changed or part.usage.calls for part in made)
     assert (versions(lake), len(server.requests)) == (before, calls)
+
+
+def test_a_fresh_run_asks_the_same_questions_again_and_stores_the_new_answers(made: Lake, server: OpenAIServer) -> None:
+    def changed(body: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(json.dumps(oracle.answer(body)).replace("moved to Oslo", "lives in Oslo"))
+        return found
+
+    def again(*, is_fresh: bool) -> bool:
+        for grain in Grain:
+            periods = grain_status(made, grain, START, NOW).made
+            list(materialize(made, models_at(made, is_fresh=is_fresh), grain, periods))
+        return "lives in Oslo" in " ".join(made.tables.read(FACTS)["content"].to_pylist())
+
+    server.answer = changed
+    assert not again(is_fresh=False)
+    assert server.requests == []
+    assert again(is_fresh=True)
+    assert len(server.requests) == QUESTIONS
+    before = outcome(made)
+    made.tables.replace(FACTS, made.tables.keys(FACTS), FACTS.schema.empty_table())
+    assert again(is_fresh=False)
+    assert (len(server.requests), outcome(made)) == (QUESTIONS, before)
+    server.faults = [Fault("500", times=None)]
+    assert again(is_fresh=True)
+    assert outcome(made) == before, "the stored answers remain if the model fails"
 
 
 def test_stored_answers_are_reused_after_the_tables_are_deleted(made: Lake, server: OpenAIServer) -> None:

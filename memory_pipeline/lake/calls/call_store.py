@@ -375,11 +375,13 @@ class Calls:
         return self._clock() - vectors.kept_at > _KEEP_VECTORS
 
     def _land(self, kept: Sequence[PendingCall]) -> dict[Period, Usage]:
-        # Answers first: if the process is killed in between, the files still hold both.
-        answers = [each.answer for each in kept if each.answer is not None and each.vectors is None]
+        # Answers first: if the process is killed in between, the files still hold both. Of a question's answers,
+        # the newest counts.
+        newest = sorted(kept, key=lambda each: each.kept_at, reverse=True)
+        answers = [each.answer for each in newest if each.answer is not None and each.vectors is None]
         answers.sort(key=lambda answer: answer.use.period.grain)
         for grain, group in groupby(answers, key=lambda answer: answer.use.period.grain.value):
-            _add(self._tables, ANSWERS, list(map(answer_to_row, group)), grain=grain)
+            _add(self._tables, ANSWERS, list(map(answer_to_row, group)), replace_old=True, grain=grain)
         calls = {call.id: call for each in kept for call in each.calls}
         landed = _add(self._tables, MODEL_CALLS, list(map(call_to_row, calls.values())))
         by_period: dict[Period, list[Call]] = {}
@@ -419,8 +421,10 @@ def _grain(period: Period) -> str:
     return period.grain.value
 
 
-def _add(tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], **fixed: str) -> list[str]:
-    """Add missing rows in one commit and return their ids. Existing rows stay."""
+def _add(
+    tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], *, replace_old: bool = False, **fixed: str
+) -> list[str]:
+    """Add rows in one commit. Return the ids of those that were missing; existing ones stay, or are replaced."""
     if not rows:
         return []
     partition, identifier = spec.partition_by[-1], spec.order_by[0]
@@ -434,6 +438,8 @@ def _add(tables: Tables, spec: TableSpec, rows: list[dict[str, Any]], **fixed: s
             pc.binary_join_element_wise(table[partition], table[identifier], "/") for table in (old, new)
         )
         added = new.filter(pc.invert(pc.is_in(new_keys, old_keys.combine_chunks())))
+        if replace_old:
+            return pa.concat_tables([old.filter(pc.invert(pc.is_in(old_keys, new_keys.combine_chunks()))), new])
         return pa.concat_tables([old, added])
 
     tables.transform(spec, {row[partition] for row in rows}, grown, shard=None, **fixed)

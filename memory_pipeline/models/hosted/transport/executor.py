@@ -74,14 +74,24 @@ class LlmExecutor:
     """Send questions to the configured models. Thread-safe.
 
     Without a `store` nothing is stored and no budget applies, as in a reader. `clock` returns the current time in UTC;
-    it dates calls and selects the month of a budget.
+    it dates calls and selects the month of a budget. With `is_fresh`, completions that are stored are asked again, each
+    once; their new answers replace the stored ones, which remain if the model fails.
     """
 
-    def __init__(self, configuration: Configuration, store: CallStore | None, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        store: CallStore | None,
+        clock: Callable[[], datetime],
+        *,
+        is_fresh: bool = False,
+    ) -> None:
         self.configuration = configuration
         self.store = store
         self.budgets = Budgets(configuration, store, clock, self._pause) if store else None
         self.clock = clock
+        self._is_fresh = is_fresh
+        self._asked: set[str] = set()
         self._breaker = CircuitBreaker()
         self._stopped = threading.Event()
         self._keys: dict[str | None, str | None] = {None: None}
@@ -176,6 +186,14 @@ class LlmExecutor:
         if store is None or not requests.shares:
             return ask()
         period, endpoint = requests.shares[0].use.period, requests.endpoint
+        if self._is_fresh and requests.purpose is not Purpose.EMBEDDING and key not in self._asked:
+            self._asked.add(key)
+            try:
+                return ask()
+            except ModelError:
+                if known := self.known(key, period, read):
+                    return known
+                raise
         if known := self.known(key, period, read):
             return known
         lease = timedelta(seconds=(endpoint.timeout_seconds + _LONGEST_BACKOFF) * endpoint.attempts)
