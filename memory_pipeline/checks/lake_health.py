@@ -25,13 +25,14 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import FIRST_YEAR, Grain
 from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.sessions import micros_of
-from memory_pipeline.errors import ConfigurationError, LakeError, counted
+from memory_pipeline.errors import ConfigurationError, LakeError, counted, shown
 from memory_pipeline.lake.erasures import unfinished_erasures
 from memory_pipeline.lake.files.storage import MANIFEST
 from memory_pipeline.lake.lake import manifest_damage
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MESSAGES_ASSET
 from memory_pipeline.sessions.store import existing_stores
+from memory_pipeline.steps.repair import find_damage
 from memory_pipeline.steps.retention import held_back
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ NEARLY_SPENT = 0.8
 RETENTION_GRACE = timedelta(days=1)
 #: Journal files are ingested within minutes and failures are retried hourly. After a day a file is stuck.
 LONGEST_WAIT = timedelta(days=1)
+
+
+def damaged_files(context: CheckContext) -> Offences:
+    """Find what `memory-pipeline repair` finds. An offender is a file."""
+    found = find_damage(context.lake)
+    return Offences.of((f"{each.path}: {shown(each.why, 200)[1:-1]}" for each in found), {"damaged": len(found)})
 
 
 def spent_budgets(context: CheckContext) -> Offences:

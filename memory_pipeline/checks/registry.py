@@ -45,6 +45,15 @@ _PENDING = "compute pending periods with `memory-pipeline run` (`memory-pipeline
 def all_checks() -> list[Check]:
     """Return all checks in the order of the assets' computation. The tests of ``dbt_like_sql`` are last."""
     return [
+        Check(
+            "damage",
+            MESSAGES_ASSET,
+            _ERROR,
+            False,
+            "Every file of the lake can be read, and has what was written to it.",
+            "run `memory-pipeline repair`: it rebuilds what it can, and names what is lost",
+            lake_health.damaged_files,
+        ),
         *_of_tables(),
         *_of_memories(),
         *_of_consolidation(),

@@ -60,6 +60,16 @@ class AccessEvents:
         found = (self._read(path) for path in paths_among(entries))
         return [event for event in found if event is not None]
 
+    def damaged(self) -> dict[str, str]:
+        """Return the files that are no valid events, with the reasons."""
+        found = {}
+        for path in paths_among(self._journal.entries()):
+            try:
+                self._read(path)
+            except LakeError as error:
+                found[path] = str(error).partition(f"{path} is ")[2]
+        return found
+
     def state(self, target: Scope) -> AccessState:
         """Return the grants of a scope in force now, and the teams of its agent.
 

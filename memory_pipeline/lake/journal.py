@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, pairwise
@@ -38,7 +38,7 @@ from memory_pipeline.domain.memories.events import MemoryEvent
 from memory_pipeline.domain.messages import Message, NothingSaidError
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.scopes import Scope
-from memory_pipeline.errors import InputError, LakeError, shown
+from memory_pipeline.errors import InputError, LakeError, counted, shown
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.layout import folder_name, key_in
 
@@ -176,6 +176,19 @@ class Journal:
                 files.append(JournalFile(entry.path, key, hours, entry.size, entry.tag, left or hours))
         return files
 
+    def damaged(self) -> dict[str, str]:
+        """Return the pending files and the quarantined records that cannot be read, with the reasons. Reads all."""
+        found = {}
+        for file in self.pending():
+            if rejected := self.read(file).rejected:
+                found[file.path] = f"{counted(len(rejected), 'record')} cannot be read: {rejected[0].reason}"
+        for entry in self.set_aside_files():
+            try:
+                self._set_aside(entry)
+            except (ValueError, TypeError, KeyError):
+                found[entry.path] = "it is no quarantined record"
+        return found
+
     def pending_hours(self) -> set[Period]:
         """Return the hours that are not acknowledged in some pending file."""
         return {hour for file in self.pending() for hour in file.pending_hours}
@@ -190,8 +203,11 @@ class Journal:
         file_hours = set(file.hours)
         selected = file_hours if hours is None else file_hours.intersection(hours)
         skipped = {hour.key.encode() for hour in file_hours - selected}
-        data = b"" if self._is_link(file.path) else self._storage.read(file.path) or b""
-        for number, line in enumerate(data.splitlines(), start=1):
+        data = None if self._is_link(file.path) else self._storage.read(file.path)
+        if data is not None and not data.strip():
+            reason = "the file is empty: what was written to it is lost"
+            found.rejected.append(Rejection(reason, file.path, f"{file.path} is empty"))
+        for number, line in enumerate((data or b"").splitlines(), start=1):
             if not line.strip():
                 continue
             # Skips most lines of a file with many hours without parsing them.
@@ -323,12 +339,13 @@ class Journal:
         """Return the rejected records, and the symbolic links in the journal, which it never follows."""
         found = [Rejection(_LINKED, path, None) for path in self._storage.links(_TOP)]
         for entry in self.set_aside_files():
-            try:
-                content = json.loads(self._storage.read(entry.path) or b"")
-                found.append(Rejection(content["reason"], content["where"], content["record"]))
-            except (ValueError, TypeError, KeyError):
-                continue  # not written by the journal
+            with suppress(ValueError, TypeError, KeyError):  # damaged: see `damaged`
+                found.append(self._set_aside(entry))
         return found
+
+    def _set_aside(self, entry: FileInfo) -> Rejection:
+        content = json.loads(self._storage.read(entry.path) or b"")
+        return Rejection(content["reason"], content["where"], content["record"])
 
     def set_aside_files(self) -> list[FileInfo]:
         """Return the files of rejected records without reading them."""

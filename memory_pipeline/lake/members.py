@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.messages import Message
 from memory_pipeline.domain.scopes import user_identity
-from memory_pipeline.errors import InputError
 from memory_pipeline.lake.files.strict_json import parse_json
 
 if TYPE_CHECKING:
@@ -87,6 +86,36 @@ class Members:
             group = self._scope_of(one["workspace_id"], one["agent_id"], one["identity"])
             yield group, one["user_id"], datetime.fromisoformat(one["timestamp"])
 
+    def damaged(self) -> dict[str, str]:
+        """Return the files that are missing or invalid, with the reasons."""
+        return {path: why for path, (why, _) in self._faults().items()}
+
+    def recoverable(self) -> set[str]:
+        """Return the damaged files of which there is a copy in the other list."""
+        return {path for path, (_, data) in self._faults().items() if data is not None}
+
+    def mend(self) -> None:
+        """Write missing and invalid files again, of which there is a copy in the other list."""
+        for path, (_, data) in self._faults().items():
+            if data is not None:
+                self._storage.write(path, data)
+
+    def _faults(self) -> dict[str, tuple[str, bytes | None]]:
+        """Return the reason for each missing or invalid file, with its content if it is known."""
+        wanted: dict[str, bytes] = {}
+        for folder in (_GROUPS, _USERS):
+            for path, one in self._read(folder):
+                group = self._scope_of(one["workspace_id"], one["agent_id"], one["identity"])
+                paths = self._paths(group, one["user_id"])
+                if path in paths:  # otherwise it names another group or user than its place
+                    wanted |= dict.fromkeys(paths, json.dumps(one).encode())
+        present = {entry.path for folder in (_GROUPS, _USERS) for entry in self._storage.list(folder)}
+        valid = present & self._contents.keys() & wanted.keys()
+        return {
+            path: ("it is not valid" if path in present else "it is missing", wanted.get(path))
+            for path in sorted((present | wanted.keys()) - valid)
+        }
+
     def groups_of(self, user: Scope) -> list[Scope]:
         """Return the groups of a user, given the scope of the user's own memory; sorted by their keys."""
         found = self._read(f"{_USERS}/{user.key}")
@@ -107,8 +136,9 @@ class Members:
                     continue
                 try:
                     content = parse_json(data)
+                    datetime.fromisoformat(str(content["timestamp"]))
                     self._contents[entry.path] = {name: str(content[name]) for name in _FIELDS}
-                except (InputError, KeyError) as error:
+                except (ValueError, KeyError) as error:
                     _log.warning("%s is not valid, and ignored: %s", self._storage.locate(entry.path), error)
                     continue
             yield entry.path, self._contents[entry.path]

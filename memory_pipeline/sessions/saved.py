@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from memory_pipeline.domain.sessions import micros_of, time_of
+from memory_pipeline.errors import DamagedError, shown
+from memory_pipeline.lake.files.storage_errors import REMEDY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,10 +50,39 @@ def save(
 def load(storage: Storage, name: str) -> Iterator[tuple[bool, str, dict[str, Any]]]:
     """Yield for each entry of a copy: whether it is a short-term one, its section, and its fields."""
     data = storage.read(_path(name))
-    for entry in [] if data is None else json.loads(data)["entries"]:
+    yield from () if data is None else _entries(_record(_path(name), data))
+
+
+def damaged_copies(storage: Storage) -> dict[str, str]:
+    """Return the copies that cannot be read, with the reasons."""
+    found = {}
+    for file in storage.list(SAVED):
+        try:
+            _record(file.path, storage.read(file.path) or b"")
+        except DamagedError as error:
+            found[file.path] = str(error)
+    return found
+
+
+def _entries(record: Mapping[str, Any]) -> Iterator[tuple[bool, str, dict[str, Any]]]:
+    for entry in record["entries"]:
         created_at = micros_of(datetime.fromisoformat(entry["created_at"]))
         fields = {field: entry[field] for field in _FIELDS}
         yield entry["is_short_term"], entry["section"], {**fields, "created_at": created_at}
+
+
+def _record(path: str, data: bytes) -> dict[str, Any]:
+    """Return the record of a copy.
+
+    Raises:
+        DamagedError: it cannot be read.
+    """
+    try:
+        record: dict[str, Any] = json.loads(data)
+        list(_entries(record))
+    except (ValueError, TypeError, KeyError) as error:
+        raise DamagedError(f"the saved session {path} cannot be read: {shown(str(error))}; {REMEDY}") from None
+    return record
 
 
 def delete_saved(storage: Storage, is_unwanted: Callable[[Mapping[str, Any]], bool]) -> int:
@@ -58,8 +90,9 @@ def delete_saved(storage: Storage, is_unwanted: Callable[[Mapping[str, Any]], bo
     found = []
     for file in storage.list(SAVED):
         data = storage.read(file.path)
-        if data is not None and is_unwanted(json.loads(data)):
-            found.append(file.path)
+        with suppress(DamagedError):  # `memory-pipeline check` names it
+            if data is not None and is_unwanted(_record(file.path, data)):
+                found.append(file.path)
     storage.delete(found)
     storage.prune(SAVED)
     return len(found)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -324,9 +326,28 @@ def existing_stores(lake: Lake) -> list[SessionStore]:
         _refuse_elsewhere(lake)
     elif lake.storage.is_there(_ELSEWHERE):
         found.append(session_store(lake))
-    if lake.storage.is_local and os.path.exists(lake.storage.locate(FILE)):  # noqa: PTH110  # an address
+    if lake.storage.sizes([FILE], FOLDER).get(FILE) and lake.storage.is_local:
         found.append(_in_file(lake))
     return found
+
+
+def damaged_database(lake: Lake) -> str | None:
+    """Return why the file of the database in the lake's folder cannot be read, or None."""
+    if not lake.storage.is_local or FILE not in (sizes := lake.storage.sizes([FILE], FOLDER)):
+        return None
+    if not sizes[FILE]:
+        return "it is empty"
+    try:
+        with closing(sqlite3.connect(lake.storage.locate(FILE), timeout=30)) as connection:
+            [found] = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    except sqlite3.Error as error:
+        return str(error)
+    return None if found == "ok" else found
+
+
+def discard_database(lake: Lake) -> None:
+    """Delete the file of the database in the lake's folder. The next session makes a new one."""
+    lake.storage.delete(f"{FILE}{ending}" for ending in ("", "-wal", "-shm"))
 
 
 def _in_file(lake: Lake) -> SessionStore:

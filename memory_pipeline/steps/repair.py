@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
-from memory_pipeline.errors import DamagedError
-from memory_pipeline.lake.codec.graph import operations_to_rows
-from memory_pipeline.lake.codec.memories import events_to_rows
+from memory_pipeline.errors import DamagedError, counted
+from memory_pipeline.lake.codec.graph import operations_to_project, operations_to_rows
+from memory_pipeline.lake.codec.memories import events_projected, events_to_rows
 from memory_pipeline.lake.erasures import unfinished_erasures
 from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.layout import PROJECTIONS
@@ -53,16 +54,21 @@ from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.fold_graph import mend_graph, operations_in
 from memory_pipeline.steps.fold_memories import memory_events_in, project_events, refold_memories
 from memory_pipeline.steps.group import scopes_in
+from memory_pipeline.steps.index import indexable_rows
 from memory_pipeline.steps.lost_rows import lost_rows
 from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.scopes import known_scopes
+from memory_pipeline.steps.small_files import DISCARDED, damaged_small_files, mend_small_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import date
 
+    import pyarrow as pa
+
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.schema_types import TableSpec
     from memory_pipeline.models.factory import Models
 
@@ -79,8 +85,8 @@ class Damage:
     """A part of a lake that is lost or cannot be read.
 
     Attributes:
-        kind: "file" or "log" of a table, "partition" missing from the log, "index", "projection", "mart", or an
-            "erasure" that is not finished.
+        kind: "file" or "log" of a table, "partition" missing from the log, "index", "projection", "mart", an "erasure"
+            that is not finished, or "small" for a file of :mod:`memory_pipeline.steps.small_files`.
         path: relative to the root.
         key: the partition.
         rows: number of rows it held, 0 if unknown.
@@ -102,7 +108,7 @@ class Damage:
 
         Lost facts and summaries are dropped: until then nothing that reads their period works, for any agent.
         """
-        return bool(self.loss) and self.name not in (FACTS.name, SUMMARIES.name)
+        return bool(self.loss) and self.name not in (FACTS.name, SUMMARIES.name, *DISCARDED)
 
 
 def find_damage(lake: Lake) -> list[Damage]:
@@ -110,13 +116,15 @@ def find_damage(lake: Lake) -> list[Damage]:
     found: list[Damage] = []
     for spec in TABLES.values():
         found += _of_table(lake, spec)
+    known = {(damage.name, damage.key) for damage in found} | {(damage.name, "") for damage in found if not damage.key}
+    found += [each for each in _altered(lake) if not known & {(each.name, each.key), (each.name, "")}]
     if not any(damage.name in (EXPIRATIONS.name, TOMBSTONES.name) for damage in found):
         found = [_with_loss(lake, damage) for damage in found]
     found += [
         Damage(kind, name, f"{PROJECTIONS}/{name}.lance", why)
         for kind, projection in [("index", lake.index), *(("projection", each) for each in lake.projections.values())]
         for name in sorted(projection.tables())
-        if (why := projection.damage_of(name))
+        if (why := projection.damage_of(name, wanted=partial(_indexable, lake, name)))
     ]
     if not any(damage.name == TOMBSTONES.name for damage in found):
         found += [
@@ -125,7 +133,13 @@ def find_damage(lake: Lake) -> list[Damage]:
         ]
     damaged = Marts(lake.storage).damaged(lake.storage.folders("marts"))
     found += [Damage("mart", name, f"marts/{name}", "the mart cannot be read") for name in sorted(damaged)]
+    found += [Damage("small", each.name, each.path, each.why, loss=each.loss) for each in damaged_small_files(lake)]
     return found
+
+
+def _indexable(lake: Lake, name: str, rows: pa.Table) -> pa.Table:
+    """Return the rows that a table of the index should have, with vectors as long as those of `rows`."""
+    return indexable_rows(lake, rows.schema.field("vector").type.list_size, lake.index.rows_of(name))
 
 
 def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> list[Damage]:
@@ -154,6 +168,7 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
     for damage in found:
         if damage.kind == "mart":
             Marts(lake.storage).remove(damage.name)
+    mend_small_files(lake, [(damage.name, damage.path) for damage in found if damage.kind == "small"])
     restore_projections(lake, models.embedder, thoroughly=True)
     for grain in Grain:
         periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
@@ -192,6 +207,29 @@ def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
             loss = "" if key in below else f"{rows:,} messages of {key}"
             path = f"{folder}/{spec.partition_by[-1]}={key}"
             yield Damage("partition", spec.name, path, "it is missing from the table's log", key, "", rows, loss)
+
+
+def _altered(lake: Lake) -> Iterator[Damage]:
+    """Yield the files of operations and events that have other values than the copies of their rows by scope."""
+    projections: tuple[tuple[TableSpec, ScopedRows, Callable[[pa.Table], pa.Table]], ...] = (
+        (GRAPH_OPERATIONS, lake.operations, operations_to_project),
+        (MEMORY_EVENTS, lake.events, events_projected),
+        (CONSOLIDATION_EVENTS, lake.events, events_projected),
+    )
+    for spec, projection, projected in projections:
+        try:
+            rows = projected(lake.tables.read_sound(spec))
+        except DamagedError:  # its log: reported already
+            continue
+        copies = projection.digests() if rows.num_rows else {}
+        own = zip(*(rows[name].to_pylist() for name in ("id", "digest", "period")), strict=True)
+        keys = [period for identifier, digest, period in own if copies.get(identifier, digest) != digest]
+        for key in sorted(set(keys)):
+            for path in sorted(lake.tables.state(spec, [key])):
+                why = f"{counted(keys.count(key), 'row')} of {key} have other values than their copies by scope"
+                yield Damage(
+                    "file", spec.name, f"tables/{spec.name}/{path}", why, key, "", lake.tables.counts(spec)[key]
+                )
 
 
 def _with_loss(lake: Lake, damage: Damage) -> Damage:

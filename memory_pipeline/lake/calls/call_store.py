@@ -299,6 +299,10 @@ class Calls:
         with self._lock:
             self._answers |= found
 
+    def damaged(self) -> dict[str, str]:
+        """Return the pending files that cannot be read, with the reasons."""
+        return self._pending.damaged()
+
     def claim(self, key: str, lease: timedelta) -> bool:
         """Claim a question; return False if another thread or process has it.
 

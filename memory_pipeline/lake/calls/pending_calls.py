@@ -106,6 +106,18 @@ class PendingCalls:
                 contents[entry] = call
         return contents
 
+    def damaged(self) -> dict[str, str]:
+        """Return the files that cannot be read, with the reasons."""
+        found = {}
+        for entry in self.list():
+            try:
+                data = self._storage.read(entry.path)
+                if data is not None:
+                    _from_bytes(entry.path, data)
+            except InputError as error:
+                found[entry.path] = str(error)
+        return found
+
     def delete(self, paths: Sequence[str]) -> None:
         """Delete files. Missing ones are ignored."""
         self._each(lambda path: self._storage.delete([path]), paths)

@@ -27,7 +27,7 @@ import pyarrow as pa
 from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import recorded_scope
-from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
+from memory_pipeline.errors import ConfigurationError, DamagedLanceTableError, InputError, LakeError, shown
 from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.index.maintenance import SAME_ITEM, compact
@@ -337,6 +337,31 @@ def collections_of(lake: Lake) -> Iterator[tuple[Scope, str, list[str]]]:
             continue
         if scope.key == key_in(name):
             yield scope, folder, names
+
+
+def damaged_collections(lake: Lake) -> dict[str, str]:
+    """Return the files and tables of collections that cannot be read, with the reasons. Reads all of them."""
+    from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
+
+    found: dict[str, str] = {}
+    databases = Databases(lake.storage)
+    for name in lake.storage.folders(COLLECTIONS):
+        folder = f"{COLLECTIONS}/{name}"
+        tables = [one.removesuffix(".lance") for one in lake.storage.folders(folder) if one.endswith(".lance")]
+        for table in tables:
+            try:
+                if run_coroutine(databases.whole(folder, table)) is None:
+                    found[f"{folder}/{table}.lance"] = "it has no version that can be read"
+            except DamagedLanceTableError as error:
+                found[f"{folder}/{table}.lance"] = str(error).partition("; `")[0]
+        if tables:
+            try:
+                scope = recorded_scope(parse_json(lake.storage.read(f"{folder}/{_SCOPE}") or b""), lake.scope)
+                if scope.key != key_in(name):
+                    found[f"{folder}/{_SCOPE}"] = f"it names {scope}, whose collections are elsewhere"
+            except InputError as error:
+                found[f"{folder}/{_SCOPE}"] = str(error)
+    return found
 
 
 def drop_collections(lake: Lake, scopes: Collection[Scope]) -> None:

@@ -38,7 +38,10 @@ _DELETIONS = re.compile(r"_deletions/\d+-(\d+)-(\d+)\.\w+")
 #: Files with rows, of a table or of its indices.
 _ROWS = re.compile(r"data/[^/]+\.lance|_indices/[^/]+/.*")
 #: LanceDB's errors for a file that is truncated or was written by another program.
-_DAMAGED = re.compile(r"LanceError\((IO|Arrow|Schema)\)|[Cc]orrupt|[Dd]ecod|too small|Invalid range")
+_DAMAGED = re.compile(
+    r"LanceError\((IO|Arrow|Schema|Index|CorruptFile)\)|[Cc]orrupt|[Dd]ecod|too small|panick"
+    r"|Invalid (range|input, file)"
+)
 #: The last bytes of a complete manifest.
 _END = b"LANC"
 #: Names of manifests count down from here, so that the newest is listed first.

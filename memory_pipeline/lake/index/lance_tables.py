@@ -21,11 +21,14 @@ from functools import lru_cache, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow.types as pa_types
+
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.errors import CommitConflictError, DamagedLanceTableError, shown
+from memory_pipeline.errors import CommitConflictError, DamagedLanceTableError, one_line, shown
 from memory_pipeline.lake.commit_retry import CommitLostError, pauses, retry_async
 from memory_pipeline.lake.files.disk import raise_of_disk
 from memory_pipeline.lake.files.storage_errors import REMEDY, in_words, is_of_store, store_policy
+from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, has_vanished, is_conflict, is_damage, lance_table
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
@@ -62,6 +65,8 @@ _CLAIMS = "state/lance"
 _LEASE, _PAUSE = timedelta(minutes=1), 0.02
 #: Attempts of a write that lost against another process, and of a read that found files missing.
 _ATTEMPTS, _LOOKS = 20, 8
+#: Values that are looked up in an index at once.
+_LISTED = 1_000
 #: Attempts to delete a table's folder while others may write to it.
 _DROPS = 10
 #: Key in a table's metadata: when it was created, in milliseconds since 1970.
@@ -171,7 +176,7 @@ class Databases:
                 return None  # connecting would create it
             connection = await self._connection(folder)
             try:
-                table = await connection.open_table(name)
+                table = await _without_panic(connection.open_table(name))
                 schema = await table.schema()
             except FAILURES as error:
                 raise_of_disk(error, self._storage.uri)
@@ -202,7 +207,7 @@ class Databases:
         async def attempt() -> _Result:
             table = await self.table(folder, name)
             try:
-                return nothing if table is None else await read(table)
+                return nothing if table is None else await _without_panic(read(table))
             except FAILURES:
                 self.forget(folder, name)
                 raise
@@ -210,6 +215,22 @@ class Databases:
         explain = partial(_in_words, folder=folder, name=name)
         policy = store_policy(_FAILED, _LOOKS, FAILURES, explain, is_lost=has_vanished, place=self._storage.uri)
         return await retry_async(attempt, policy)
+
+    async def whole(self, folder: str, name: str) -> pa.Table | None:
+        """Return all rows of a table, or None if there is no table. Its indices are read, too.
+
+        Raises:
+            DamagedLanceTableError: the table cannot be read, or an index finds other rows than it has.
+        """
+        damaged = f"table {folder}/{name}.lance"
+        try:
+            return await self.read(folder, name, _whole, None)
+        except _WrongIndexError as error:
+            raise DamagedLanceTableError(f"{damaged}: {error}; {REMEDY}") from error
+        except FAILURES as error:  # to read all rows needs nothing but sound files
+            raise DamagedLanceTableError(
+                f"{damaged} cannot be read: {shown(one_line(error), 160)}; {REMEDY}"
+            ) from error
 
     async def edit(
         self, folder: str, name: str, write: Callable[[Any], Awaitable[_Result]], nothing: _Result
@@ -383,6 +404,44 @@ async def retry_lance_commit(
 
     policy = store_policy(_FAILED, _ATTEMPTS, FAILURES, give_up, is_lost=is_lost)
     return await retry_async(attempt, policy)
+
+
+class _WrongIndexError(Exception):
+    """An index does not find the rows of its table."""
+
+
+async def _whole(table: Any) -> pa.Table:
+    rows = await table.query().to_arrow()
+    for index in await table.list_indices():
+        [column] = index.columns
+        values = rows[column].combine_chunks()
+        expected = len(values) - values.null_count
+        if index.index_type == "FTS":
+            await table.query().nearest_to_text("a", columns=column).limit(1).to_arrow()
+            continue
+        if index.index_type != "BTree":
+            await table.query().nearest_to(values.drop_null()[0].as_py()).limit(1).to_arrow()
+            continue
+        found = 0
+        if pa_types.is_string(values.type):
+            distinct = values.unique().drop_null().to_pylist()
+            for start in range(0, len(distinct), _LISTED):
+                found += await table.count_rows(f"{column} IN ({listed(distinct[start : start + _LISTED])})")
+        else:
+            found = await table.count_rows(f"{column} IS NOT NULL")
+        if found != expected:
+            raise _WrongIndexError(f"its index of {column} finds {found:,} of {expected:,} rows")
+    return rows
+
+
+async def _without_panic(work: Awaitable[_Result]) -> _Result:
+    """Return the result of some work of lancedb. On some damaged files it panics, which is no exception of Python."""
+    try:
+        return await work
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RuntimeError(f"lancedb panicked: {one_line(error)}") from None
 
 
 def is_of_one_table(one: int, other: int) -> bool:

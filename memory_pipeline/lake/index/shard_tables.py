@@ -113,18 +113,21 @@ class ShardTables:
                 "run `memory-pipeline run` or `memory-pipeline repair` to rebuild it from the tables"
             )
 
-    async def damage_of(self, name: str, *, thoroughly: bool = True) -> str:
-        """Return why a table must be rebuilt, or an empty text. Reads all of it, or only opens it."""
+    async def whole(self, name: str, *, thoroughly: bool = True) -> pa.Table | None:
+        """Return all rows of a table, or None without a table. If not `thoroughly`, open it and return None.
 
-        async def read(table: Any) -> int:
-            return int((await table.query().to_arrow()).num_rows) if thoroughly else int(await table.count_rows())
-
-        try:
-            if await self._databases.read(PROJECTIONS, name, read, None) is None:
-                await self.refuse_lost(name)
-        except DamagedLanceTableError as error:
-            return str(error).partition("; ")[0].removeprefix("table ").removeprefix(f"{PROJECTIONS}/{name}.lance ")
-        return ""
+        Raises:
+            DamagedLanceTableError: it is lost or cannot be read.
+        """
+        if thoroughly:
+            rows = await self._databases.whole(PROJECTIONS, name)
+            is_there = rows is not None
+        else:
+            rows = None
+            is_there = await self._databases.read(PROJECTIONS, name, lambda table: table.count_rows(), None) is not None
+        if not is_there:
+            await self.refuse_lost(name)
+        return rows
 
     async def read(self, scope: Scope, read: Callable[[Any], Awaitable[_Result]], nothing: _Result) -> _Result:
         """Return the result of `read` on the scope's table; `nothing` if there is none."""

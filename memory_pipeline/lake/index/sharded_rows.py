@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from memory_pipeline.errors import DamagedLanceTableError
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 from memory_pipeline.lake.index.shard_tables import ShardTables, of_scope
 from memory_pipeline.lake.index.table_roster import ROSTER
+from memory_pipeline.lake.layout import PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -119,27 +121,38 @@ class ShardedRows:
         """Return the condition on the records of a table."""
         return self._tables.roster.rows_of(name)
 
-    def is_damaged(self, name: str, *, thoroughly: bool = True) -> bool:
-        """Return whether :meth:`damage_of` a table finds something."""
-        return bool(self.damage_of(name, thoroughly=thoroughly))
+    def damage_of(
+        self, name: str, *, thoroughly: bool = True, wanted: Callable[[pa.Table], pa.Table] | None = None
+    ) -> str:
+        """Return why a table must be rebuilt, or an empty text.
 
-    def damage_of(self, name: str, *, thoroughly: bool = True) -> str:
-        """Return why a table must be rebuilt: it is lost, unreadable or of another version; otherwise an empty text.
-
-        Reads all of it, or only opens it.
+        It is lost, unreadable or of another version, or has rows with other values than were written. Reads all of it,
+        or only opens it. `wanted` returns the rows that the table should have, given those it has.
         """
-        return run_coroutine(self._tables.damage_of(name, thoroughly=thoroughly))
+        try:
+            rows = run_coroutine(self._tables.whole(name, thoroughly=thoroughly))
+        except DamagedLanceTableError as error:
+            return str(error).partition("; ")[0].removeprefix("table ").removeprefix(f"{PROJECTIONS}/{name}.lance ")
+        return "has rows with other values" if rows is not None and self._is_changed(rows, wanted) else ""
+
+    def _is_changed(self, rows: pa.Table, wanted: Callable[[pa.Table], pa.Table] | None) -> bool:  # noqa: ARG002
+        """Return whether rows have other values than were written."""
+        return False
 
     def mend(self, rows_of: Callable[[pc.Expression], pa.Table], *, thoroughly: bool = False) -> list[str]:
-        """Rebuild the tables that are lost, unreadable or of another version. Return their names.
+        """Rebuild the tables that are damaged. Return their names.
 
         `rows_of` returns the rows for a condition on records. With `thoroughly`, read all of each table.
         """
         mended = []
         for name in sorted(self.tables()):
-            if damage := self.damage_of(name, thoroughly=thoroughly):
+
+            def rows(name: str = name) -> pa.Table:
+                return rows_of(self.rows_of(name))
+
+            if damage := self.damage_of(name, thoroughly=thoroughly, wanted=lambda _, rows=rows: rows()):  # type: ignore[misc]
                 _log.warning("rebuilding %s: %s", name, damage)
-                self.restore(name, lambda name=name: rows_of(self.rows_of(name)))  # type: ignore[misc]
+                self.restore(name, rows)
                 mended.append(name)
         return mended
 
@@ -150,7 +163,7 @@ class ShardedRows:
         who commits a record later finds the table lost, waits, and then writes its row.
         """
         with self._claimed(name):
-            if self.is_damaged(name):
+            if self.damage_of(name, wanted=lambda _: rows()):
                 run_coroutine(self._tables.clear(name))
                 run_coroutine(self._tables.fill(name, rows()))
 

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
-from memory_pipeline.errors import ConfigurationError, LakeError, shown
+from memory_pipeline.errors import ConfigurationError, DamagedError, InputError, LakeError, shown
+from memory_pipeline.lake.files.storage_errors import REMEDY
+from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, listed, quoted
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
 from memory_pipeline.lake.index.lance_tables import IndexKind, ordering, run_coroutine
@@ -23,7 +25,7 @@ from memory_pipeline.lake.index.sharded_rows import ShardedRows
 from memory_pipeline.lake.layout import PROJECTIONS, SHARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -103,7 +105,10 @@ class VectorIndex(ShardedRows):
         """
         if self._embedder is None:
             data = self._storage.read(_EMBEDDER)
-            self._embedder = None if data is None else json.loads(data)
+            try:
+                self._embedder = None if data is None else parse_json(data)
+            except InputError as error:
+                raise DamagedError(f"{_EMBEDDER} cannot be read: {error}; {REMEDY}") from None
         mine = _described(embedder)
         if self._embedder is not None and any(self._embedder.get(name) != value for name, value in mine.items()):
             raise ConfigurationError(
@@ -111,6 +116,27 @@ class VectorIndex(ShardedRows):
                 f"compared with those of {shown(mine)}; set `embedding` in the lake's config/workspaces.yaml back, or "
                 f"open the reader with the first embedder; or, to change it, {_AFRESH}"
             )
+
+    def damaged(self) -> dict[str, str]:
+        """Return the file that names the embedder, if it cannot be read, with the reason."""
+        try:
+            parse_json(self._storage.read(_EMBEDDER) or b"{}" if self._storage.is_there(_EMBEDDER) else b"{}")
+        except InputError as error:
+            return {_EMBEDDER: str(error)}
+        return {}
+
+    def _is_changed(self, rows: pa.Table, wanted: Callable[[pa.Table], pa.Table] | None) -> bool:
+        if wanted is None or not rows.num_rows:
+            return False
+        other = wanted(rows)
+        marks = ["id", *_INDEX.compared]
+        known = {*zip(*(other[name].to_pylist() for name in marks), strict=True)}
+        known &= {*zip(*(rows[name].to_pylist() for name in marks), strict=True)}
+        ids = pa.array(sorted(mark[0] for mark in known), pa.string())
+        # Others may be written just now. The index of the words is made by rules, which may have changed.
+        names = [name for name in other.column_names if name != "terms"]
+        both = [part.filter(pc.is_in(part["id"], ids)).sort_by("id").select(names) for part in (rows, other)]
+        return not both[0].cast(both[1].schema).equals(both[1])
 
     def adopt(self, embedder: Embedder) -> None:
         """Store which embedder makes the vectors, unless one is stored.

@@ -275,7 +275,7 @@ def test_a_restore_that_is_cut_short_is_noticed(root: str, index: VectorIndex, m
         with pytest.raises(KilledError):
             index.restore(name, lambda: rows_before)
     other = VectorIndex(Storage(root))
-    assert other.is_damaged(name)
+    assert other.damage_of(name)
     other.restore(name, lambda: rows_before)
     assert numbers(other) == {0: WHOLE}
 

@@ -104,7 +104,7 @@ def test_rows_written_to_a_damaged_table_before_it_is_dropped_are_restored(root:
         assert not Path(root, "projections", "things-000.lance").exists()
         return rows(*records)
 
-    assert things.is_damaged("things-000")
+    assert things.damage_of("things-000")
     records.append("b")
     things.restore("things-000", read)
     assert ids(opened(root)) == ["a", "b"]
