@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.memories.record import one_of
-from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of
+from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of
 from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.errors import AccessDeniedError, InputError, shown
@@ -82,6 +82,8 @@ class AccessEvent:
         event_at: time, UTC.
         context: the context of the memory to which a grant or a revoke is limited.
         by_agent: the agent that made the change, if it is not the owner of the memory.
+        ordered_at: place in the order of events, UTC, if its writer saw a later one that decides the same; None if the
+            place is `event_at`.
     """
 
     scope: Scope
@@ -92,6 +94,7 @@ class AccessEvent:
     event_at: datetime
     by_agent: str | None = None
     context: str | None = None
+    ordered_at: datetime | None = None
 
     def __post_init__(self) -> None:
         optional_label("by_agent", self.by_agent)
@@ -134,6 +137,7 @@ class AccessEvent:
             timestamp_of("timestamp", record.get("timestamp")),
             record.get("by_agent"),
             record.get("context"),
+            ordered_at_in(record),
         )
 
     def to_record(self) -> dict[str, object]:
@@ -147,6 +151,7 @@ class AccessEvent:
             "to_team": self.to_team,
             "level": None if self.level is None else self.level.value,
             "timestamp": self.event_at.isoformat(),
+            **({} if self.ordered_at is None else {"ordered_at": self.ordered_at.isoformat()}),
             **({} if self.by_agent is None else {"by_agent": self.by_agent}),
             **({} if self.context is None else {"context": self.context}),
         }
@@ -170,7 +175,9 @@ class AccessEvent:
     def order(self) -> tuple[datetime, int]:
         """The sort key: of two events at the same time, the one that allows less comes last."""
         allows = 0 if self.level is None else self.level.rank
-        return self.event_at, -allows if not self.verb.is_of_team else -(self.verb is AccessVerb.JOIN)
+        return self.ordered_at or self.event_at, -allows if not self.verb.is_of_team else -(
+            self.verb is AccessVerb.JOIN
+        )
 
 
 class AccessState(NamedTuple):
@@ -181,11 +188,30 @@ class AccessState(NamedTuple):
 
 
 def fold_access(events: Iterable[AccessEvent], until: datetime | None = None) -> AccessState:
-    """Fold events, in any order, into the grants and teams that are in force: now, or at `until`, UTC."""
+    """Fold events, in any order, into the grants and teams that are in force: now, or at `until`, UTC.
+
+    What an agent granted by a grant of the level ``admin`` ends with that grant. The events are all those of the memory
+    and of its agent.
+    """
     last: dict[Hashable, AccessEvent] = {}
     for event in sorted(events, key=lambda event: event.order):
-        if until is None or event.event_at <= until:
+        if (until is None or event.event_at <= until) and _is_backed(event, last):
             last[event.decides] = event
+            while gone := [key for key, one in last.items() if not _is_backed(one, last)]:
+                for key in gone:
+                    del last[key]
+    return _state_of(last)
+
+
+def _is_backed(event: AccessEvent, last: Mapping[Hashable, AccessEvent]) -> bool:
+    """Return whether the agent that made a grant may share the memory, after the `last` events."""
+    if event.by_agent is None or event.verb is not AccessVerb.GRANT:
+        return True
+    agent = Scope(event.scope.workspace_id, event.by_agent)
+    return decide(agent, AccessLevel.ADMIN, event.scope, _state_of(last), event.context).is_allowed
+
+
+def _state_of(last: Mapping[Hashable, AccessEvent]) -> AccessState:
     teams: dict[tuple[Scope, str], frozenset[str]] = {}
     for event in last.values():
         if event.verb is AccessVerb.JOIN and event.to_team is not None and event.to_agent is not None:

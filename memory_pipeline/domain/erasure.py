@@ -287,7 +287,7 @@ def without_note(event: MemoryEvent) -> MemoryEvent:
     return MemoryEvent.of(
         event.scope, event.verb, event.event_at, changes, memory_id=event.memory_id, turn=event.turn,
         place=event.place, other_id=event.other_id, evidence=event.evidence, conversation_id=event.conversation_id,
-        received_at=event.received_at, users=event.users,
+        received_at=event.received_at, ordered_at=event.ordered_at, users=event.users,
     )  # fmt: skip
 
 

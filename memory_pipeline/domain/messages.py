@@ -409,6 +409,16 @@ def offset_at(at: datetime) -> int:
     return round((at.utcoffset() or timedelta()) / timedelta(minutes=1))
 
 
+def ordered_at_in(record: Mapping[str, object]) -> datetime | None:
+    """Return the place of an event in the order of events, if it is not the time of the event.
+
+    Raises:
+        InputError: it is no time.
+    """
+    value = record.get("ordered_at")
+    return None if value is None else timestamp_of("ordered_at", value)
+
+
 def timestamp_of(name: str, value: object) -> datetime:
     """Convert ISO 8601 text or an aware datetime to UTC.
 

@@ -133,7 +133,7 @@ def _moved(event: MemoryEvent, memory_id: str, other_id: str | None = None) -> M
         event.scope, event.verb, event.event_at, event.changes, memory_id=memory_id, turn=event.turn,
         place=event.place, editor=event.editor, reason=event.reason, other_id=other_id or event.other_id,
         evidence=event.evidence, conversation_id=event.conversation_id, received_at=event.received_at,
-        users=event.users,
+        ordered_at=event.ordered_at, users=event.users,
     )  # fmt: skip
 
 

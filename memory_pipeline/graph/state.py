@@ -20,6 +20,7 @@ from memory_pipeline.overlay import Overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
 
     from memory_pipeline.domain.graph.operations import Operation
     from memory_pipeline.domain.graph.triples import Triple, Vocabulary
@@ -90,6 +91,7 @@ def _renamed(before: Names, after: Names) -> set[str]:
 
 _UNREAD = {*SCOPE_COLUMNS, "source_digest", "digest"}
 _SCHEMA = pa.schema([field for field in GRAPH_FACTS.schema if field.name not in _UNREAD])
+_PLACE_COLUMNS = ("id", "subject_id", "predicate", "evidence_id", "event_at", "ordered_at")
 _IS_ALIAS = f"predicate IN ({', '.join(map(quoted, sorted(ALIASES)))})"
 
 
@@ -109,11 +111,32 @@ class GraphOverlay(Overlay[_StoredGraph, "list[Operation]", GraphSnapshot]):
         self._lake = lake
         self._scope = scope
         self._facts = RowsOfScope(lake.graph_rows, scope, _SCHEMA.names, IS_FACT)
+        self._places = RowsOfScope(lake.operations, scope, _PLACE_COLUMNS)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The agent's configured vocabulary."""
         return self._lake.configuration().vocabulary(self._scope)
+
+    def placed_from(self, at: datetime, subject: str, predicate: str) -> dict[str, datetime]:
+        """Return the place of each operation on a subject and a predicate that comes at or after `at`, by its source.
+
+        Clocks differ, so the writer of a new edit may have seen such operations.
+        """
+        pending = [one for operations in self._pending().values() for one in operations]
+        found = [one for one in pending if one.predicate == predicate and one.placed_at >= at]
+        rows = self._places.read()
+        rows = rows.append_column("placed_at", pc.coalesce(rows["ordered_at"], rows["event_at"]))
+        is_ahead = pc.greater_equal(rows["placed_at"], pa.scalar(at, rows["placed_at"].type))
+        rows = rows.filter(pc.and_(is_ahead, pc.equal(rows["predicate"], predicate)))
+        if not found and not rows.num_rows:
+            return {}
+        aliases = rows_to_operations(self._lake.operations.read([self._scope], where=_IS_ALIAS))
+        names = Names.of([*aliases, *pending], self.vocabulary)
+        source_id = names.key(subject)
+        columns = (rows[name].to_pylist() for name in ("subject_id", "evidence_id", "placed_at"))
+        places = {source: place for name, source, place in zip(*columns, strict=True) if names.key(name) == source_id}
+        return places | {one.message_ids[0]: one.placed_at for one in found if names.key(one.subject) == source_id}
 
     def _stored(self, known: _StoredGraph | None) -> _StoredGraph:
         rows = self._facts.read()

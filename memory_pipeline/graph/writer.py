@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.graph.operations import Edit, Verb
 from memory_pipeline.domain.graph.triples import KIND
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import EventClock
+from memory_pipeline.graph.graph import Graph
+from memory_pipeline.graph.state import GraphOverlay
+from memory_pipeline.lake.journal import TOLERANCE, EventClock, placed_after
+from memory_pipeline.overlay import one_read
 
 if TYPE_CHECKING:
     from datetime import date
 
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.graph import Graph
     from memory_pipeline.lake import Lake
+    from memory_pipeline.overlay import PendingJournal
 
 _KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confidence", "weight", "timestamp"])
 
@@ -26,17 +29,21 @@ _KEYS = frozenset(["edit", "subject", "predicate", "object", "replaces", "confid
 class GraphWriter:
     """Changes one agent's graph. A change is durable and visible to readers when the method returns.
 
-    Names keep their spelling and are compared without regard to case; predicates are converted to snake_case. Of two
-    changes, the one with the later time wins, whatever their order of arrival. Changes of one writer at the same time
-    are ordered by added microseconds. `start` is the first accepted day. `users` are the members of the group, if the
-    scope is a group's.
+    Names keep their spelling and are compared without regard to case; predicates are converted to snake_case. A change
+    follows all changes of the same subject and predicate that its writer sees, whatever their clocks said. One with a
+    `now` more than five minutes before them is about the past, as is one with a ``timestamp``. Of two changes that do
+    not know of each other, the later time wins. Changes of one writer at the same time are ordered by added
+    microseconds. `start` is the first accepted day. `users` are the members of the group, if the scope is a group's.
     """
 
-    def __init__(self, lake: Lake, scope: Scope, start: date, graph: Graph, users: Sequence[str] = ()) -> None:
+    def __init__(
+        self, lake: Lake, scope: Scope, start: date, pending: PendingJournal, users: Sequence[str] = ()
+    ) -> None:
         self._lake = lake
         self._scope = scope
         self._start = start
-        self._graph = graph
+        self._pending = pending
+        self._state = GraphOverlay(lake, scope, pending)
         self._users = users
         self._clock = EventClock()
 
@@ -128,8 +135,9 @@ class GraphWriter:
         Raises:
             InputError: an entity is unknown, or an argument is invalid. Nothing was written.
         """
+        graph = Graph(self._lake, self._scope, self._pending)
         for argument, name in (("source", source), ("target", target)):
-            if not self._graph.knows(name, argument):
+            if not graph.knows(name, argument):
                 raise InputError(f"{argument} {shown(name)} is unknown; add it with add_entity first, or use insert")
         return self.insert(source, label, target, confidence=confidence, weight=weight, now=now)
 
@@ -148,13 +156,14 @@ class GraphWriter:
             raise InputError(f"changes {shown(changes)} is not accepted; expected a list of mappings")
         admission = Admission(self._start, received_at, self._lake.calendar)
         edits = []
-        with self._clock.at(received_at) as take:
+        within = timedelta.max if now is None else TOLERANCE
+        with self._clock.at(received_at) as take, one_read():
             for place, change in enumerate(changes, start=1):
                 try:
                     _check_keys(change)
                     at = change.get("timestamp")
                     order = {"timestamp": take() if at is None else at, "received_at": received_at, "turn": place}
-                    edit = Edit.from_record({**change, **order, "users": self._users}, lambda *_: self._scope)
+                    edit = self._edit({**change, **order, "users": self._users}, within if at is None else None)
                     admission.check(edit.event_at)
                 except InputError as error:
                     where = f"change {place}: " if len(changes) > 1 else ""
@@ -165,6 +174,16 @@ class GraphWriter:
             self._lake.members.add(accepted)
             self._lake.journal.append(accepted)
         return [edit.id for edit in edits]
+
+    def _edit(self, record: Mapping[str, object], within: timedelta | None) -> Edit:
+        """Return the edit of a record. It follows what this writer sees `within` that time; None for nothing."""
+        edit = Edit.from_record(record, lambda *_: self._scope)
+        if within is None or not self._lake.exists:
+            return edit
+        main = edit.operations[-1]
+        seen = self._state.placed_from(edit.event_at, main.subject, main.predicate)
+        place = None if edit.id in seen else placed_after(edit.event_at, seen.values(), within)
+        return edit if place is None else Edit.from_record({**record, "ordered_at": place}, lambda *_: self._scope)
 
     def _change(
         self,

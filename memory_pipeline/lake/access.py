@@ -76,7 +76,15 @@ class AccessEvents:
         Raises:
             LakeError: as for :meth:`among`.
         """
-        return fold_access(event for scope in {target.own, target} for event in self.of(scope))
+        return fold_access(self.deciding(target))
+
+    def deciding(self, target: Scope) -> list[AccessEvent]:
+        """Return the events that decide about a scope: its own, and those of its agent, which keeps the teams.
+
+        Raises:
+            LakeError: as for :meth:`among`.
+        """
+        return [event for scope in {target.own, target} for event in self.of(scope)]
 
     def all(self) -> Iterator[AccessEvent]:
         """Yield all events of the lake.

@@ -447,9 +447,15 @@ class EventClock:
                 del self._next[next(iter(self._next))]
 
 
-def moment_after(at: datetime, latest: datetime, within: timedelta = timedelta(seconds=1)) -> datetime:
-    """Return `at`, or a microsecond after `latest`, the time of the previous change, if `at` is not later.
+#: Difference between clocks that is expected. A given time that is further behind is about the past.
+TOLERANCE = timedelta(minutes=5)
 
-    A `latest` that is `within` or more ahead of `at` is ignored.
+
+def placed_after(at: datetime, seen: Iterable[datetime], within: timedelta | None = None) -> datetime | None:
+    """Return the place of an event at `at` that follows those at the places `seen`: None if that is its time.
+
+    Clocks differ. An event comes after those that its writer saw, whatever their clocks said. Those more than `within`
+    later are ignored.
     """
-    return latest + _MOMENT if at <= latest < at + within else at
+    last = max((one for one in seen if within is None or one - at <= within), default=None)
+    return last + _MOMENT if last is not None and last >= at else None

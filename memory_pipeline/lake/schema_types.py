@@ -130,6 +130,12 @@ class TableSpec:
 
 
 RECEIVED_AT = field("received_at", TIME, "Time at which the journal accepted it, or the last of its messages (UTC).")
+ORDERED_AT = field(
+    "ordered_at",
+    TIME,
+    "Place in the order of events, if a later one of the same target came before it (UTC); null if it is event_at.",
+    nullable=True,
+)
 SPEAKER = field("speaker", WORDS, "Name of the speaker; null if no message is its source.", nullable=True)
 AGENT = (
     field("workspace_id", ID, "Workspace."),

@@ -16,6 +16,7 @@ from memory_pipeline.lake.schema_types import (
     ID,
     IDS,
     NOTE,
+    ORDERED_AT,
     PROVENANCE,
     RECEIVED_AT,
     SCOPE,
@@ -273,6 +274,7 @@ _OPERATION = (
     field("event_at", TIME, "Time of the message or edit (UTC)."),
     SPEAKER,
     RECEIVED_AT,
+    ORDERED_AT,
 )
 _BY_SUBJECT = ("scope", "subject_id", "predicate", "event_at", "id")
 
@@ -355,6 +357,7 @@ MEMORY_EVENTS = TableSpec(
             *_event(NOTE, NOTE),
             SPEAKER,
             RECEIVED_AT,
+            ORDERED_AT,
             USERS,
             field("is_edit", pa.bool_(), "Whether an agent made it directly; it is then stored only in this table."),
         ]
@@ -384,6 +387,7 @@ EVENTS = TableSpec(
             *_event(NOTE, WORDS),
             SPEAKER,
             RECEIVED_AT.with_nullable(True),
+            ORDERED_AT,
             field("is_consolidation", pa.bool_(), "Whether its record is in consolidation_events."),
             field("is_edit", pa.bool_(), "Whether an agent made it directly."),
             field("digest", ID, "Digest of the other columns."),

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from memory_pipeline.domain.graph.operations import MAX_TERM
@@ -30,7 +31,7 @@ from memory_pipeline.domain.memories.record import (
 from memory_pipeline.domain.messages import timestamp_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
-from memory_pipeline.lake.journal import moment_after
+from memory_pipeline.lake.journal import placed_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,11 +118,17 @@ class ChangeValidator:
         return sorted(one.id for one in active)
 
     def event(
-        self, change: object, turn: int, snapshot: MemorySnapshot, received_at: datetime, take: Callable[[], datetime]
+        self,
+        change: object,
+        turn: int,
+        snapshot: MemorySnapshot,
+        received_at: datetime,
+        take: Callable[[], datetime],
+        within: timedelta,
     ) -> MemoryEvent:
         """Validate a change of ``MemoryWriter.change_memories``, number `turn`, and return its event.
 
-        `take` returns the time for a change without a timestamp.
+        `take` returns the time for a change without a timestamp. It follows events that are at most `within` later.
 
         Raises:
             InputError: the change is invalid.
@@ -129,6 +136,7 @@ class ChangeValidator:
         if not isinstance(change, Mapping):
             raise InputError(f"{shown(change)} is not accepted; expected a mapping")
         verb = _verb(change.get("memory"))
+        known: DurableMemory | None
         fields = {**change, "value": _json_of(change["value"])} if "value" in change else change
         fields = {name: value for name, value in fields.items() if value is not None}
         accepted = _CHANGE_KEYS | _ACCEPTED[verb]
@@ -145,18 +153,13 @@ class ChangeValidator:
             self._check_context(changes.context, changes.tags)
             known = self._state.find(changes) if changes.content is not None and len(snapshot) else None
             changes = _with_terms(changes, self._scope, moment, None if known is None else known.subject)
-            if at is not None:
-                known = None
-            elif known is not None and known.is_active and known.updated_at == moment:
-                known = None  # one event is enough for two equal changes at the same time
         else:
-            known = self._changed_memory(fields.get("memory_id"), verb, changes, snapshot, moment)
+            when = (moment, within if at is None else timedelta(0))
+            known = self._changed_memory(fields.get("memory_id"), verb, changes, snapshot, when)
             if fields.get("other_id") is not None:
-                self._changed_memory(fields["other_id"], verb, changes, snapshot, moment)
+                self._changed_memory(fields["other_id"], verb, changes, snapshot, when)
             if changes.content is not None and changes.content != known.content and known.key is None:
                 changes = _with_terms(changes, self._scope, moment, kind=known.kind)
-        if known is not None and at is None:
-            moment = moment_after(moment, max(known.last_used_at, known.changed_at))
         record = {
             "memory": verb.value,
             "memory_id": fields.get("memory_id"),
@@ -165,25 +168,54 @@ class ChangeValidator:
             "turn": turn,
         }
         who = {name: fields[name] for name in ("editor", "reason") if name in fields}
-        return MemoryEvent.from_record(
-            {
-                **record,
-                **who,
-                "users": self._users,
-                "conversation_id": self._conversation_id,
-                "timestamp": moment,
-                "received_at": received_at,
-            },
-            lambda *_: self._scope,
+        record |= {
+            **who,
+            "users": self._users,
+            "conversation_id": self._conversation_id,
+            "timestamp": moment,
+            "received_at": received_at,
+        }
+        event = MemoryEvent.from_record(record, lambda *_: self._scope)
+        if at is not None or (known is not None and known.is_active and known.event_id == event.id):
+            return event  # the second of two equal changes at the same time is no event of its own
+        place = placed_after(moment, self._seen(known, changes.context, moment), within)
+        return (
+            event if place is None else MemoryEvent.from_record({**record, "ordered_at": place}, lambda *_: self._scope)
         )
 
+    def _seen(self, known: DurableMemory | None, context: str | None, moment: datetime) -> list[datetime]:
+        """Return the last places of a memory that are not before `moment`; of a context, those of all of its entries.
+
+        Entries are placed after the snapshots of their context that their writer saw, and the other way round.
+        """
+        ahead = self._state.placed_from(moment)
+        if known is not None:
+            context = known.key if known.context == CONTEXTS else known.context
+        if not ahead or (known is None and context in {None, CONTEXTS}):
+            return []
+        ids = set() if known is None else {known.id, *known.merged_ids}
+        top = self._state.snapshot()
+        if context is not None:
+            entries = top.headers(lambda rows: rows.equal("context", context), lambda header: header.context == context)
+            described = self._state.find(Changes(context=CONTEXTS, key=context))
+            ids |= {header.id for header in entries} | (set() if described is None else {described.id})
+        if any(one not in top for one in ahead):
+            ids |= self._state.aliases(ids)
+        return [ahead[one] for one in ids if one in ahead]
+
     def _changed_memory(
-        self, identifier: object, verb: MemoryVerb, changes: Changes, snapshot: MemorySnapshot, moment: datetime
+        self,
+        identifier: object,
+        verb: MemoryVerb,
+        changes: Changes,
+        snapshot: MemorySnapshot,
+        when: tuple[datetime, timedelta],
     ) -> DurableMemory:
-        """Return the memory of a change, if it allows that change at that time."""
+        """Return the memory of a change, if it allows that change, and is not more than a tolerance younger."""
         memory_id = memory_reference(identifier)
         named = snapshot.header(memory_id) or _header_of(snapshot, self._state.resolved(memory_id))
-        if moment < named.created_at:
+        moment, within = when
+        if named.created_at - moment > within:
             raise InputError(
                 f"{moment.isoformat()} is before memory {shown(named.id)} was first stated, at "
                 f"{named.created_at.isoformat()}; use a later time"

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from memory_pipeline.domain.access import AccessEvent
+    from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import When
     from memory_pipeline.lake import Lake
     from memory_pipeline.memories.search import MemorySearch, RecalledMemory
+    from memory_pipeline.memories.snapshot import MemorySnapshot
     from memory_pipeline.memories.state import MemoryOverlay
 
     # Inside of the class, `list` is its method.
@@ -202,19 +204,16 @@ class Contexts:
         self._may_write("snapshot", name)
         record = self._unarchived(name)
         change = {"memory": MemoryVerb.UPDATE.value, "memory_id": record.id, "value": label_of("label", label)}
-        # A clock that is ahead may have written entries. A snapshot has every entry that is visible.
-        at = self._state.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        last = max((one.changed_at for one in self._in(record.key or name, None).values()), default=at)
-        self._change([change], max(at, last), name)
+        self._change([change], now, name)
 
     @_reading
     def snapshots(self, name: str) -> dict[str, datetime]:
         """Return the time of each snapshot of a context by its label, UTC."""
-        return self._times(name)
+        return {label: event.event_at for label, event in self._snapshots(name).items()}
 
-    def _times(self, name: str) -> dict[str, datetime]:
+    def _snapshots(self, name: str) -> dict[str, MemoryEvent]:
         events = self._state.events({self._known(name).id})
-        return {str(json.loads(one.changes.value)): one.event_at for one in events if one.changes.value is not None}
+        return {str(json.loads(one.changes.value)): one for one in events if one.changes.value is not None}
 
     def restore(self, name: str, label: str, *, editor: str = AGENT, now: When | None = None) -> int:
         """Bring the entries back to what they were at a snapshot; return the number of changed ones.
@@ -222,13 +221,14 @@ class Contexts:
         It writes new versions, and revokes entries that are newer: the history keeps everything.
         """
         self._may_write("restore", name)
-        name, times = self._name(name), self._times(name)
+        name, known = self._name(name), self._snapshots(name)
         label_of("label", label)
-        if label not in times:
+        if label not in known:
             raise InputError(
-                f"context {shown(name)} has no snapshot {shown(label)}; it has: {', '.join(times) or 'none'}"
+                f"context {shown(name)} has no snapshot {shown(label)}; it has: {', '.join(known) or 'none'}"
             )
-        before = {own: one for own, one in self._in(name, times[label]).items() if one.is_active}
+        then = _entries_of(self._state.snapshot_placed(known[label].placed_at), name)
+        before = {own: one for own, one in then.items() if one.is_active}
         current = self._in(name, None)
         who = {"editor": editor, "reason": f"restored from snapshot {label}"}
         changes: list[dict[str, Any]] = [
@@ -298,9 +298,13 @@ class Contexts:
 
     def _in(self, name: str, until: datetime | None) -> dict[str, DurableMemory]:
         """Return the entries of a context by id, whatever their status, at `until`, UTC."""
-        top = self._state.snapshot(until)
-        headers = top.headers(lambda rows: rows.equal("context", name), lambda header: header.context == name)
-        return top.load([header.id for header in headers])
+        return _entries_of(self._state.snapshot(until), name)
+
+
+def _entries_of(top: MemorySnapshot, name: str) -> dict[str, DurableMemory]:
+    """Return the entries of a context by id, whatever their status."""
+    headers = top.headers(lambda rows: rows.equal("context", name), lambda header: header.context == name)
+    return top.load([header.id for header in headers])
 
 
 def _restored(memory: DurableMemory) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import name_key
@@ -16,6 +16,7 @@ from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status,
 from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
 from memory_pipeline.errors import InputError, shown
+from memory_pipeline.lake.journal import TOLERANCE
 from memory_pipeline.memories.snapshot import JoinedMemories
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.memories.joined import JoinedOverlays
-    from memory_pipeline.memories.snapshot import Header, Rows
+    from memory_pipeline.memories.snapshot import AnySnapshot, Header, Rows
     from memory_pipeline.memories.state import MemoryOverlay
 
     # Inside of the class, `list` is its method.
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 MAX_LISTED = 10_000
 #: Default number of headers.
 HEADERS = 200
-#: Tolerated difference between clocks: events up to this far after `now` are included.
-_AHEAD: Final = timedelta(minutes=5)
 
 
 class HotIndex(TextLines[HotEntry]):
@@ -121,7 +120,8 @@ class DurableMemories:
     def hot_index(self, *, now: When | None = None) -> HotIndex:
         """Return the hot index: a line for each memory that the last consolidation selected, within its two limits.
 
-        A new memory enters the index at the next consolidation. A revoked one leaves it at once. With `now`, read the
+        A new memory enters the index at the next consolidation. A revoked one leaves it at once. The index of a user
+        has no instruction of another member of a group. With `now`, read the
         index of the last consolidation before that time.
 
         Raises:
@@ -133,7 +133,9 @@ class DurableMemories:
             lambda rows: _recalled(rows) & rows.equal("temperature", Temperature.HOT.value),
             lambda header: header.is_recalled and header.temperature is Temperature.HOT,
         )
-        memories: Iterable[DurableMemory] = top.load([header.id for header in hot]).values()
+        memories: Iterable[DurableMemory] = [
+            memory for memory in top.load([header.id for header in hot]).values() if self._directs(memory, top)
+        ]
         if isinstance(top, JoinedMemories):  # each scope keeps the limits, but not all together
             memories = within_limits(memories, settings.hot_entries, settings.hot_tokens)
         index = HotIndex()
@@ -144,6 +146,10 @@ class DurableMemories:
                 index.append(entry)
                 left -= entry.tokens
         return index
+
+    def _directs(self, memory: DurableMemory, top: AnySnapshot) -> bool:
+        user_id = self._state.user_id
+        return user_id is None or memory.directs(user_id, top.identity_of(memory.id))
 
     def headers(self, limit: int = HEADERS, *, now: When | None = None) -> list[Header]:
         """Return the headers of the newest hot and warm memories, newest first. Contents are not read.
@@ -392,7 +398,7 @@ def until_of(now: When | None, calendar: Calendar) -> datetime | None:
     """
     if now is None:
         return None
-    return calendar.moment("now", now) + _AHEAD
+    return calendar.moment("now", now) + TOLERANCE  # events up to this far after `now` are included
 
 
 def _recalled(rows: Rows) -> NDArray[np.bool_]:

@@ -6,9 +6,9 @@ continues from them. Otherwise all events are folded again. Both ways give the s
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from memory_pipeline.memories.snapshot import HEADER_COLUMNS, MemorySnapshot, Ro
 from memory_pipeline.overlay import Derived, Overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from memory_pipeline.configuration import MemoriesSettings
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 MEMORY_COLUMNS = frozenset(MEMORIES.schema.names) - {"vector", "embed_model", "source_digest", "digest"}
 _BASE_COLUMNS = sorted({"id", "digest", "is_newest", *HEADER_COLUMNS, *STATE_COLUMNS})
-_EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "is_consolidation", "turn", "place")
+_EVENT_COLUMNS = ("id", "verb", "memory_id", "event_at", "ordered_at", "is_consolidation", "turn", "place")
 #: The condition on the newest versions.
 _NEWEST = "is_newest"
 _BY_VERSION = [("memory_id", "ascending"), ("version", "ascending")]
@@ -84,23 +84,25 @@ class _StoredMemories:
 
 @dataclass(slots=True)
 class _Past:
-    """All events in order, and the snapshot after some number of them."""
+    """All events in order, and the snapshot after some of them."""
 
     events: list[MemoryEvent]
     identity: str
-    cached: tuple[int, MemorySnapshot] | None = None
+    cached: tuple[list[MemoryEvent], MemorySnapshot] | None = None
 
-    def at(self, until: datetime) -> MemorySnapshot:
-        count, cached = bisect_right(self.events, until, key=lambda event: event.event_at), self.cached
-        if cached is None or cached[0] != count:
-            memories = fold_events(self.events[:count])
-            snapshot = MemorySnapshot(_NO_ROWS, memories, is_whole=True, identity=self.identity)
-            cached = self.cached = count, snapshot
+    def at(self, until: datetime, time_of: Callable[[MemoryEvent], datetime]) -> MemorySnapshot:
+        events, cached = [event for event in self.events if time_of(event) <= until], self.cached
+        if cached is None or cached[0] != events:
+            snapshot = MemorySnapshot(_NO_ROWS, fold_events(events), is_whole=True, identity=self.identity)
+            cached = self.cached = events, snapshot
         return cached[1]
 
 
 class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
     """The newest memories of a scope."""
+
+    #: The user for whom they are read; see :class:`~memory_pipeline.memories.joined.JoinedOverlays`.
+    user_id: str | None = None
 
     def __init__(self, lake: Lake, scope: Scope, pending: PendingJournal) -> None:
         super().__init__(pending)
@@ -128,7 +130,27 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
             (last is not None and last[0] > until) or any(event.event_at > until for event in _events_in(pending))
         ):
             return top
-        return self._past.of(lambda: self._current()[0])[1].at(until)
+        return self._past.of(lambda: self._current()[0])[1].at(until, attrgetter("event_at"))
+
+    def snapshot_placed(self, until: datetime) -> MemorySnapshot:
+        """Return all memories after the events that are placed up to `until`, UTC, in the order of events."""
+        return self._past.of(lambda: self._current()[0])[1].at(until, attrgetter("placed_at"))
+
+    def placed_from(self, at: datetime) -> dict[str, datetime]:
+        """Return the place of the last event of each memory that has one at or after `at`, by the id in the event.
+
+        Clocks differ, so the writer of a new event may have seen such events.
+        """
+        (base, pending), _ = self._current()
+        found = {event.memory_id: event.placed_at for event in sorted(_events_in(pending), key=attrgetter("order"))}
+        rows = base.tables[0]
+        if base.last is not None and base.last[0] >= at:
+            placed = pc.coalesce(rows["ordered_at"], rows["event_at"])
+            is_ahead = pc.greater_equal(placed, pa.scalar(at, placed.type))
+            names, places = (column.filter(is_ahead).to_pylist() for column in (rows["memory_id"], placed))
+            for memory_id, place in zip(names, places, strict=True):
+                found[memory_id] = max(place, found.get(memory_id, place))
+        return {memory_id: place for memory_id, place in found.items() if place >= at}
 
     def is_of(self, top: MemorySnapshot) -> bool:
         """Return whether the stored rows are unchanged since a snapshot, so that rows read now belong to it."""
@@ -362,5 +384,7 @@ def _listed(values: Collection[str]) -> str:
 def _last_order(rows: pa.Table) -> _Order | None:
     if not rows.num_rows:
         return None
-    latest = rows.filter(pc.equal(rows["event_at"], pc.max(rows["event_at"]))).to_pylist()
-    return max((row["event_at"], not row["is_consolidation"], row["turn"], row["place"], row["id"]) for row in latest)
+    placed = pc.coalesce(rows["ordered_at"], rows["event_at"])
+    last = pc.max(placed)
+    latest = rows.filter(pc.equal(placed, last)).to_pylist()
+    return max((last.as_py(), not row["is_consolidation"], row["turn"], row["place"], row["id"]) for row in latest)

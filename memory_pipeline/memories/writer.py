@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -13,8 +13,9 @@ from memory_pipeline.domain.conversations import Admission
 from memory_pipeline.domain.memories.events import AGENT, STEP, MemoryVerb, key_of
 from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.lake.journal import EventClock
+from memory_pipeline.lake.journal import TOLERANCE, EventClock
 from memory_pipeline.memories.change_events import ChangeValidator, Filters, as_stored
+from memory_pipeline.overlay import one_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,9 +37,11 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 class MemoryEventWriter:
     """Changes one agent's durable memories. A change is durable and visible to readers when the method returns.
 
-    Nothing is destroyed: changed and revoked content stays in the memory's history. Of two changes, the one with the
-    later time wins, whatever their order of arrival. Changes of one writer at the same time are ordered by added
-    microseconds. The id of a merged memory stays valid and refers to the memory it was merged into.
+    Nothing is destroyed: changed and revoked content stays in the memory's history. A change follows all changes of the
+    same memory, or of the same context, that its writer sees, whatever their clocks said. One with a `now` more than
+    five minutes before them is about the past, as is one with a ``timestamp``. Of two changes that do not know of each
+    other, the later time wins. Changes of one writer at the same time are ordered by added microseconds. The id of a
+    merged memory stays valid and refers to the memory it was merged into.
 
     In all methods `editor` is the author of the change, `reason` has at most 500 characters, and `now` is the time of
     the change, by default the current time. `start` is the first accepted day, by default the lake's. `users` are the
@@ -397,13 +400,14 @@ class MemoryEventWriter:
             return []
         admission = Admission(self._start, received_at, self._lake.calendar)
         events = []
-        with self._clock.at(received_at) as take:
+        within = timedelta.max if now is None else TOLERANCE
+        with self._clock.at(received_at) as take, one_read():
             snapshot = self._state.snapshot()
             for turn, change in enumerate(changes):
                 try:
                     if context is None and isinstance(change, Mapping) and change.get("context") == CONTEXTS:
                         raise InputError(f"context {shown(CONTEXTS)} is reserved; use contexts.create")
-                    event = self._validator.event(change, turn, snapshot, received_at, take)
+                    event = self._validator.event(change, turn, snapshot, received_at, take, within)
                     admission.check(event.event_at)
                 except InputError as error:
                     where = f"change {turn + 1}: " if len(changes) > 1 else ""

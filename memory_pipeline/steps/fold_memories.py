@@ -72,6 +72,7 @@ ORDER_COLUMNS = (
     "id",
     *SCOPE_COLUMNS,
     "event_at",
+    "ordered_at",
     "is_consolidation",
     "turn",
     "place",
@@ -79,9 +80,9 @@ ORDER_COLUMNS = (
     "memory_id",
     "other_id",
 )
-EVENT_ORDER = [
+_ORDER = [
     ("scope", "ascending"),
-    ("event_at", "ascending"),
+    ("placed_at", "ascending"),
     ("is_consolidation", "descending"),
     ("turn", "ascending"),
     ("place", "ascending"),
@@ -188,6 +189,12 @@ def project_events(
     return rows, scopes
 
 
+def in_order(events: pa.Table) -> pa.Table:
+    """Return events, with the columns ``ORDER_COLUMNS``, in the order of the fold in each scope."""
+    placed = pc.coalesce(events["ordered_at"], events["event_at"])
+    return events.append_column("placed_at", placed).sort_by(_ORDER).select(events.column_names)
+
+
 def sync_events(lake: Lake, scopes: Collection[Scope], hours: Collection[str] = ()) -> None:
     """Sync the events of scopes with their records, in all periods of which they have events, and in `hours`."""
     known = lake.events.read(scopes, ("period", "is_consolidation"))
@@ -220,7 +227,7 @@ def _refold(lake: Lake, embedder: Embedder, scopes: list[Scope], known: pa.Table
     changed: set[Scope] = set()
     vectors: dict[str, NDArray[np.float32]] = {}
     for _ in range(_ATTEMPTS):
-        orders = by_scope(lake.events.read(scopes, ORDER_COLUMNS).sort_by(EVENT_ORDER))
+        orders = by_scope(in_order(lake.events.read(scopes, ORDER_COLUMNS)))
         stale = _stale(lake, scopes, orders) | without_vector
         if not stale:
             return changed

@@ -145,7 +145,7 @@ def apply_events(
 
     Scopes that a concurrent run changes meanwhile are left out.
     """
-    first = min(orders[scope]["event_at"][-len(own.ids)].as_py() for scope, own in later.items())
+    first = min(pc.min(orders[scope]["event_at"][-len(own.ids) :]).as_py() for scope, own in later.items())
     read = lake.events.read(list(later), where=f"event_at >= timestamp '{first:%Y-%m-%d %H:%M:%S.%f}'")
     new = pa.array([one for own in later.values() for one in own.ids], pa.string())
     events: dict[Scope, list[MemoryEvent]] = {scope: [] for scope in later}

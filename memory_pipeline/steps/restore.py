@@ -11,7 +11,7 @@ from memory_pipeline.lake.codec.graph import operations_to_project
 from memory_pipeline.lake.codec.memories import events_projected
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, GRAPH_OPERATIONS, MEMORY_EVENTS
 from memory_pipeline.steps.fold_graph import folded_graphs
-from memory_pipeline.steps.fold_memories import EVENT_ORDER, ORDER_COLUMNS
+from memory_pipeline.steps.fold_memories import ORDER_COLUMNS, in_order
 from memory_pipeline.steps.group import by_scope
 from memory_pipeline.steps.index import indexable_rows
 from memory_pipeline.steps.memory_folding import folded_rows
@@ -56,6 +56,6 @@ def _events(lake: Lake, where: pc.Expression) -> pa.Table:
 
 
 def _memories(lake: Lake, embedder: Embedder, where: pc.Expression) -> pa.Table:
-    events = lake.events.scan(ORDER_COLUMNS).filter(where).sort_by(EVENT_ORDER)
+    events = in_order(lake.events.scan(ORDER_COLUMNS).filter(where))
     # All events are folded: the damaged table must not be read.
     return folded_rows(lake, embedder, by_scope(events), (), {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.access import AccessEvent, AccessLevel, AccessVerb, decide, denial, fold_access
@@ -13,6 +13,7 @@ from memory_pipeline.domain.memories.events import AGENT, MemoryVerb
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.access_log import ids_in
+from memory_pipeline.lake.journal import placed_after
 from memory_pipeline.memories.writer import MemoryEventWriter
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
-
-_TICK = timedelta(microseconds=1)
 
 
 class Shareable(NamedTuple):
@@ -39,7 +38,8 @@ class AccessWriter:
     """Gives other agents access to the memory of one agent. A change is durable when the method returns.
 
     It takes effect at the next read or write, also in programs that are running. In all methods `now` is the time of
-    the change, not in the future; by default the current time, and later than the change before it.
+    the change, not in the future; by default the current time. A change follows those that its writer sees, whatever
+    their clocks said.
     """
 
     @property
@@ -90,9 +90,9 @@ class AccessWriter:
     ) -> bool:
         """Take back what was given with the same agent or team, user and context. Return whether it had access.
 
-        An agent may still have access by a team. The grants of contexts and that of the whole memory are apart: each is
-        revoked by itself, and :meth:`grants` lists those that are left. Of a grant and a revoke at the same time, the
-        revoke counts.
+        What it granted by the level ``admin`` ends too. An agent may still have access by a team. The grants of
+        contexts and that of the whole memory are apart: each is revoked by itself, and :meth:`grants` lists those that
+        are left. Of a grant and a revoke at the same time that do not know of each other, the revoke counts.
 
         Raises:
             InputError: as for :meth:`share_with_agent`.
@@ -122,8 +122,10 @@ class AccessWriter:
 
         `context` selects those of one context: its members. `now` selects those of a past time.
         """
-        until = None if now is None else self._shareable.lake.calendar.moment("now", now)
-        found = fold_access(self.access_history(context=context), until).grants
+        lake, scope, _, _ = self._shareable
+        until = None if now is None else lake.calendar.moment("now", now)
+        shown = set(self.access_history(context=context))
+        found = shown & fold_access(lake.access.deciding(scope), until).grants
         return sorted(found, key=lambda one: (one.context or "", one.to_team or "", one.to_agent or ""))
 
     def access_history(self, *, context: str | None = None) -> list[AccessEvent]:
@@ -179,14 +181,18 @@ class AccessWriter:
                 whose = f"of {scope.identity or 'the agent itself'}" if by is None else "of this memory"
                 listed = f"; there is: {', '.join(map(shown, known)) or 'none'}" if by is None else ""
                 raise InputError(f"no context {whose} is named {shown(context)}{listed}")
-        before = [one for one in lake.access.of(scope) if one.decides == event.decides]
-        last = max(before, key=lambda one: one.order, default=None)
-        was_in_force = last is not None and last.verb in {AccessVerb.GRANT, AccessVerb.JOIN}
-        if now is None:
-            if (event.verb, event.level) == ((last.verb, last.level) if last else (AccessVerb.REVOKE, None)):
-                return was_in_force
-            if last is not None:  # the clock of the writer before may have been ahead
-                event = replace(event, event_at=max(at, last.event_at + _TICK))
+        before = lake.access.deciding(scope)
+        state = fold_access(before)
+        current = next((one for one in state.grants if one.decides == event.decides), None)
+        is_member = team is not None and agent in state.teams.get((scope, team), ())
+        was_in_force = is_member if verb.is_of_team else current is not None
+        is_wanted = verb in {AccessVerb.GRANT, AccessVerb.JOIN}
+        # A grant of the owner replaces an equal one of an admin, to outlast it.
+        is_other = current is not None and (current.level != level or (by is None and current.by_agent is not None))
+        if now is None and was_in_force == is_wanted and not (is_wanted and is_other):
+            return was_in_force
+        if event not in before:  # the clock of another writer may have been ahead
+            event = replace(event, ordered_at=placed_after(at, (one.order[0] for one in before)))
         lake.ensure()
         lake.access.add(event)
         if by is not None and grant is not None:

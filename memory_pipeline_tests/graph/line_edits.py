@@ -91,7 +91,7 @@ def graph_of(lake: Lake, scope: Scope = ACME) -> Graph:
 
 def writer_of(lake: Lake, scope: Scope = ACME) -> GraphWriter:
     """Return a graph writer that accepts the lake's first day."""
-    return GraphWriter(lake, scope, START, graph_of(lake, scope))
+    return GraphWriter(lake, scope, START, PendingJournal(lake, scope))
 
 
 def hour(number: float) -> datetime:

@@ -519,3 +519,28 @@ def test_no_lake_is_made_for_a_stranger(root: str) -> None:
     with pytest.raises(AccessDeniedError):
         Memory(f"{root}-missing", agent_id="B").of_agent("A").pool()
     assert not Path(f"{root}-missing").exists()
+
+
+def test_what_an_admin_granted_ends_with_the_admin(root: str, memory_id: str) -> None:
+    """Also further down, by teams and for contexts, whatever the clocks said; grants of the owner stay."""
+    owner, past = writer_of(root, "A"), datetime(2024, 1, 15, 12, tzinfo=UTC)
+    owner.contexts.create("notes")
+    owner.add_to_team("heads", "B", now=past)
+    owner.share_with_agent(team="heads", level="admin", now=past)
+    # The clock of B is ahead, that of A behind.
+    admin = writer_of(root, "B").of_agent("A")
+    admin.share_with_agent("C", level="admin", now=past + timedelta(hours=1))
+    writer_of(root, "C").of_agent("A").share_with_agent("D", now=past)
+    admin.share_with_agent("E", context="notes")
+    admin.share_with_agent("F")
+    owner.share_with_agent("F")  # the same, by the owner
+    assert {grant.to_agent or grant.to_team for grant in owner.grants()} == {"heads", "C", "D", "E", "F"}
+    owner.remove_from_team("heads", "B", now=past)
+    assert {grant.to_agent or grant.to_team for grant in owner.grants()} == {"heads", "F"}
+    with pytest.raises(AccessDeniedError):
+        MemoryReader.open(root, workspace_id="acme", agent_id="D").of_agent("A").search_memory(query="vault")
+    assert MemoryReader.open(root, workspace_id="acme", agent_id="F").of_agent("A").memories.list()
+    owner.add_to_team("heads", "B")  # what ended does not come back
+    assert {grant.to_agent or grant.to_team for grant in owner.grants()} == {"heads", "F"}
+    owner.share_with_agent("D", now=past)
+    assert "D" in {grant.to_agent for grant in owner.grants()}

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import EDIT, make_id
-from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
+from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode, spaced
@@ -70,6 +70,8 @@ class Operation:
         turn, place: position of the message in the conversation, and of the operation in the message.
         speaker: name of the speaker of the source; None for direct edits by an agent.
         received_at: when the journal received the source, UTC; None until it is stored.
+        ordered_at: place in the order of operations, UTC, if the writer of an edit saw a later operation on the same
+            subject and predicate; None if the place is `event_at`.
     """
 
     verb: Verb
@@ -85,6 +87,7 @@ class Operation:
     place: int = 0
     speaker: str | None = None
     received_at: datetime | None = None
+    ordered_at: datetime | None = None
 
     @classmethod
     def of(
@@ -127,6 +130,11 @@ class Operation:
 
     def __str__(self) -> str:
         return f"{self.subject} {self.predicate} {self.object}"
+
+    @property
+    def placed_at(self) -> datetime:
+        """Its place in the order of operations, UTC."""
+        return self.ordered_at or self.event_at
 
 
 def snake_case(text: str) -> str:
@@ -184,7 +192,7 @@ class Edit:
         turn = record.get("turn", 0)
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
             raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
-        at = timestamp_of("timestamp", record.get("timestamp"))
+        at, ordered_at = timestamp_of("timestamp", record.get("timestamp")), ordered_at_in(record)
 
         def operation(verb: str, value: str) -> Operation:
             return Operation.of(
@@ -213,10 +221,11 @@ class Edit:
             weight,
             at.isoformat(),
             turn,
+            *([] if ordered_at is None else [ordered_at.isoformat()]),
         )
         received_at = timestamp_of("received_at", record.get("received_at"))
         numbered = [
-            replace(one, message_ids=(edit_id,), turn=turn, place=place, received_at=received_at)
+            replace(one, message_ids=(edit_id,), turn=turn, place=place, received_at=received_at, ordered_at=ordered_at)
             for place, one in enumerate(operations)
         ]
         return cls(edit_id, scope, tuple(numbered), received_at, users_in(record))
@@ -237,6 +246,7 @@ class Edit:
             "weight": main.weight,
             "turn": main.turn,
             "timestamp": main.event_at.isoformat(),
+            **({} if main.ordered_at is None else {"ordered_at": main.ordered_at.isoformat()}),
             "received_at": self.received_at.isoformat(),
         }
 

@@ -1,4 +1,6 @@
-"""Fold operations into (source, label, target) triples with their validity, in the order of event time.
+"""Fold operations into (source, label, target) triples with their validity, in their order.
+
+An operation is placed at the time of its event, or after a later one that its writer saw.
 
 ``fold_operations`` is a pure function of the set of operations: order of arrival and duplicates do not change the
 result. The pipeline folds the stored operations; readers also fold the pending ones.
@@ -285,7 +287,7 @@ class _Span:
             superseded_by=None if self.successor is None else ids[id(self.successor)],
             evidence=evidence,
             conversation_id=newest.conversation_id,
-            updated_at=newest.event_at,
+            updated_at=max(one.event_at for one in self.operations),
         )
 
 
@@ -334,7 +336,7 @@ def _order(operation: Operation, key: Callable[[str], str]) -> tuple[object, ...
     # Only the first message counts: tables store an operation with the turn of that message. Within a message
     # withdrawals come first, so that an object that is also asserted stays valid.
     return (
-        operation.event_at,
+        operation.placed_at,
         operation.turn,
         operation.message_ids[:1],
         operation.place,
@@ -355,5 +357,6 @@ def _end_spans(
     """Remove the ending triples from `open_spans` and return them."""
     ending = [open_spans.pop(target) for target in targets if target in open_spans]
     for span in ending:
-        span.valid_to, span.successor = operation.event_at, successor
+        # The clock of the assertion may have been ahead.
+        span.valid_to, span.successor = max(operation.event_at, span.valid_from), successor
     return ending

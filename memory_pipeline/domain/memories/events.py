@@ -32,7 +32,7 @@ from memory_pipeline.domain.memories.record import (
     one_of,
     preference_key,
 )
-from memory_pipeline.domain.messages import members_fields, recorded_scope, timestamp_of, users_in
+from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of, users_in
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import MAX_ID, Scope, label_of, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
@@ -185,6 +185,8 @@ class MemoryEvent:
         evidence: ids of the source messages; empty for direct changes by an agent.
         received_at: when the journal received it or its source, UTC; None for the consolidation.
         speaker: name of the speaker of the source; None for other events.
+        ordered_at: place in the order of events, UTC, if its writer saw a later event of the same memory or context;
+            None if the place is `event_at`.
         users: the members of the group, if the scope is a group's, of an agent's own event.
     """
 
@@ -203,6 +205,7 @@ class MemoryEvent:
     conversation_id: str | None = None
     received_at: datetime | None = None
     speaker: str | None = None
+    ordered_at: datetime | None = None
     users: tuple[str, ...] = ()
 
     @classmethod
@@ -223,6 +226,7 @@ class MemoryEvent:
         conversation_id: str | None = None,
         received_at: datetime | None = None,
         speaker: str | None = None,
+        ordered_at: datetime | None = None,
         users: tuple[str, ...] = (),
     ) -> MemoryEvent:
         """Create an event; compute its id, and the id of a new memory."""
@@ -231,10 +235,11 @@ class MemoryEvent:
         event_id = make_id(
             EVENT, Calendar().hour(event_at), *scope.ids, verb.value, memory_id, other_id,
             changes.to_record(), event_at.isoformat(), turn, place, editor, reason, list(evidence),
+            *([] if ordered_at is None else [ordered_at.isoformat()]),
         )  # fmt: skip
         return cls(
             event_id, scope, verb, memory_id, changes, event_at, turn, place, editor, reason, other_id, tuple(evidence),
-            conversation_id, received_at, speaker, users,
+            conversation_id, received_at, speaker, ordered_at, users,
         )  # fmt: skip
 
     @classmethod
@@ -284,6 +289,7 @@ class MemoryEvent:
             other_id=other_id,
             conversation_id=optional_label("conversation_id", record.get("conversation_id")),
             received_at=timestamp_of("received_at", record.get("received_at")),
+            ordered_at=ordered_at_in(record),
             users=users_in(record),
         )
 
@@ -302,6 +308,7 @@ class MemoryEvent:
             "reason": self.reason,
             "turn": self.turn,
             "timestamp": self.event_at.isoformat(),
+            **({} if self.ordered_at is None else {"ordered_at": self.ordered_at.isoformat()}),
             "received_at": None if self.received_at is None else self.received_at.isoformat(),
         }
 
@@ -316,9 +323,14 @@ class MemoryEvent:
         return not self.verb.is_open
 
     @property
+    def placed_at(self) -> datetime:
+        """Its place in the order of events, UTC."""
+        return self.ordered_at or self.event_at
+
+    @property
     def order(self) -> tuple[datetime, bool, int, int, str]:
         """The sort key. The consolidation of a day precedes other events at the instant that ends the day."""
-        return (self.event_at, not self.is_consolidation, self.turn, self.place, self.id)
+        return (self.placed_at, not self.is_consolidation, self.turn, self.place, self.id)
 
 
 def memory_reference(text: object) -> str:

@@ -78,7 +78,7 @@ _CONSOLIDATION_EVENTS = Codec(
     columns={"changes": _changes_to_json},
     given=["period"],
     attributes=_EVENT,
-    unstored=["received_at", "speaker", "users"],
+    unstored=["received_at", "speaker", "ordered_at", "users"],
 )
 _MEMORIES = Codec(
     MEMORIES,
@@ -132,6 +132,7 @@ def events_projected(rows: pa.Table) -> pa.Table:
         "is_edit": pa.repeat(pa.scalar(False), rows.num_rows),  # a value
         "speaker": pa.nulls(rows.num_rows, pa.string()),
         "received_at": pa.nulls(rows.num_rows, TIME),
+        "ordered_at": pa.nulls(rows.num_rows, TIME),
         "digest": pa.repeat("", rows.num_rows),
     }
     columns = [rows[name] if name in rows.column_names else computed[name] for name in EVENTS.schema.names]

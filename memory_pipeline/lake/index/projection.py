@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: Version of the rows of projections. Increase it if rows are made differently in the same columns: runs then rebuild
 #: all tables. A change of columns needs no new version.
 VERSION = 1
+#: Columns that tables of earlier versions lack. There they read as null, and the next write adds them.
+ADDED = frozenset(["ordered_at"])
 #: Key in a table's metadata: the version of its rows. Tables without it have version 1.
 _VERSION = b"memory_pipeline.version"
 #: From this many vectors on, a table of one scope has an approximate index.
@@ -61,7 +63,9 @@ class Projection:
     def is_current(self, schema: pa.Schema) -> bool:
         """Return whether a table has the columns and the version of this package."""
         version = int((schema.metadata or {}).get(_VERSION, 1))
-        return version == VERSION and _columns(schema) == _columns(self.schema)
+        found, expected = _columns(schema), _columns(self.schema)
+        wanted = {name: kind for name, kind in expected.items() if name in found or name not in ADDED}
+        return version == VERSION and found == wanted
 
     def versioned(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema of a new table, which states its version."""

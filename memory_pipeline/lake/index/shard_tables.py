@@ -71,6 +71,7 @@ class ShardTables:
 
     def __init__(self, storage: Storage, databases: Databases, projection: Projection, shards: int) -> None:
         self._storage = storage
+        self._complete: set[str] = set()  # tables that have all columns
         self._databases = databases
         self._projection = projection
         databases.expect(PROJECTIONS, projection.name, projection.is_current)
@@ -180,9 +181,24 @@ class ShardTables:
 
         async def select(table: Any) -> Any:
             query = table.query().where(where) if where else table.query()
-            return await query.select(columns).to_arrow()
+            missing = [column for column in await self._missing(name, table) if column.name in columns]
+            gone = {column.name for column in missing}
+            rows = await query.select([column for column in columns if column not in gone]).to_arrow()
+            for column in missing:
+                rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
+            return rows.select(columns) if missing else rows
 
         return await self._databases.read(PROJECTIONS, name, select, nothing)
+
+    async def _missing(self, name: str, table: Any) -> list[pa.Field]:
+        """Return the columns that a table lacks, because an earlier version created it."""
+        if name in self._complete:
+            return []
+        present = (await table.schema()).names
+        missing = [column for column in self._projection.schema if column.name not in present]
+        if not missing:
+            self._complete.add(name)
+        return missing
 
     async def replace(
         self,
@@ -272,6 +288,8 @@ class ShardTables:
         gone = sorted({mark[1] for mark in present} - {mark[1] for mark in wanted})
         version = 0
         if new:
+            if missing := await self._missing(name, table):
+                await table.add_columns(missing)
             upserted = rows if len(new) == rows.num_rows else rows.filter(pc.is_in(rows["id"], pa.array(sorted(new))))
             for start in range(0, upserted.num_rows, _UPSERTED):
                 merge = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()

@@ -178,8 +178,8 @@ def parse_day(key: str) -> Period:
 
 
 def day_of(event: MemoryEvent, calendar: Calendar) -> Period:
-    """Return the day of an event in the lake's time zone."""
-    return calendar.ancestor(event.hour, Grain.DAILY)
+    """Return the day in the lake's time zone to which an event belongs in the order of events."""
+    return calendar.ancestor(calendar.hour(event.placed_at), Grain.DAILY)
 
 
 def spans(happened: Mapping[Period, Collection[str]], through: Period) -> tuple[str, ...]:
