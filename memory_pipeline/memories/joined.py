@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 class JoinedOverlays:
     """The newest memories of the scopes that `scopes` returns; methods as in :class:`MemoryOverlay`.
 
-    The ids of memories are unique over scopes. So the scopes are asked for an id in turn.
+    The ids of memories are unique over scopes. So the scopes are asked for an id in turn. `user_id` is the user for
+    whom they are read, if any.
     """
 
-    def __init__(self, scopes: Callable[[], Sequence[MemoryOverlay]]) -> None:
+    def __init__(self, scopes: Callable[[], Sequence[MemoryOverlay]], user_id: str | None = None) -> None:
         self._scopes = scopes
+        self.user_id = user_id
 
     @property
     def calendar(self) -> Calendar:

@@ -55,6 +55,8 @@ _log = logging.getLogger(__name__)
 CHOSEN: Final = 5
 #: Strength of a memory at the end of a link of weight 1, relative to the memory at its beginning.
 _LINKED: Final = 0.5
+#: Found memories beyond those that are wanted, if some may be hidden.
+_SPARE: Final = 10
 #: Most graph facts that accompany a memory.
 _FACTS: Final = 5
 
@@ -199,12 +201,18 @@ class MemorySearch(DurableMemories):
 
         Those that `links` steps along links lead to follow, with as many steps fewer in the graph. `where` filters the
         memories and their facts. Memories with a score below `minimum_score` are left out, unless a model selects.
-        `hides` returns whether to leave out a memory because of its content.
+        `hides` returns whether to leave out a memory because of its content. For a user, the instructions of other
+        members of a group are left out.
         """
+        top = self._state.snapshot(now)
+
+        def is_hidden(memory: DurableMemory) -> bool:
+            return (hides is not None and hides(memory)) or not self._directs(memory, top)
+
         question, vector = Query.of(query, (), own=self._own), self.embedded([query])[0]
         wanted = Wanted(
             question, vector, most, where=where, exclude=exclude, only_fitting=True, minimum_score=minimum_score,
-            hides=hides,
+            hides=is_hidden,
         )  # fmt: skip
         found = self.chosen(wanted, query, hops, now)
         return [*found, *self._linked(found, wanted, links, hops, now)]
@@ -245,7 +253,9 @@ class MemorySearch(DurableMemories):
 
     def ranked(self, wanted: Wanted, now: datetime | None, pool: Pool = Pool.RECALLED) -> RankedMemories:
         """Return the memories that fit best by words and vectors."""
-        wider = wanted if wanted.hides is None else replace(wanted, most=wanted.most + len(wanted.exclude))
+        wider = wanted
+        if wanted.hides is not None:
+            wider = replace(wanted, most=wanted.most + len(wanted.exclude) + _SPARE)
         top, found, _ = self._ranker.ranked(wider, pool, now)
         return RankedMemories(top, _without_hidden(top, found, wanted)[: wanted.most])
 

@@ -90,11 +90,15 @@ class ScopeStates:
         return Searcher(self._lake, lambda: [one.index for one in self()], self._embedder, self._local_calendar, own)
 
     def memories(
-        self, graph: Graph, selector: Callable[[], MemorySelector | None], own: OwnName | None
+        self,
+        graph: Graph,
+        selector: Callable[[], MemorySelector | None],
+        own: OwnName | None,
+        user_id: str | None,
     ) -> MemorySearch:
-        """Return the durable memories of all scopes, for the user of this name."""
+        """Return the durable memories of all scopes, for the user of this name and id."""
         calendar = self._local_calendar
-        state = JoinedOverlays(lambda: [one.memories for one in self()])
+        state = JoinedOverlays(lambda: [one.memories for one in self()], user_id)
         ranker = MemoryRanker(lambda: [one.layouts for one in self()], self._embedder, calendar)
         return MemorySearch(state, ranker, self._embedder, graph, calendar, selector, own)
 

@@ -103,7 +103,9 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
     """Writes one agent's conversations, durable memories and, as :attr:`graph`, its graph.
 
     A conversation is written to the memory of those who take part: of its `user_id`, of the group of its `users`, or of
-    the group with its `group_id`; else of the users that its messages name. If none is named, it is the agent's own.
+    the group with its `group_id`; else of the users that its messages name. If none is named, it is the agent's own. A
+    writer for a user writes for this user, and for groups that the user is in: it may start a group, but no user joins
+    one that has memory without :meth:`add_member`.
 
     A write is durable when it returns, and readers find it at once. A conversation may be written again with more
     messages; stored messages are not duplicated.
@@ -327,7 +329,34 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         if rejected:
             more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
             raise InputError(f"{rejected[0].where}: {rejected[0].reason}{more}; nothing was written")
+        if messages and self._user_id is not None:
+            self._require_own(messages[0], self._user_id)
         return messages, recalled
+
+    def _require_own(self, message: Message, user_id: str) -> None:
+        """Refuse a conversation of others than this writer's user, and one that would let a user join a group.
+
+        Raises:
+            InputError: it is one; nothing was written.
+        """
+        scope = message.scope
+        named = message.users if scope.is_group else [message.user_id or user_id]
+        if user_id not in named:
+            raise InputError(
+                f"this writer is for user {shown(user_id)}, who is not among {', '.join(map(shown, named))}; name this "
+                "user too, or open a writer without user_id; nothing was written"
+            )
+        if scope.is_group and self._lake.exists:
+            members = self._lake.members.users_of(scope)
+            new = sorted({*named} - {*members})
+            if new and (members or self._has_memory(scope)):
+                raise InputError(
+                    f"{shown(new[0])} is not in this group, which has memory; to let the user read it, call add_member "
+                    "of a writer of the group, opened with users and group_id; nothing was written"
+                )
+
+    def _has_memory(self, scope: Scope) -> bool:
+        return bool(self._lake.journal.pending(scope)) or self._lake.scopes.read([scope], ["id"]).num_rows > 0
 
     def _append(
         self, messages: list[Message], recalled: int, fresh: Collection[int] = (), edits: Sequence[Message] = ()
@@ -418,17 +447,35 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
             summarizer = configured_models(configuration, self._lake.calls, zone, lambda: datetime.now(UTC)).summarizer
         return summary_of(messages, self._lake.calendar, summarizer)
 
-    def remove_member(self, user_id: str) -> bool:
-        """Remove a user from this writer's group. The user no longer sees its memory, until a write names the user.
+    def add_member(self, user_id: str, *, now: When | None = None) -> bool:
+        """Let a user read the memory of this writer's group, and write to it. Return false for one who is a member.
 
-        Return whether the user was a member. The group keeps what the user said.
+        Raises:
+            InputError: this writer is not of a group, or an argument is invalid.
+        """
+        group, label = self._group(), label_of("user_id", user_id)
+        if label in self._lake.members.users_of(group):
+            return False
+        at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
+        self._lake.ensure(at)
+        self._lake.members.add_since({(group, label): at})
+        return True
+
+    def remove_member(self, user_id: str) -> bool:
+        """Remove a user from this writer's group. The user no longer sees its memory, until :meth:`add_member`.
+
+        Return whether the user was a member. The group keeps what the user said. A write of a writer for no user that
+        names the user adds it again.
 
         Raises:
             InputError: this writer is not of a group, or `user_id` is invalid.
         """
+        return self._lake.members.remove(self._group(), label_of("user_id", user_id))
+
+    def _group(self) -> Scope:
         if not self._scope.is_group:
             raise InputError("this writer is not of a group; open it with group_id and users")
-        return self._lake.members.remove(self._scope, label_of("user_id", user_id))
+        return self._scope
 
     @property
     def scope(self) -> Scope:
@@ -443,12 +490,9 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
     @cached_property
     def graph(self) -> GraphWriter:
         """Changes the agent's graph directly, rather than through conversations."""
-        from memory_pipeline.graph import Graph
         from memory_pipeline.graph.writer import GraphWriter
 
-        return GraphWriter(
-            self._lake, self._scope, self._start, Graph(self._lake, self._scope, self._pending), self._users
-        )
+        return GraphWriter(self._lake, self._scope, self._start, self._pending, self._users)
 
     @property
     def _ids(self) -> dict[str, str]:

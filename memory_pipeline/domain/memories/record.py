@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from memory_pipeline.domain.identity import digest
+from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.text.words import plain, spaced
 from memory_pipeline.errors import InputError, shown
@@ -78,6 +79,11 @@ class MemoryKind(StrEnum):
         kind._value_ = value
         kind.is_permanent, kind.weight, kind.rivals = parsed.is_permanent, parsed.weight, parsed.rivals
         return kind
+
+    @property
+    def is_directing(self) -> bool:
+        """Whether it tells an assistant what to do."""
+        return self.is_permanent or self is MemoryKind.PROCEDURE
 
     @classmethod
     def parse(cls, text: object) -> MemoryKind:
@@ -229,6 +235,15 @@ class DurableMemory:
     def setting(self) -> tuple[str | bool | None, ...]:
         """What memories have in common that can say the same, or can contradict each other."""
         return self.user_id, self.key, self.memory_class, self.outcome_success
+
+    def directs(self, user_id: str, identity: str) -> bool:
+        """Return whether it may tell an assistant what to do for a user; `identity` is that of its scope.
+
+        In a group, only what the user said does: what another member said is no instruction for this user. A name
+        proves nothing, because people choose it; only the label of a user's id does.
+        """
+        is_said = self.source_type is SourceType.USER and not identity.startswith("user:") and identity != ""
+        return not (is_said and self.kind.is_directing) or self.content.startswith(f"{user_identity(user_id)}: ")
 
     @property
     def is_permanent(self) -> bool:
