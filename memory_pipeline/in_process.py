@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from memory_pipeline.models.factory import Models
     from memory_pipeline.settings import Settings
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
+    from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
 
 
@@ -24,7 +25,7 @@ def run_all(
     models: Models,
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
-) -> Iterator[Grain | RunResult | ConsolidationReport]:
+) -> Iterator[Grain | RunResult | ConsolidationReport | Promotion]:
     """Process what is pending, as :func:`memory_pipeline.client.pipeline.run_all` does.
 
     With ``DAGSTER_HOME``, the steps are runs of Dagster, which ``dagster dev`` shows. Without it, they need no Dagster.

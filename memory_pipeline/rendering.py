@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memory_pipeline.steps.consolidation.days import ConsolidationStatus
     from memory_pipeline.steps.consolidation.report import ConsolidationReport, MemoryDiff
     from memory_pipeline.steps.housekeeping import Cleaned
+    from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import Expiration, RunResult
     from memory_pipeline.steps.scheduling.planner import GrainStatus
 
@@ -178,6 +179,13 @@ def housekeeping_lines(cleaned: Cleaned, *, dry_run: bool) -> Iterator[str]:
                 yield f"{group}: {kind}: {counted(each.files, 'file')}{size} {deleted}"
     if cleaned.compacted:
         yield f"{counted(cleaned.compacted, 'index table')} compacted, {counted(cleaned.bytes_written, 'byte')} written"
+
+
+def promotion_lines(done: Promotion) -> list[str]:
+    """Return the result of the promotion of short-term entries, and why some were refused."""
+    head = f"promotion     {done.promoted:>6,} short-term entries became memories"
+    refused = f"; {counted(done.refused, 'entry')} cannot, and stay in the database" if done.refused else ""
+    return [head + refused, *(plain(f"  {reason}") for reason in done.reasons)]
 
 
 def consolidation_line(done: ConsolidationReport) -> str:

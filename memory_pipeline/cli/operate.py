@@ -31,6 +31,7 @@ from memory_pipeline.rendering import (
     consolidation_lines,
     estimate_lines,
     housekeeping_lines,
+    promotion_lines,
     run_line,
     status_lines,
     to_json,
@@ -78,6 +79,7 @@ def run(
     """
     from memory_pipeline.in_process import run_all
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
+    from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
 
     settings = settings_of(root)
@@ -89,20 +91,24 @@ def run(
         _estimate(settings, now or datetime.now(UTC), between, as_json=as_json)
         return
     models = models_of(lake, is_fresh=is_fresh)
-    done: list[RunResult] = []
+    done: list[RunResult | Promotion] = []
     started = time.monotonic()
     with progress(quiet=as_json) as bar:
         for event in run_all(lake, settings, models, now or datetime.now(UTC), between):
-            if isinstance(event, RunResult):
+            if isinstance(event, ConsolidationReport):
+                line = consolidation_line(event)
+            elif isinstance(event, Promotion):
                 done.append(event)
-                if not as_json:
-                    bar.echo(run_line(event, time.monotonic() - started))
-            elif isinstance(event, ConsolidationReport):
-                if not as_json:
-                    bar.echo(consolidation_line(event))
+                line = "\n".join(promotion_lines(event))
+            elif isinstance(event, RunResult):
+                done.append(event)
+                line = run_line(event, time.monotonic() - started)
             else:
                 started = time.monotonic()
                 bar.show(str(event))
+                continue
+            if not as_json:
+                bar.echo(line)
     lines = _clean_daily(lake)
     if as_json:
         click.echo(to_json(done))

@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from memory_pipeline.memories.contexts import Contexts
     from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
+    from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
 
     # Inside of the class, `list` is its method.
-    Results = list[RunResult | ConsolidationReport]
+    Results = list[RunResult | ConsolidationReport | Promotion]
 
 
 class Memory(TieredMemory, SharedMemory):
@@ -405,7 +406,8 @@ class Memory(TieredMemory, SharedMemory):
     def run(self, *, now: When | None = None) -> Results:
         """Process all pending data of the lake: facts, summaries of closed periods, graph, and durable memories.
 
-        Return a result for each grain, and the report of consolidation. Needs ``memory-pipeline[run]``. Safe to repeat
+        Return a result for each grain, and the report of consolidation; first what became of short-term entries of
+        sessions, if any was promoted or refused. Needs ``memory-pipeline[run]``. Safe to repeat
         and to interrupt. Dagster does the same on a schedule.
 
         Raises:

@@ -13,7 +13,7 @@ from memory_pipeline.lake.tables.ledger import table_asset
 from memory_pipeline.steps.consolidation.consolidate import consolidate
 from memory_pipeline.steps.consolidation.days import nights_between, pending_nights
 from memory_pipeline.steps.materialize import materialize
-from memory_pipeline.steps.promotion import promote
+from memory_pipeline.steps.promotion import Promotion, promote
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.steps.scheduling.planner import grain_status, periods_in
@@ -100,13 +100,14 @@ def run_all(
     now: datetime,
     between: tuple[datetime, datetime] | None = None,
     runner: Runner | None = None,
-) -> Iterator[Grain | RunResult | ConsolidationReport]:
+) -> Iterator[Grain | RunResult | ConsolidationReport | Promotion]:
     """Process the periods that are pending as of `now`, or all closed periods that overlap `between`.
 
-    An erasure that was interrupted is finished first. Unless `between` is given, used short-term entries of sessions
-    then become durable memories.
+    An erasure that was interrupted is finished first. Unless `between` is given, expired short-term entries of sessions
+    that were used then become durable memories.
 
-    Yields each grain before it runs and its result afterwards, then the report of consolidation if a day was pending.
+    Yields the promotion if an entry was promoted or refused; each grain before it runs and its result afterwards; then
+    the report of consolidation if a day was pending.
 
     Damaged or invalid partitions are skipped with the coarser ones above them. All others and the marts still run, and
     the first such error is raised at the end. Other errors are raised at once. Finished partitions stay.
@@ -119,7 +120,6 @@ def run_all(
         ConfigurationError: its address is not set.
     """
     from memory_pipeline.analytics import stale_marts
-    from memory_pipeline.erasure.unfinished import finish_erasures
 
     runner = runner or DirectRunner(lake, models)
     errors: list[Exception] = []
@@ -133,14 +133,7 @@ def run_all(
 
     restore_projections(lake, models.embedder)
     lake.copy_manifest()
-    preparations: list[Callable[[datetime], object]] = [partial(finish_erasures, lake, models)]
-    if between is None:
-        preparations.append(partial(promote, lake))
-    for prepare in preparations:
-        try:
-            prepare(now)
-        except (LakeError, ConfigurationError) as error:  # all else can do without it, as without the sessions
-            errors.append(error)
+    yield from _prepared(lake, models, now, errors, promotes=between is None)
     for grain in Grain:
         yield grain
         if between is None:
@@ -167,6 +160,25 @@ def run_all(
         errors += runner.marts()
     if errors:
         raise errors[0]
+
+
+def _prepared(
+    lake: Lake, models: Models, now: datetime, errors: list[Exception], *, promotes: bool
+) -> Iterator[Promotion]:
+    """Finish interrupted erasures, then promote short-term entries. Add errors to `errors`: all else can do without."""
+    from memory_pipeline.erasure.unfinished import finish_erasures
+
+    preparations: list[Callable[[datetime], object]] = [partial(finish_erasures, lake, models)]
+    if promotes:
+        preparations.append(partial(promote, lake))
+    for prepare in preparations:
+        try:
+            done = prepare(now)
+        except (LakeError, ConfigurationError) as error:
+            errors.append(error)
+        else:
+            if isinstance(done, Promotion) and (done.promoted or done.refused):
+                yield done
 
 
 def _keys_of(error: Exception) -> Collection[str]:

@@ -97,7 +97,7 @@ class Entry(NamedTuple):
         key: its key; empty for a pool.
         type: the type of a short-term entry or a pool; else empty.
         value: JSON.
-        version: 1, and one more for each change.
+        version: from 1, and higher with each change. No version of a key is used twice, whatever was removed.
         accesses: number of reads that count.
         expires_at: it is gone from this time on; None if it does not expire.
     """

@@ -204,7 +204,7 @@ class MemorySearch(DurableMemories):
         `hides` returns whether to leave out a memory because of its content. For a user, the instructions of other
         members of a group are left out.
         """
-        top = self._state.snapshot(now)
+        top = self._state.snapshot()
 
         def is_hidden(memory: DurableMemory) -> bool:
             return (hides is not None and hides(memory)) or not self._directs(memory, top)

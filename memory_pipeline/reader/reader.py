@@ -94,9 +94,7 @@ class MemoryReader(PromptReader):
         own = self._states.own_name(user_id)
         self._searcher = self._states.searcher(own)
         self._graph = self._states.graph(user_id)
-        self._memories = self._states.memories(
-            self._graph, lambda: self._reading_models.selector, own, self.user_id
-        )
+        self._memories = self._states.memories(self._graph, lambda: self._reading_models.selector, own, self.user_id)
         self._sources = MemorySources(self._searcher, self._states, self._graph, self._memories)
 
     @overload

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: The table of Alembic. A database may also have those of Dagster.
 VERSIONS: Final = "memory_pipeline_versions"
 #: The newest migration.
-NEWEST: Final = "0001"
+NEWEST: Final = "0002"
 ACCEPTED: Final = "expected an address such as postgresql://user:password@host/database, or sqlite:////path/file.db"
 #: The first version with RETURNING.
 _LEAST_SQLITE: Final = (3, 35)

@@ -32,7 +32,9 @@ _ONE = "container = :container AND key = :key"
 _INSERT = f"""
     INSERT INTO memory_pipeline_entries AS old ({_OWNER}, {_COLUMNS})
     VALUES (:container, :lake_id, :workspace_id, :agent_id, :identity, :kind, :space, :section,
-        :id, :key, :type, :value, 1, :accesses, :created_at, :now, :expires_at)
+        :id, :key, :type, :value,
+        1 + coalesce((SELECT version FROM memory_pipeline_floors WHERE lake_id = :lake_id), 0),
+        :accesses, :created_at, :now, :expires_at)
     ON CONFLICT (container, key) DO UPDATE SET
         type = excluded.type, version = old.version + 1, updated_at = :now, expires_at = excluded.expires_at,
         accesses = CASE WHEN old.expires_at <= :now THEN excluded.accesses ELSE old.accesses END,
@@ -123,15 +125,20 @@ class SessionStore:
         kind: EntryKind | None = None,
         *,
         is_used: bool = False,
+        expired_at: int | None = None,
     ) -> Iterator[StoredEntry]:
         """Yield all entries of the lake, expired ones too; None is any workspace, identity or kind.
 
-        `is_used` selects the short-term entries with enough accesses to be promoted.
+        `is_used` selects the short-term entries with enough accesses to be promoted, `expired_at` those that have
+        expired at a time.
         """
         fixed = {"workspace_id": workspace_id, "identity": identity, "kind": kind}
-        parameters = {name: value for name, value in fixed.items() if value is not None}
+        parameters: dict[str, object] = {name: value for name, value in fixed.items() if value is not None}
         conditions = "".join(f" AND {name} = :{name}" for name in parameters)
         conditions += f" AND {_IS_USED}" if is_used else ""
+        if expired_at is not None:
+            conditions += " AND expires_at <= :expired_at"
+            parameters["expired_at"] = expired_at
         for row in self.database.run(f"{_ROWS}{conditions}", {"lake_id": self._lake_id, **parameters}):
             _, _, workspace, agent, owner, stored_kind, space, section, *columns = row
             container = Container(workspace, agent, owner, EntryKind(stored_kind), space, section)

@@ -57,7 +57,7 @@ class ShortTermEntry(NamedTuple):
     Attributes:
         key, value: as it was stored.
         type: task_context, conversation, tool_result, reflection or observation.
-        version: 1, and one more for each change.
+        version: from 1, and higher with each change; never used twice.
         accesses: number of times that it was read.
         updated_at, expires_at: times in UTC.
     """
@@ -88,7 +88,7 @@ class PoolStatistics(NamedTuple):
     """Figures of a pool.
 
     Attributes:
-        version: number of writes.
+        version: from 1, and higher with each write; never used twice.
         keys: number of keys.
         bytes: size of the values as JSON.
         reads: number of reads.
@@ -166,7 +166,7 @@ class ScratchPad:
         self._clock = clock
 
     def append(self, note: object, *, ttl: Ttl = DEFAULT_TTL, now: When | None = None) -> int:
-        """Append a note, any JSON; return the number of appends since the pad was empty. All notes live for `ttl` more.
+        """Append a note, any JSON; return the version of the pad. All notes live for `ttl` more.
 
         Raises:
             InputError: an argument is invalid, or the notes have more than 1 MB together.
@@ -188,7 +188,7 @@ class ScratchPad:
 
 
 class ShortTermMemory(_Keyed):
-    """The short-term entries of a session. Those that are read three times become durable memories.
+    """The short-term entries of a session. Those that were read three times become durable memories when they expire.
 
     Reads belong to the key: they stay if its value is replaced, as long as the entry lives.
     """

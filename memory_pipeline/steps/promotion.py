@@ -1,4 +1,4 @@
-"""Promote short-term entries that were used to durable memories, and delete what has expired from session state.
+"""Promote expired short-term entries that were used to durable memories, and delete all others that have expired.
 
 The event of a promotion is in the journal before the entry is deleted. Its id depends on the entry alone, so a
 promotion that is repeated after a crash adds nothing.
@@ -41,10 +41,11 @@ class Promotion:
 
     Attributes:
         promoted: number of short-term entries that became durable memories.
-        refused: number of those that cannot.
+        refused: number of those that cannot. They stay in the database, where no agent reads them.
         expired: number of deleted entries.
         left_entries: number of all entries of sessions and pools that are left.
         left_bytes: of their values, as JSON.
+        reasons: a line for each refused entry, with its agent, session and key.
     """
 
     promoted: int = 0
@@ -52,44 +53,47 @@ class Promotion:
     expired: int = 0
     left_entries: int = 0
     left_bytes: int = 0
+    reasons: tuple[str, ...] = ()
 
 
 def promote(lake: Lake, now: datetime) -> Promotion:
-    """Promote short-term entries with three accesses or more, expired ones too; delete other expired entries.
+    """Promote expired short-term entries with three accesses or more; delete other expired entries.
 
-    An entry that durable memory refuses, because it is too long or its kind is not allowed, is logged and deleted when
-    it has expired. Safe to repeat, to interrupt and to run beside agents.
+    An entry that durable memory refuses, because it is too long or its kind is not allowed, stays. It is promoted when
+    the configuration allows it, and gone when its key is stored or removed again. Safe to repeat, to interrupt and to
+    run beside agents.
 
     Raises:
         ConfigurationError: the address of the lake's database is not set.
         LakeError: the database cannot be reached.
     """
-    promoted = refused = expired = left_entries = left_bytes = 0
+    promoted = expired = left_entries = left_bytes = 0
+    reasons: list[str] = []
     at = micros_of(now)
     for store in existing_stores(lake):
         used: dict[Container, list[Entry]] = defaultdict(list)
-        over: list[Entry] = []
-        for container, entry in store.stored(is_used=True):
+        for container, entry in store.stored(is_used=True, expired_at=at):
             used[container].append(entry)
         for container, entries in used.items():
-            done = _remember(lake, container, entries, now)
+            done, refused = _remember(lake, container, entries, now)
             promoted += store.delete(done, changed=False)
-            left = [entry for entry in entries if entry not in done]
-            refused += len(left)
-            over += [entry for entry in left if entry.expires_at is not None and entry.expires_at <= at]
-        expired += store.delete(over, changed=False) + store.delete_expired(at)
+            reasons += refused
+        expired += store.delete_expired(at)
         usage = store.usage()
         left_entries += usage.entries
         left_bytes += usage.bytes
     delete_saved(lake.storage, lambda record: is_expired(record, at))
-    return Promotion(promoted, refused, expired, left_entries, left_bytes)
+    return Promotion(promoted, len(reasons), expired, left_entries, left_bytes, tuple(reasons))
 
 
-def _remember(lake: Lake, container: Container, entries: Sequence[Entry], now: datetime) -> list[Entry]:
-    """Write the entries of a session to the journal; return those that were accepted."""
+def _remember(
+    lake: Lake, container: Container, entries: Sequence[Entry], now: datetime
+) -> tuple[list[Entry], list[str]]:
+    """Write the entries of a session to the journal. Return those that were accepted, and why others were not."""
     scope = lake.new_scope(container.workspace_id, container.agent_id, container.identity)
     writer = MemoryEventWriter(lake, scope, conversation_id=container.space)  # by which it can be erased
     done: list[Entry] = []
+    refused: list[str] = []
     for entry in entries:
         value = json.loads(entry.value)
         change = {
@@ -108,6 +112,7 @@ def _remember(lake: Lake, container: Container, entries: Sequence[Entry], now: d
             _log.warning(
                 "entry %s of session %s of %s is not promoted: %s", entry.id, shown(container.space), scope, reason
             )
+            refused.append(f"{shown(entry.key)} of session {shown(container.space)} of {scope}: {reason}")
         else:
             done.append(entry)
-    return done
+    return done, refused

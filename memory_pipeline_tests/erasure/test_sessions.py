@@ -187,10 +187,10 @@ def test_a_conversation_is_erased_with_the_memories_that_its_session_became(
     anna = Memory(root, user_id="anna")
     for session_id in ("s1", "s2"):
         short = anna.session(session_id).short_term
-        short.store("k", f"The code of {session_id} is {SECRET}-{session_id}.", now=NOW)
+        short.store("k", f"The code of {session_id} is {SECRET}-{session_id}.", ttl=60, now=NOW)
         for _ in range(3):
             short.retrieve("k", now=NOW)
-    assert promote(anna.lake, NOW).promoted == 2
+    assert promote(anna.lake, NOW + timedelta(minutes=2)).promoted == 2
     if is_run:
         anna.run(now=NOW + timedelta(days=1))
     report = anna.forget(conversation_id="s1", now=LATER)

@@ -9,6 +9,7 @@ import pytest
 
 from memory_pipeline import Memory
 from memory_pipeline.errors import InputError, VersionConflictError
+from memory_pipeline.steps.promotion import promote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,6 +247,31 @@ def test_a_pool_has_one_version_and_refuses_a_stale_one(memory: Memory) -> None:
         pool.write("large", "x" * 1_000_000, now=at(8))
     assert [pool.clear(now=at(9)) for _ in range(2)] == [True, False]
     assert pool.statistics(now=at(9)).version == 0
+
+
+def test_a_version_is_never_used_twice(memory: Memory) -> None:
+    """Whoever read a pool before it was removed or expired does not overwrite the new one."""
+    pool, values = memory.pool("board"), memory.session("s1")
+    seen, last = set[int](), 0
+    for place in range(4):
+        start = 1_000 * place
+        old = pool.write("plan", place, ttl=100, now=at(start))
+        for one in (old, pool.write("plan", 0, expected_version=old, now=at(start + 1))):
+            assert one not in seen
+            seen.add(one)
+        before, last = last, values.store("k", place, ttl=100, now=at(start))
+        assert last > before
+        if place % 2:  # else they expire, and a run deletes them
+            pool.clear(now=at(start + 2))
+            values.clear(now=at(start + 2))
+        else:
+            promote(memory.lake, at(start + 500))
+        pool.write("plan", "new", expected_version=0, now=at(start + 600))
+        for stale in seen:
+            with pytest.raises(VersionConflictError):
+                pool.write("plan", "stale", expected_version=stale, now=at(start + 601))
+        seen.add(pool.snapshot(now=at(start + 602))[1])
+        pool.clear(now=at(start + 603))
 
 
 def test_a_pool_expires_as_its_writes_say(memory: Memory) -> None:

@@ -51,14 +51,14 @@ def test_used_entries_become_durable_and_the_rest_go_when_they_expire(root: str)
     stored(memory, "idle", "Nobody asked for this.", 1)
     memory.session("s1").store("k", 1, now=NOON)
     memory.session("s1").persist(now=NOON)
-    assert done(memory, SOON) == (2, 0, 0)
+    assert done(memory, SOON) == (0, 0, 0)
+    assert memory.session("s1").short_term.keys(now=SOON) == ["idle", "limits", "plan"], "live entries stay"
+    assert done(memory, NIGHT) == (2, 0, 2)
     assert contents(memory) == {
         ("observation", "Anna wants the invoice by mail."),
         ("tool_output", 'limits: {"seats":4}'),
     }
-    assert memory.session("s1").short_term.keys(now=SOON) == ["idle"]
-    assert memory.read("plan", session_id="s1", now=SOON) == ("long_term", "Anna wants the invoice by mail.")
-    assert done(memory, NIGHT) == (0, 0, 2)
+    assert memory.read("plan", session_id="s1", now=NIGHT) == ("long_term", "Anna wants the invoice by mail.")
     assert done(memory, NIGHT) == (0, 0, 0)
     assert memory.session("s1").short_term.keys(now=NOON) == []
     assert list(Path(root, "sessions", "saved").glob("*.json")) == []
@@ -71,8 +71,8 @@ def test_what_is_left_in_the_store_is_counted(root: str) -> None:
     stored(memory, "plan", "Anna wants the invoice by mail.", 3)
     stored(memory, "idle", "Zoë", 0)  # 6 bytes as JSON
     Memory(root, workspace_id="corp", agent_id="other").pool("board").write("k", "four", now=NOON)  # {"k":"four"}
-    assert promote(memory.lake, SOON) == Promotion(promoted=1, left_entries=2, left_bytes=18)
-    assert promote(memory.lake, NIGHT) == Promotion(expired=1, left_entries=1, left_bytes=12)
+    assert promote(memory.lake, SOON) == Promotion(left_entries=3, left_bytes=51)
+    assert promote(memory.lake, NIGHT) == Promotion(promoted=1, expired=1, left_entries=1, left_bytes=12)
 
 
 @pytest.mark.usefixtures("database")
@@ -111,8 +111,8 @@ def test_a_kill_between_the_stores_loses_and_doubles_nothing(root: str) -> None:
 def test_a_promoted_value_is_read_as_it_was_stored(root: str, key: str, value: object) -> None:
     memory = Memory(root)
     stored(memory, key, value, 3)
-    assert done(memory, SOON) == (1, 0, 0)
-    assert memory.read(key, session_id="s1", now=SOON) == ("long_term", value)
+    assert done(memory, NIGHT) == (1, 0, 0)
+    assert memory.read(key, session_id="s1", now=NIGHT) == ("long_term", value)
 
 
 def test_an_entry_that_changes_during_its_promotion_stays(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,24 +122,30 @@ def test_an_entry_that_changes_during_its_promotion_stays(root: str, monkeypatch
     delete = SessionStore.delete
 
     def late(store: SessionStore, entries: Iterable[Any], *, changed: bool = True) -> int:
-        memory.session("s1").short_term.store("plan", "The office moves in June.", now=SOON)
+        memory.session("s1").short_term.store("plan", "The office moves in June.", now=NIGHT)
         return delete(store, entries, changed=changed)
 
     with monkeypatch.context() as patch:
         patch.setattr(SessionStore, "delete", late)
-        assert promote(memory.lake, SOON).promoted == 0
-    assert memory.session("s1").short_term.retrieve("plan", now=SOON) == "The office moves in June."
+        assert promote(memory.lake, NIGHT).promoted == 0
+    assert memory.session("s1").short_term.retrieve("plan", now=NIGHT) == "The office moves in June."
 
 
-def test_what_durable_memory_refuses_is_said_and_goes_when_it_expires(
+def test_what_durable_memory_refuses_stays_and_is_named(
     root: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("MEMORY_PIPELINE_SESSIONS", raising=False)
-    memory = Memory(root)
+    memory = Memory(root, user_id="anna")
     stored(memory, "long", "x" * 30_000, 3)
-    assert done(memory, SOON) == (0, 1, 0)
+    stored(memory, "plan", "The office moves in May.", 3)
+    assert done(memory, SOON) == (0, 0, 0)
+    for promoted in (1, 0):
+        [found] = [one for one in memory.run(now=NIGHT) if isinstance(one, Promotion)]
+        [reason] = found.reasons
+        assert (found.promoted, found.refused, found.left_entries) == (promoted, 1, 1)
+        assert [part in reason for part in ("'long' of session 's1'", "20,000", "xxx")] == [True, True, False]
     assert "20,000" in caplog.text
-    assert done(memory, NIGHT) == (0, 1, 1)
+    memory.session("s1").short_term.remove("long")
     assert done(memory, NIGHT) == (0, 0, 0)
 
 
