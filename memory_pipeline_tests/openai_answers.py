@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Json = dict[str, Any]
-Route = Literal["chat", "embeddings", "rerank"]
+Route = Literal["chat", "embeddings", "rerank", "responses", "messages"]
 
 CHAT_FAULTS = frozenset({"bad_content", "fenced", "length", "refusal", "filtered"})
 EMBEDDING_FAULTS = frozenset({"wrong_dims", "wrong_count", "reorder", "nan", "zero"})
@@ -115,6 +115,83 @@ def as_stream(reply: Json) -> bytes:
     chunks.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]})
     records = [{**reply, "object": "chat.completion.chunk", "choices": [chunk], "usage": None} for chunk in chunks]
     return b"".join(f"data: {json.dumps(record)}\n\n".encode() for record in records) + b"data: [DONE]\n\n"
+
+
+def response_reply(text: str) -> Json:
+    """Return the answer to a request of the Responses API: a search, then a text."""
+    said = {"type": "output_text", "text": text, "annotations": []}
+    message = {
+        "type": "message",
+        "id": f"m_{hash(text)}",
+        "role": "assistant",
+        "status": "completed",
+        "content": [said],
+    }
+    search = {
+        "type": "web_search_call",
+        "id": "w1",
+        "status": "completed",
+        "action": {"type": "search", "query": "tea"},
+    }
+    return {
+        "id": f"resp_{hash(text)}", "object": "response", "created_at": 1, "model": "m", "status": "completed",
+        "output": [search, message], "parallel_tool_calls": False, "tool_choice": "auto", "tools": [],
+    }  # fmt: skip
+
+
+def response_stream(reply: Json) -> bytes:
+    """Return an answer of the Responses API as server-sent events: one for each word, and the whole."""
+    message = reply["output"][-1]
+    begun = {**reply, "output": [], "status": "in_progress"}
+    empty = {**message["content"][0], "text": ""}
+    place = {"item_id": message["id"], "output_index": 0, "content_index": 0}
+    events: list[Json] = [
+        {"type": "response.created", "response": begun},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**message, "content": []}},
+        {"type": "response.content_part.added", **place, "part": empty},
+    ]
+    words = re.findall(r"\s*\S+", message["content"][0]["text"])
+    events += [{"type": "response.output_text.delta", **place, "delta": word, "logprobs": []} for word in words]
+    events.append({"type": "response.completed", "response": {**reply, "output": [message]}})
+    return _events([{**event, "sequence_number": number} for number, event in enumerate(events)])
+
+
+def message_reply(text: str) -> Json:
+    """Return the answer to a request of Anthropic's API: a text and a call of a tool."""
+    return {
+        "id": f"msg_{hash(text)}", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": text}, {"type": "tool_use", "id": "t1", "name": "f", "input": {"x": 1}}],
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }  # fmt: skip
+
+
+def message_stream(reply: Json) -> bytes:
+    """Return an answer of Anthropic's API as server-sent events."""
+    said, call = reply["content"]
+    events: list[Json] = [
+        {"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    ]
+    words = re.findall(r"\s*\S+", said["text"])
+    deltas = [{"type": "text_delta", "text": word} for word in words]
+    events += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas]
+    events += [
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {**call, "input": {}}},
+        {
+            "type": "content_block_delta",
+            "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": json.dumps(call["input"])},
+        },
+        {"type": "content_block_stop", "index": 1},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    return _events(events)
+
+
+def _events(events: list[Json]) -> bytes:
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
 
 
 def embedding_reply(body: Json, dimension: int, kind: str = "") -> Json:

@@ -75,7 +75,11 @@ from memory_pipeline_tests.openai_answers import (
     as_stream,
     chat_reply,
     embedding_reply,
+    message_reply,
+    message_stream,
     rerank_reply,
+    response_reply,
+    response_stream,
 )
 
 __all__ = ["Fault", "OpenAIServer", "Request"]
@@ -83,7 +87,12 @@ __all__ = ["Fault", "OpenAIServer", "Request"]
 Answer = Callable[[Json], str | Json]
 
 #: Endings of request paths. The prefix differs by provider, and Azure adds a query.
-ROUTES: dict[str, Route] = {"/chat/completions": "chat", "/embeddings": "embeddings", "/rerank": "rerank"}
+ROUTES: dict[str, Route] = {
+    "/chat/completions": "chat", "/embeddings": "embeddings", "/rerank": "rerank", "/responses": "responses",
+    "/messages": "messages",
+}  # fmt: skip
+#: How an answer becomes a stream.
+STREAMS = {"chat": as_stream, "responses": response_stream, "messages": message_stream}
 #: Requests beyond this number are only counted, so that a benchmark does not exhaust memory.
 MOST_KEPT = 100_000
 
@@ -316,7 +325,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_error(500, "answer_failed", f"the test's answer raised {error!r}")
                 return
             if request.body.get("stream") and not kind:
-                self._send_bytes(200, as_stream(json.loads(whole)), "text/event-stream")
+                self._send_bytes(200, STREAMS[request.path](json.loads(whole)), "text/event-stream")
                 return
             self._send_bytes(200, whole[:-9] if kind == "malformed" else whole, kind=kind, delay=delay)
 
@@ -324,6 +333,9 @@ class _Handler(BaseHTTPRequestHandler):
         owner, body, kind = self.server.owner, request.body, "" if fault is None else fault.kind
         if request.path == "chat":
             reply = chat_reply(body, owner.answer(body) if owner.answer else None, kind)
+        elif request.path in {"responses", "messages"}:
+            text = str(owner.answer(body)) if owner.answer else "Noted."
+            return response_reply(text) if request.path == "responses" else message_reply(text)
         elif request.path == "rerank":
             reply = rerank_reply(body, owner.ranked(body) if owner.ranked else None)
         else:

@@ -436,7 +436,8 @@ class Memory(TieredMemory, SharedMemory):
         See :mod:`memory_pipeline.client.wrapping`.
 
         Args:
-            client: an OpenAI-compatible client, sync or async, or a function such as ``litellm.completion``.
+            client: a client of OpenAI or Anthropic, or one with the same calls, sync or async; a Router of LiteLLM; or
+                a function with the argument ``messages``, such as ``litellm.completion``.
             conversation_id: the conversation of all calls. By default, calls belong to one conversation if the messages
                 of the later one begin with those of the earlier one.
             max_tokens: size of the context that is added to one prompt.
@@ -444,7 +445,7 @@ class Memory(TieredMemory, SharedMemory):
             source: where they come from.
 
         Raises:
-            InputError: the client is of another kind.
+            InputError: the calls of the client cannot be recorded, as those of a LangChain model.
         """
         from memory_pipeline.client.wrapping import wrapped
 

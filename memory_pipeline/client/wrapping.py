@@ -1,22 +1,21 @@
 """Wrap a chat client, so that its prompts get context from memory and what is said is stored.
 
-Wrapped are ``chat.completions.create`` and ``parse`` of an OpenAI-compatible client, or a function with the same
-arguments, such as ``litellm.completion`` or ``litellm.acompletion``. Everything else is passed through unchanged, and
-so are the answers, streams and errors of the client.
+Wrapped are the calls of OpenAI's chat and Responses API, of Anthropic's messages, and of LiteLLM's functions and
+Router: sync, async, streams, ``stream`` and ``with_raw_response``. The wrapped client is a copy, of the same class.
+Everything else is passed through unchanged, and so are the answers, streams and errors of the client.
 
 Before a call, what memory holds about the last message of the user is added to the beginning of that message. Later
 calls of the conversation add only what is new. Earlier additions are repeated in their places: the model needs them,
 and a provider's prompt cache stays valid. With a ``conversation_id`` and a database for sessions, this also holds for
 calls of other processes within a day. After a call, the new messages and the answer are stored; those of a stream
-when it ends.
+when it ends. If the answer cannot be read, the new messages are stored without it.
 
-Memory never raises. If it fails, a warning is logged, and the call is made without it. If it takes long, the call does
-not wait.
+Memory never raises. If it fails, a warning is logged once, and the call is made without it. If it takes long, the call
+does not wait.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import logging
@@ -27,11 +26,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import wraps
+from functools import partial, wraps
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from memory_pipeline.domain.chat_messages import as_mapping, messages_in
+from memory_pipeline.client.chat_calls import Argument, argument_of, with_calls
+from memory_pipeline.client.streams import Heard, RecordedManager, RecordedStream, awaited, waited
+from memory_pipeline.domain.chat_messages import answer_in, as_mapping, field_of, messages_in
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.reader.packing.items import InjectedContext
@@ -45,11 +46,10 @@ if TYPE_CHECKING:
 Client = TypeVar("Client")
 
 _log = logging.getLogger(__name__)
-#: Seconds that a call waits for memory. The first search of a process takes longest.
-_MAX_WAIT: Final = 5.0
-_SLOW: Final = "memory takes longer than %g s; the call does not wait for it"
 #: Conversations that are remembered: those with the latest calls.
 _MAX_CONVERSATIONS: Final = 1_000
+#: The header by which clients of OpenAI and Anthropic ask for a raw response: ``true``, or ``stream``.
+_RAW: Final = "X-Stainless-Raw-Response"
 #: The key of the ids of the messages that the model has read, among what it was told.
 _SAID: Final = "messages"
 #: Roles of messages that nobody says in the conversation.
@@ -100,40 +100,21 @@ def wrapped(
         InputError: the client is of another kind.
     """
     recorder = _Recorder(memory, conversation_id, max_tokens, {"tags": tags, "source": source})
-    completions = getattr(getattr(client, "chat", None), "completions", None)
-    if callable(getattr(completions, "create", None)):
-        return recorder.of_client(client)  # type: ignore[no-any-return]  # it behaves as the client does
-    if callable(client) and not isinstance(client, type):
+    with suppress(TypeError, AttributeError):  # a module, or an object that cannot be copied
+        if (copied := with_calls(client, recorder.around)) is not None:
+            return copied  # type: ignore[no-any-return]  # it behaves as the client does
+    if (
+        callable(client)
+        and not isinstance(client, type)
+        and not hasattr(client, "invoke")
+        and argument_of(client) is not None
+    ):
         return recorder.around(client)  # type: ignore[return-value]  # it has the same signature
     raise InputError(
-        f"client {shown(client)} cannot be wrapped; expected a client with chat.completions.create, as OpenAI's, or a "
-        "function such as litellm.completion"
+        f"client {shown(client)} cannot be wrapped; expected a client of OpenAI or Anthropic, a Router of LiteLLM, or "
+        "a function with the argument messages, such as litellm.completion; with another client, call memory.context "
+        "before a prompt and memory.add after it"
     )
-
-
-class _Proxy:
-    """An object with some of its attributes replaced."""
-
-    def __init__(self, target: Any, replaced: Mapping[str, Any]) -> None:
-        self._target = target
-        self._replaced = replaced
-
-    def __getattr__(self, name: str) -> Any:
-        return self._replaced[name] if name in self._replaced else getattr(self._target, name)
-
-    def __enter__(self) -> Self:
-        self._target.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._target.__exit__(*error)
-
-    async def __aenter__(self) -> Self:
-        await self._target.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._target.__aexit__(*error)
 
 
 class _Block(NamedTuple):
@@ -159,11 +140,16 @@ class _Conversation:
 
 
 class _Call(NamedTuple):
-    """A call with its messages, and the messages with context to send in their place."""
+    """A call with its messages, and the messages with context to send in their place.
+
+    Attributes:
+        key: what names the conversation in a call of the Responses API that continues one.
+    """
 
     messages: list[Any]
     prompt: list[Any]
-    conversation: _Conversation | None
+    conversation: _Conversation | None = None
+    key: object = None
 
 
 class _Recorder:
@@ -181,6 +167,8 @@ class _Recorder:
         self._named = None if conversation_id is None else _Conversation(conversation_id)
         #: By the digest of all messages of their last call, with the answer.
         self._known: OrderedDict[str, _Conversation] = OrderedDict()
+        #: Why the last call of a kind of work failed. A reason is a warning once, until the work succeeds.
+        self._reasons: dict[Callable[..., Any], str] = {}
         self._thread = ThreadPoolExecutor(1, "memory")
         self._submit(self._warm_up)
 
@@ -189,69 +177,77 @@ class _Recorder:
         with suppress(Exception):
             self._memory.context(conversation={}, exclude=())
 
-    def of_client(self, client: Any) -> Any:
-        """Return a client whose calls are wrapped, and those of its copies."""
-        completions = client.chat.completions
-        calls = {
-            name: self.around(getattr(completions, name)) for name in ("create", "parse") if hasattr(completions, name)
-        }
-        copies = {
-            name: self._copying(getattr(client, name)) for name in ("with_options", "copy") if hasattr(client, name)
-        }
-        return _Proxy(client, {"chat": _Proxy(client.chat, {"completions": _Proxy(completions, calls)}), **copies})
-
-    def _copying(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
-        def copied(*args: Any, **options: Any) -> Any:
-            return self.of_client(method(*args, **options))
-
-        return copied
-
     def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls `function` with context, and stores its messages and its answer."""
-
-        def request(args: tuple[Any, ...], options: dict[str, Any], call: _Call) -> Any:
-            if "messages" in options:
-                return function(*args, **{**options, "messages": call.prompt})
-            return function(args[0], call.prompt, *args[2:], **options)
+        argument = argument_of(function) or Argument("messages", None)
 
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
 
             @wraps(function)
             async def with_memory_async(*args: Any, **options: Any) -> Any:
-                messages = _messages_in(args, options)
-                if messages is None:
+                messages = argument.messages(args, options)
+                if not messages:
                     return await function(*args, **options)
-                call = await _awaited(self._submit(self._with_context, messages)) or _Call(messages, messages, None)
-                answer = await request(args, options, call)
-                if options.get("stream"):
-                    return _Stream(answer, lambda heard: self._submit(self._store, call, heard))
-                await _awaited(self._submit(self._store, call, _message_of(answer)))
-                return answer
+                call = await awaited(self._submit(self._with_context, messages, options)) or _Call(messages, messages)
+                args, options = argument.replaced(args, options, call.prompt)
+                return await self._answered(call, function(*args, **options), options)
 
             return with_memory_async
 
         @wraps(function)
         def with_memory(*args: Any, **options: Any) -> Any:
-            messages = _messages_in(args, options)
-            if messages is None:
+            messages = argument.messages(args, options)
+            if not messages:
                 return function(*args, **options)
-            call = _waited(self._submit(self._with_context, messages)) or _Call(messages, messages, None)
-            answer = request(args, options, call)
-            if options.get("stream"):
-                return _Stream(answer, lambda heard: self._submit(self._store, call, heard))
-            _waited(self._submit(self._store, call, _message_of(answer)))
+            call = waited(self._submit(self._with_context, messages, options)) or _Call(messages, messages)
+            args, options = argument.replaced(args, options, call.prompt)
+            answer = function(*args, **options)
+            if inspect.isawaitable(answer):
+                return self._answered(call, answer, options)
+            answer, work = self._recorded(call, answer, _parsed(answer, options), options)
+            waited(work)
             return answer
 
         return with_memory
 
+    async def _answered(self, call: _Call, answer: Any, options: Mapping[str, Any]) -> Any:
+        answer = await answer
+        parsed = _parsed(answer, options)
+        if parsed is not answer and inspect.isawaitable(parsed):
+            parsed = await _or_none(parsed)
+        answer, work = self._recorded(call, answer, parsed, options)
+        await awaited(work)
+        return answer
+
+    def _recorded(
+        self, call: _Call, answer: Any, parsed: Any, options: Mapping[str, Any]
+    ) -> tuple[Any, Future[Any] | None]:
+        """Return the answer for the caller, and the work that stores it; None if it is stored when a stream ends.
+
+        `parsed` is the answer, or what a raw response contains.
+        """
+        if (options.get("stream") and parsed is answer) or _is_stream(parsed):
+            stream = RecordedStream(parsed, lambda heard: self._submit(self._store, call, heard))
+            if parsed is answer:
+                return stream, None
+            answer.parse = _returning(stream, is_async=inspect.iscoroutinefunction(answer.parse))
+            return answer, None
+        if answer_in(parsed) is None and parsed is answer and _is_manager(answer):
+            return RecordedManager(answer, partial(self._submit, self._store, call)), None
+        return answer, self._submit(self._store, call, parsed)
+
     def _submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
         def guarded() -> Any:
             try:
-                return work(*args)
+                result = work(*args)
             except Exception as error:  # noqa: BLE001  # no error of memory may stop a conversation
-                _log.warning("memory failed: %s: %s", type(error).__name__, error)
+                reason = getattr(error, "strerror", None) or str(error)
+                level = logging.DEBUG if reason in self._reasons.values() else logging.WARNING
+                self._reasons[work] = reason
+                _log.log(level, "memory failed: %s: %s", type(error).__name__, error)
                 return None
+            self._reasons.pop(work, None)
+            return result
 
         try:
             return self._thread.submit(guarded)
@@ -260,9 +256,11 @@ class _Recorder:
             done.set_result(None)
             return done
 
-    def _with_context(self, messages: list[Any]) -> _Call:
+    def _with_context(self, messages: list[Any], options: Mapping[str, Any]) -> _Call:
         """Return a call with the context for its last message, and with the earlier context of the conversation."""
-        conversation = self._conversation_of(messages)
+        key = options.get("previous_response_id") or options.get("conversation") or None
+        key = field_of(key, "id") or key
+        conversation = self._conversation_of(messages, key)
         told = self._told() if conversation is self._named else None
         if told is not None:
             known = told.items()
@@ -273,8 +271,8 @@ class _Recorder:
         digests = [_digest(_said(message)) for message in messages]
         blocks = [conversation.blocks[digest] for digest in digests if digest in conversation.blocks]
         last = as_mapping(messages[-1])
-        if isinstance(last, Mapping) and last.get("role") == "user" and digests[-1] not in conversation.blocks:
-            text = "\n".join(str(content) for role, content in _said(last) if role == "user")
+        text = "\n".join(str(content) for role, content in _said(last) if role == "user")
+        if text and _with_block(last, "") is not None and digests[-1] not in conversation.blocks:
             shown_ids = {item for block in blocks for item in block.ids}
             about = {"conversation_id": conversation.id, **self._labels}
             found = self._memory.context(text, self._max_tokens, conversation=about, exclude=shown_ids)
@@ -291,7 +289,7 @@ class _Recorder:
             message if (block := left.pop(digest, None)) is None else _with_block(message, block.text)
             for message, digest in zip(messages, digests, strict=True)
         ]
-        return _Call(messages, prompt, conversation)
+        return _Call(messages, prompt, conversation, key)
 
     def _told(self) -> KeyValues | None:
         """Return what processes told the named conversation; None without a database for sessions."""
@@ -303,130 +301,95 @@ class _Recorder:
             _log.debug("what a conversation was told is kept in this process only: %s", error)
             return None
 
-    def _conversation_of(self, messages: list[Any]) -> _Conversation:
-        """Return the conversation that a list of messages continues, or a new one."""
+    def _conversation_of(self, messages: list[Any], key: object) -> _Conversation:
+        """Return the conversation that a key names, or that a list of messages continues, or a new one."""
         if self._named is not None:
             return self._named
-        for digest in reversed(_chain(messages)):
+        digests = [str(key)] if key is not None else _chain(messages)[::-1]
+        for digest in digests:
             if digest in self._known:
                 return self._known[digest]
         return _Conversation(self._memory.new_conversation_id(datetime.now(UTC)))
 
+    def _added(self, asked: list[Any], answers: list[Any], conversation: _Conversation) -> Receipt:
+        """Store what was asked with the answer; without the answer if it cannot be stored."""
+        about = {"conversation_id": conversation.id, **self._labels}
+        if answers:
+            with suppress(InputError):
+                return self._memory.add([*asked, *answers], idempotency_key=secrets.token_hex(16), **about)
+        receipt = self._memory.add(asked, idempotency_key=secrets.token_hex(16), **about)
+        if answers:
+            _log.warning("an answer cannot be stored, but what was asked is")
+        return receipt
+
     def _store(self, call: _Call, answer: Any) -> None:
-        conversation = call.conversation or self._conversation_of(call.messages)
-        messages = call.messages if answer is None else [*call.messages, answer]
-        said = [message for message in messages if not all(role in _INSTRUCTIONS for role, _ in _said(message))]
-        if said:
-            key = secrets.token_hex(16)
-            receipt = self._memory.add(said, conversation_id=conversation.id, idempotency_key=key, **self._labels)
-            conversation.message_ids = frozenset(receipt.message_ids)
-            if conversation is self._named and (told := self._told()) is not None:
-                told.store(_SAID, {"ids": [], "said": receipt.message_ids}, ttl=MAX_TTL)
-            self._known[_chain(messages)[-1]] = conversation
-            while len(self._known) > _MAX_CONVERSATIONS:
-                self._known.popitem(last=False)
+        conversation = call.conversation or self._conversation_of(call.messages, call.key)
+        asked = _without_instructions(call.messages)
+        answers, answer_id = _answers(answer)
+        if not asked:
+            return
+        receipt = self._added(asked, answers, conversation)
+        messages = [*call.messages, *answers]
+        # The server of the Responses API knows what was said before.
+        before = conversation.message_ids if call.key is not None else frozenset()
+        conversation.message_ids = before | frozenset(receipt.message_ids)
+        if conversation is self._named and (told := self._told()) is not None:
+            told.store(_SAID, {"ids": [], "said": receipt.message_ids}, ttl=MAX_TTL)
+        names = _chain(messages)[-1:] if call.key is None else [str(call.key)]
+        self._known |= dict.fromkeys([*names, *([] if answer_id is None else [answer_id])], conversation)
+        while len(self._known) > _MAX_CONVERSATIONS:
+            self._known.popitem(last=False)
 
 
-class _Stream(_Proxy):
-    """A stream of a client. When it ends, `store` gets the message that its chunks add up to."""
-
-    def __init__(self, stream: Any, store: Callable[[dict[str, Any]], Future[Any]]) -> None:
-        super().__init__(stream, {"close": self._close, "aclose": self._aclose})
-        self._store: Callable[[dict[str, Any]], Future[Any]] | None = store
-        self._text: list[str] = []
-        self._calls: dict[int, dict[str, str]] = {}
-        self._chunks: Any = None
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        self._chunks = self._chunks or iter(self._target)
-        try:
-            return self._noted(next(self._chunks))
-        except BaseException:
-            _waited(self._ended())
-            raise
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        self._chunks = self._chunks or aiter(self._target)
-        try:
-            return self._noted(await anext(self._chunks))
-        except BaseException:
-            await _awaited(self._ended())
-            raise
-
-    def __exit__(self, *error: object) -> None:
-        _waited(self._ended())
-        super().__exit__(*error)
-
-    async def __aexit__(self, *error: object) -> None:
-        await _awaited(self._ended())
-        await super().__aexit__(*error)
-
-    def __del__(self) -> None:
-        """Store what was heard of a stream that was not read to its end."""
-        self._ended()
-
-    def _close(self) -> Any:
-        _waited(self._ended())
-        return self._target.close()
-
-    async def _aclose(self) -> Any:
-        await _awaited(self._ended())
-        return await self._target.aclose()
-
-    def _noted(self, chunk: Any) -> Any:
-        for choice in getattr(chunk, "choices", None) or ():
-            delta = getattr(choice, "delta", None)
-            if getattr(choice, "index", 0) != 0 or delta is None:
-                continue
-            self._text.append(getattr(delta, "content", None) or "")
-            for part in getattr(delta, "tool_calls", None) or ():
-                call = self._calls.setdefault(part.index, {"name": "", "arguments": ""})
-                for name in call:
-                    call[name] += getattr(part.function, name, None) or ""
-        return chunk
-
-    def _ended(self) -> Future[Any] | None:
-        """Store the message, once."""
-        if self._store is None:
-            return None
-        store, self._store = self._store, None
-        calls = [{"function": call} for _, call in sorted(self._calls.items())]
-        message = {"role": "assistant", "content": "".join(self._text) or None}
-        return store(message | ({"tool_calls": calls} if calls else {}))
+def _without_instructions(messages: Sequence[Any]) -> list[Any]:
+    return [message for message in messages if not all(role in _INSTRUCTIONS for role, _ in _said(message))]
 
 
-def _waited(work: Future[Any] | None) -> Any:
-    """Wait for work of memory; return its result, or None if it takes too long."""
+def _answers(answer: Any) -> tuple[list[Any], str | None]:
+    """Return the messages of an answer, and the id by which a call of the Responses API continues it."""
     try:
-        return None if work is None else work.result(_MAX_WAIT)
-    except TimeoutError:
-        _log.warning(_SLOW, _MAX_WAIT)
-        return None
+        found = answer.messages() if isinstance(answer, Heard) else answer_in(answer)
+        if found is None:
+            raise InputError(f"{type(answer).__name__} is no answer of a known client")
+        found = _without_instructions(found)
+    except Exception as error:  # noqa: BLE001  # it may be anything
+        _log.warning("an answer cannot be read, but what was asked is stored: %s", error)
+        return [], None
+    answer_id = field_of(answer, "id")
+    if isinstance(answer_id, str) and (isinstance(answer, Heard) or field_of(answer, "output") is not None):
+        return found, answer_id
+    # Other answers come back without their ids. Some servers give all of them the same.
+    return [{**one, "id": None} if isinstance(one, Mapping) else one for one in map(as_mapping, found)], None
 
 
-async def _awaited(work: Future[Any] | None) -> Any:
-    try:
-        return None if work is None else await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(work)), _MAX_WAIT)
-    except TimeoutError:
-        _log.warning(_SLOW, _MAX_WAIT)
-        return None
+def _parsed(answer: Any, options: Mapping[str, Any]) -> Any:
+    """Return what a raw response contains, perhaps to await; other answers unchanged, and None if it cannot be read."""
+    if (options.get("extra_headers") or {}).get(_RAW) is None:
+        return answer
+    with suppress(Exception):  # the caller gets the same error
+        return answer.parse() if options["extra_headers"][_RAW] != "stream" else None
+    return None
 
 
-def _message_of(answer: Any) -> Any:
-    choices = getattr(answer, "choices", None)
-    return choices[0].message if choices else None
+async def _or_none(work: Any) -> Any:
+    with suppress(Exception):  # the caller gets the same error
+        return await work
+    return None
 
 
-def _messages_in(args: Sequence[Any], options: Mapping[str, Any]) -> list[Any] | None:
-    """Return the messages of a call: an argument with this name, or the second. None if there are none."""
-    messages = options.get("messages", args[1] if len(args) > 1 else None)
-    return list(messages) if isinstance(messages, list | tuple) and messages else None
+def _returning(value: Any, *, is_async: bool) -> Callable[..., Any]:
+    async def returned(*_: Any, **__: Any) -> Any:  # as the method that it replaces
+        return value
+
+    return returned if is_async else lambda *_, **__: value
+
+
+def _is_stream(answer: Any) -> bool:
+    return hasattr(answer, "__next__") or hasattr(answer, "__anext__")
+
+
+def _is_manager(answer: Any) -> bool:
+    return hasattr(type(answer), "__exit__") or hasattr(type(answer), "__aexit__")
 
 
 def _said(message: Any) -> list[tuple[object, object]]:
@@ -449,9 +412,13 @@ def _chain(messages: Sequence[Any]) -> list[str]:
 
 
 def _with_block(message: Any, block: str) -> Any:
-    """Return a message with context before its text."""
+    """Return a message with context before its first text; None if it has no text."""
     message = as_mapping(message)
-    content = message["content"]
+    content = message.get("content")
     if isinstance(content, str):
         return {**message, "content": f"{block}\n\n{content}"}
-    return {**message, "content": [{"type": "text", "text": block}, *content]}
+    parts = [as_mapping(part) for part in content or ()]
+    for place, part in enumerate(parts):
+        if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+            return {**message, "content": [*parts[:place], {"type": part.get("type"), "text": block}, *parts[place:]]}
+    return None

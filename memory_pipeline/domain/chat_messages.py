@@ -27,7 +27,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from memory_pipeline.domain.text.words import is_blank
 from memory_pipeline.errors import InputError, shown
@@ -81,23 +81,25 @@ def as_mapping(value: object) -> object:
 def answer_in(value: object) -> list[object] | None:
     """Return the messages of a model's answer, or of a message; None for something else.
 
-    The answer is one of OpenAI's chat or Responses API, of LiteLLM, Anthropic, Gemini or Bedrock, also as mappings.
+    The answer is one of OpenAI's chat or Responses API, of LiteLLM, Anthropic, Gemini, Bedrock or Ollama, also
+    as mappings.
     """
-    if _field(value, "role") is not None or _field(value, "type") is not None:
+    if field_of(value, "role") is not None or field_of(value, "type") is not None:
         return [value]
-    choices, candidates, output = (_field(value, name) for name in ("choices", "candidates", "output"))
+    choices, candidates, output = (field_of(value, name) for name in ("choices", "candidates", "output"))
     if isinstance(choices, list | tuple) and choices:
-        message = _field(choices[0], "message")
-        return [{"role": "assistant", "content": _field(choices[0], "text")} if message is None else message]
+        message = field_of(choices[0], "message")
+        return [{"role": "assistant", "content": field_of(choices[0], "text")} if message is None else message]
     if isinstance(candidates, list | tuple) and candidates:
-        return [_field(candidates[0], "content")]
+        return [field_of(candidates[0], "content")]
     if isinstance(output, list | tuple):
         return [*output]
-    message = _field(output, "message")
-    return None if message is None else [message]
+    message = field_of(output, "message") or field_of(value, "message")  # Bedrock's; Ollama's
+    return None if field_of(message, "role") is None else [message]
 
 
-def _field(value: object, name: str) -> object:
+def field_of(value: Any, name: str) -> Any:
+    """Return a field of a mapping or an attribute of an object; None if there is none."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 

@@ -9,16 +9,20 @@ import logging
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import litellm
 import openai
 import pytest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from memory_pipeline import Memory
 from memory_pipeline.errors import InputError
 from memory_pipeline.lake.lake import CONFIGURATION
+from memory_pipeline_tests.openai_answers import message_reply, message_stream
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
 if TYPE_CHECKING:
@@ -172,7 +176,7 @@ def test_answers_and_streams_are_those_of_the_client(
     assert say(chat, "E.").choices[0].message.tool_calls[0].function.name == "get_weather"
     copy = chat.with_options(timeout=10)
     say(copy, "F.")
-    assert chat.models is client.models
+    assert type(chat.models) is type(client.models)
     said = [hit.content for hit in memory.list("fact")]
     assert {f"User: {letter}." for letter in "ABCDEF"} <= set(said)
     assert said.count("Agent: Porto is rainy today.") == 2
@@ -276,6 +280,143 @@ def test_a_conversation_that_may_only_read_is_not_stored(
     assert stored(again) == ["User: I moved to Porto."]
 
 
-def test_other_clients_are_refused(memory: Memory) -> None:
-    with pytest.raises(InputError, match="client 'gpt' cannot be wrapped"):
-        memory.wrap("gpt")
+def respond(client: Any, text: str, **options: Any) -> Any:
+    return client.responses.create(model=MODEL, input=text, **options)
+
+
+@pytest.mark.parametrize("kind", ["chat", "responses"])
+def test_all_calls_of_openai_are_recorded(
+    memory: Memory, server: OpenAIServer, client: openai.OpenAI, kind: str
+) -> None:
+    texts = iter(range(100))
+    server.answer = lambda body: f"Noted {next(texts)}."
+    chat = memory.wrap(client)
+    assert isinstance(chat, openai.OpenAI)
+
+    def calls(chat: Any) -> Any:
+        return chat.chat.completions if kind == "chat" else chat.responses
+
+    def given(text: str) -> dict[str, Any]:
+        return {"model": MODEL, **({"messages": [user(text)]} if kind == "chat" else {"input": text})}
+
+    calls(chat).create(**given("Plain."))
+    list(calls(chat).create(**given("Stream."), stream=True))
+    with calls(chat).stream(**given("Managed stream.")) as stream:
+        list(stream)
+    raw = calls(chat).with_raw_response.create(**given("Raw."))
+    assert raw.headers["content-type"] == "application/json"
+    assert type(raw.parse()) is type(calls(client).create(**given("x")))
+    list(calls(chat).with_raw_response.create(**given("Raw stream."), stream=True).parse())
+    calls(chat.with_raw_response).create(**given("Raw client."))
+    calls(chat.with_options(timeout=10)).create(**given("With options."))
+
+    async def talk() -> None:
+        chat = memory.wrap(openai.AsyncOpenAI(base_url=server.base_url, api_key="k", max_retries=0))
+        await calls(chat).create(**given("Async."))
+        async with calls(chat).stream(**given("Async managed stream.")) as stream:
+            [event async for event in stream]
+        await calls(chat).with_raw_response.create(**given("Async raw."))
+
+    asyncio.run(talk())
+    said = stored(memory)
+    asked = ["Plain.", "Stream.", "Managed stream.", "Raw.", "Raw stream.", "Raw client.", "With options.", "Async.",
+             "Async managed stream.", "Async raw."]  # fmt: skip
+    assert said[::2] == [f"User: {text}" for text in asked]
+    assert said[1::2] == [f"Agent: Noted {number}." for number in range(11) if number != 4]
+    assert "Said before" in json.dumps(server.requests[1].body, ensure_ascii=False)
+
+
+def test_the_responses_api_continues_a_conversation_by_its_id(
+    memory: Memory, server: OpenAIServer, client: openai.OpenAI
+) -> None:
+    texts = iter(range(100))
+    server.answer = lambda body: f"Noted {next(texts)}."
+    chat = memory.wrap(client)
+    first = respond(chat, "I moved to Porto.")
+    second = respond(chat, "It rains.", previous_response_id=first.id)
+    *_, last = respond(chat, "Still.", previous_response_id=second.id, stream=True)
+    respond(chat, "Bye.", previous_response_id=last.response.id)
+    respond(chat, "Hello.")
+    talks = [hit.conversation_id for hit in reversed(memory.list("fact"))]
+    assert len(set(talks[:8])) == 1
+    assert len(set(talks)) == 2
+    items = [user("Look."), {"type": "mcp_call", "id": "c", "name": "look", "arguments": "{}"}, user("And?")]
+    chat.responses.create(model=MODEL, input=items)  # type: ignore[arg-type]  # it has not all fields
+    journal = b"".join(memory.lake.storage.read(file.path) or b"" for file in memory.lake.journal.pending())
+    assert journal.count(b"[tool call] look({})") == 1
+    assert b"[web_search_call]" in journal
+
+
+def anthropic_events(text: str) -> Iterator[dict[str, Any]]:
+    for line in message_stream(message_reply(text)).decode().splitlines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+class Anthropic:
+    """A client with the calls and the answers of Anthropic's, as mappings."""
+
+    def __init__(self) -> None:
+        self.messages = self
+        self.sent: list[Any] = []
+
+    def create(self, *, model: str, messages: list[Any], stream: bool = False) -> Any:
+        self.sent.append(messages)
+        text = f"Noted {len(self.sent)}."
+        return anthropic_events(text) if stream else {**message_reply(text), "id": "always the same"}
+
+    @contextmanager
+    def stream(self, *, model: str, messages: list[Any]) -> Iterator[Any]:
+        yield SimpleNamespace(current_message_snapshot=self.create(model=model, messages=messages))
+
+
+def test_a_client_of_anthropics_shape_is_recorded(memory: Memory) -> None:
+    client = Anthropic()
+    chat = memory.wrap(client)
+    talk: list[Any] = [user("I moved to Porto.")]
+    talk.append({"role": "assistant", "content": chat.messages.create(model="m", messages=talk)["content"]})
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "7"}
+    talk.append(user([result, {"type": "text", "text": "Where do I live?"}]))  # type: ignore[arg-type]  # parts
+    chat.messages.create(model="m", messages=talk)
+    list(chat.messages.create(model="m", messages=[user("Stream.")], stream=True))
+    with chat.messages.stream(model="m", messages=[user("Managed.")]) as stream:
+        assert stream.current_message_snapshot["role"] == "assistant"
+    memory.wrap(client.create)(model="m", messages=[user("A function.")])
+    assert stored(memory) == [
+        "User: I moved to Porto.", "Agent: Noted 1.", "User: Where do I live?", "Agent: Noted 2.",
+        *(line for n, text in ((3, "Stream."), (4, "Managed."), (5, "A function.")) for line in
+          (f"User: {text}", f"Agent: Noted {n}.")),
+    ]  # fmt: skip
+    journal = b"".join(memory.lake.storage.read(file.path) or b"" for file in memory.lake.journal.pending())
+    assert journal.count(b'[tool call] f({\\"x\\": 1})') == 5
+    # Anthropic wants the results of tools first.
+    assert client.sent[1][2]["content"][0] == result
+
+
+def test_a_router_and_functions_are_recorded(memory: Memory, server: OpenAIServer) -> None:
+    model = {"model": f"openai/{MODEL}", "api_base": server.base_url, "api_key": "k"}
+    models = [{"model_name": "m", "litellm_params": model}]
+    router: Any = memory.wrap(litellm.Router(model_list=models))  # type: ignore[attr-defined]  # it is there
+    router.completion("m", [user("Sync.")])
+    asyncio.run(router.acompletion(model="m", messages=[user("Async.")]))
+
+    def later(**options: Any) -> Any:
+        return asyncio.sleep(0, {"message": {"role": "assistant", "content": "As of Ollama."}})
+
+    asyncio.run(memory.wrap(later)(messages=[user("By keyword.")]))
+    memory.wrap(lambda messages: "unknown")([user("No answer.")])
+    memory.wrap(lambda messages: {"choices": [{"message": {"content": 5}}]})([user("A bad answer.")])
+    assert stored(memory) == [
+        "User: Sync.", "Agent: Noted.", "User: Async.", "Agent: Noted.", "User: By keyword.", "Agent: As of Ollama.",
+        "User: No answer.", "User: A bad answer.",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["gpt", 3, None, print, dict, litellm, openai, litellm.embedding, lambda text: text,
+     FakeListChatModel(responses=["Hello."])],
+)  # fmt: skip
+def test_what_cannot_be_recorded_is_refused(memory: Memory, other: object) -> None:
+    with pytest.raises(InputError, match=r"client .* cannot be wrapped.*memory.add"):
+        memory.wrap(other)
