@@ -59,13 +59,13 @@ def missing_summaries(grain: Grain) -> Scan:
         keys = context.keys(grain)
         if keys is None:
             return None
-        return [child.key for key in keys for child in context.lake.calendar.children(Period(grain, key))]
+        return [child.key for key in keys for child in context.lake.calendar.sources(Period(grain, key))]
 
     def see(_: CheckContext, part: pl.DataFrame) -> pl.DataFrame:
         return part.unique()
 
     def conclude(context: CheckContext, seen: list[pl.DataFrame]) -> Offences:
-        due = _due(context, grain, finer, seen)
+        due = _due(context, finer, seen)
         present = [part.select(due.columns) for part in parts_of(context, SUMMARY_ROWS[grain], due.columns, _keys(due))]
         missing = due.join(pl.concat([due.clear(), *present]), on=due.columns, how="anti", maintain_order="left")
         missing = missing.filter(~_expired(context, missing, [RetentionClass(grain.value)]))
@@ -92,13 +92,14 @@ def _waiting(context: CheckContext, grain: Grain) -> list[str]:
     ]
 
 
-def _due(context: CheckContext, grain: Grain, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
+def _due(context: CheckContext, finer: Grain, material: list[pl.DataFrame]) -> pl.DataFrame:
     calendar = context.lake.calendar
     sources = pl.concat([pl.DataFrame(schema=dict.fromkeys([*_SCOPE, "period"], pl.String)), *material])
+    # An hour with moments of two days says not for which of them a scope needs a summary.
     parents = {
-        key: parent.key
+        key: derived[0].key
         for key in _keys(sources)
-        if calendar.closes_at(parent := calendar.ancestor(Period(finer, key), grain)) <= context.now
+        if len(derived := calendar.derived(Period(finer, key))) == 1 and calendar.closes_at(derived[0]) <= context.now
     }
     period = pl.col("period").replace_strict(parents, default=None, return_dtype=pl.String)
     return sources.with_columns(period).drop_nulls("period").unique().sort("period", *_SCOPE)

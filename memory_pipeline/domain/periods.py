@@ -242,7 +242,9 @@ def start_for(day: date) -> date:
 class Calendar:
     """The calendar of a deployment.
 
-    `timezone` is an IANA zone name. Days and all coarser periods begin at midnight in this zone.
+    `timezone` is an IANA zone name. Days and all coarser periods begin at midnight in this zone. Hours are those of
+    UTC. Where a midnight is within an hour, as in Asia/Kolkata, the hour rolls up into the day that it begins in, and
+    has moments of two days: see :meth:`days_of` and :meth:`hours_of`.
     """
 
     timezone: str = "UTC"
@@ -281,7 +283,7 @@ class Calendar:
             raise InputError(f"{name} {shown(value)} is neither a date nor a time; {expected}")
         try:
             if not isinstance(value, datetime):
-                start, following = self.bounds(Period.containing(Grain.DAILY, value))
+                start, following = self.midnights(Period.containing(Grain.DAILY, value))
                 return following - timedelta(microseconds=1) if is_end else start
             if value.tzinfo is not None:
                 return value.astimezone(UTC)
@@ -319,11 +321,42 @@ class Calendar:
         return Period.containing(grain, self.ancestor(self.hour(instant), Grain.DAILY).first_day)
 
     def bounds(self, period: Period) -> tuple[datetime, datetime]:
-        """Return the half-open UTC range [start, end) of the calendar period, on whole hours."""
+        """Return the half-open UTC range [start, end) of the calendar period, on whole hours.
+
+        In a zone whose midnights are within hours, the period begins and ends at the next whole hour; its summary has
+        what was said between its :meth:`midnights`.
+        """
         if period.grain is Grain.WORKING:
             start = _hour_start(period)
             return start, start + _HOUR
         return _first_hour(self.timezone, period.first_day), _first_hour(self.timezone, period.end_day)
+
+    def midnights(self, period: Period) -> tuple[datetime, datetime]:
+        """Return the half-open UTC range [start, end) of a period; of a summary grain, from midnight to midnight."""
+        if period.grain is Grain.WORKING:
+            return self.bounds(period)
+        return _midnight(self.timezone, period.first_day), _midnight(self.timezone, period.end_day)
+
+    def days_of(self, hour: Period) -> tuple[Period, ...]:
+        """Return the days with moments of an hour: its parent, and the next day if midnight is within the hour."""
+        day = self.ancestor(hour, Grain.DAILY)
+        return (day, day.next()) if self.midnights(day)[1] < self.bounds(hour)[1] else (day,)
+
+    def hours_of(self, day: Period) -> list[Period]:
+        """Return the hours with moments of a day, in order: its children, and an hour that midnight is within."""
+        before, hours = self.midnights(day)[0] - timedelta(microseconds=1), self.children(day)
+        return [self.hour(before), *hours] if day in self.days_of(self.hour(before)) else hours
+
+    def sources(self, period: Period) -> list[Period]:
+        """Return the finer periods that a summary is made from: the children, or the :meth:`hours_of` a day."""
+        return self.hours_of(period) if period.grain is Grain.DAILY else self.children(period)
+
+    def derived(self, period: Period) -> tuple[Period, ...]:
+        """Return the coarser periods whose summaries are made from `period`: its parent, or the days of an hour."""
+        if period.grain is Grain.WORKING:
+            return self.days_of(period)
+        parent = self.parent(period)
+        return () if parent is None else (parent,)
 
     def parent(self, period: Period) -> Period | None:
         """Return the period that `period` rolls up into; None for a year."""
@@ -407,6 +440,11 @@ def _checked(instant: datetime, name: str = "time") -> datetime:
 @lru_cache(maxsize=65536)
 def _first_hour(timezone: str, day: date) -> datetime:
     """Return the first UTC hour that starts on local `day`."""
-    midnight = datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(timezone)).astimezone(UTC)
+    midnight = _midnight(timezone, day)
     hour = midnight.replace(minute=0, second=0, microsecond=0)
     return hour if hour == midnight else hour + _HOUR
+
+
+@lru_cache(maxsize=65536)
+def _midnight(timezone: str, day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(timezone)).astimezone(UTC)

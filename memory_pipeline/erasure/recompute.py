@@ -151,7 +151,7 @@ def ancestors(
     for grain in Grain:
         periods |= {Period.parse(grain, key) for key in scrubbed.get(grain, ())}
         touched[grain] = {period.key for period in periods}
-        periods = {parent for period in periods if (parent := calendar.parent(period)) is not None}
+        periods = {coarser for period in periods for coarser in calendar.derived(period)}
     return touched
 
 
@@ -296,14 +296,15 @@ def _relink(
 ) -> None:
     """Update the input digest of periods with changed sources, unless they were stale before."""
     changed = {
-        calendar.parent(Period.parse(_finer(grain), key))
+        period
         for key, entry in after_finer.items()
+        for period in calendar.derived(Period.parse(_finer(grain), key))
         if entry.output_digest != before_finer[key].output_digest
     }
     for period in changed:
-        if period is None or period.key not in before:
+        if period.key not in before:
             continue
-        children = [child.key for child in calendar.children(period)]
+        children = [child.key for child in calendar.sources(period)]
         then, now = (
             RowDigests.of(*(entries[key].output_digest for key in children if key in entries)).combined
             for entries in (before_finer, after_finer)

@@ -42,7 +42,7 @@ def weights_of(lake: Lake, grain: Grain, periods: Sequence[Period]) -> dict[Peri
     is_of_facts = finer is None or finer is Grain.WORKING
     rows = lake.tables.counts(FACTS) if is_of_facts else lake.tables.counts(SUMMARIES, grain=str(finer))
     return {
-        period: _ROW_BYTES * sum(rows.get(child.key, 0) for child in lake.calendar.children(period))
+        period: _ROW_BYTES * sum(rows.get(child.key, 0) for child in lake.calendar.sources(period))
         for period in periods
     }
 

@@ -232,7 +232,7 @@ def held_back(lake: Lake, start: date, now: datetime) -> dict[Grain, Period]:
         needed = list(waiting[grain])
         if grain.coarser is not None and waiting[grain.coarser]:
             parent = min(waiting[grain.coarser], key=lambda period: period.key)
-            needed += lake.calendar.children(parent)
+            needed += lake.calendar.sources(parent)
         if needed and grain is not Grain.YEARLY:
             held[grain] = min(needed, key=lambda period: period.key)
     return held

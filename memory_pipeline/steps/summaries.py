@@ -100,9 +100,12 @@ def read_sources(
 
     A summary is current if its sources and method are unchanged and it did not fall back on rules. With `is_fresh`,
     none is whose sources exist. Dagster may request a month because of a week that belongs to another month:
-    :meth:`Calendar.children` decides, so nothing changes.
+    :meth:`Calendar.sources` decides, so nothing changes.
     """
-    parents = {child: period for period in periods for child in lake.calendar.children(period)}
+    parents: dict[Period, list[Period]] = {}
+    for period in periods:
+        for child in lake.calendar.sources(period):
+            parents.setdefault(child, []).append(period)
     # Read the ledger first: only it has the digests of expired rows, and rows read later are no older.
     marks = ExpirationMarks.of(lake.tables)
     expired = _with_expired_rows(lake, parents) if marks else {}
@@ -118,18 +121,26 @@ def read_sources(
     sources.unsound |= set(stale["id"].to_pylist())
     parts: dict[Period, list[pa.Table]] = {period: [] for period in periods}
     for child, part in by_period(rows, list(parents)).items():
-        if part.num_rows:
-            parts[parents[child]].append(part)
-        if child.key not in expired:
-            sources.inputs[parents[child]] += marks_of(part)
-        elif not shard:  # the entry is of all shards
-            sources.inputs[parents[child]] += RowDigests.of(expired[child.key].output_digest)
+        for period in parents[child]:
+            if part.num_rows:
+                has_two_days = grain is Grain.DAILY and len(lake.calendar.days_of(child)) > 1
+                parts[period].append(_within(lake.calendar, period, part) if has_two_days else part)
+            if child.key not in expired:
+                sources.inputs[period] += marks_of(part)
+            elif not shard:  # the entry is of all shards
+                sources.inputs[period] += RowDigests.of(expired[child.key].output_digest)
     for period in periods:
         of_agents = by_scope(pa.concat_tables(parts[period])) if parts[period] else {}
         nothing = rows.slice(0, 0)
         for scope in {**of_agents, **known[period]}:
             _decide(sources, marks, summarizer, period, scope, of_agents.get(scope, nothing), known[period].get(scope))
     return sources
+
+
+def _within(calendar: Calendar, day: Period, facts: pa.Table) -> pa.Table:
+    """Return the facts of messages between the midnights of a day."""
+    start, end = calendar.midnights(day)
+    return facts.filter((pc.field("event_at") >= start) & (pc.field("event_at") < end))
 
 
 def _refuse_orphans(lake: Lake, facts: pa.Table, marks: ExpirationMarks, shard: int | None) -> None:
@@ -378,7 +389,7 @@ def _waits(due: Due, condensation: Condensation | None) -> bool:
 
 def _summary(calendar: Calendar, due: Due, condensation: Condensation, code_version: str) -> Summary:
     scope, period = due.assignment.scope, due.assignment.period
-    start, end = calendar.bounds(period)
+    start, end = calendar.midnights(period)
     points = resolved(due, condensation.points)
     return Summary(
         id=summary_id(scope, period),

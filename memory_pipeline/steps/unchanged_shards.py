@@ -105,7 +105,7 @@ class UnchangedShards:
 
     def _source_tables(self) -> list[_Partitions]:
         """Return what summaries are made from. Messages, the source of facts, are written by the run itself."""
-        keys, finer = [child.key for child in self._lake.calendar.children(self._period)], self._period.grain.finer
+        keys, finer = [child.key for child in self._lake.calendar.sources(self._period)], self._period.grain.finer
         if finer is None:
             return []
         return [(FACTS, keys, {})] if finer is Grain.WORKING else [(SUMMARIES, keys, {"grain": finer.value})]

@@ -450,6 +450,26 @@ def test_days_tile_forty_years_in_every_zone(zone: str) -> None:
             assert owners == [False, True, True, False], day
 
 
+@given(moment=instants(), zone=st.sampled_from([*ZONES, "Australia/Adelaide", "America/St_Johns", "Asia/Yangon"]))
+def test_an_hour_is_a_source_of_the_days_of_its_moments(moment: datetime, zone: str) -> None:
+    calendar = Calendar(zone)
+    hour, day = calendar.hour(moment), Period.containing(Grain.DAILY, calendar.day_of(moment))
+    days = calendar.days_of(hour)
+    assert days == calendar.derived(hour)
+    assert days[0] == calendar.parent(hour)
+    for one in days:
+        start, end = calendar.midnights(one)
+        assert start < calendar.bounds(hour)[1]
+        assert calendar.bounds(hour)[0] < end
+        assert calendar.sources(one).count(hour) == 1
+    if (zone, moment.year) < ("America/St_Johns", 2012):  # then, clocks went back over midnight
+        return
+    assert day in days
+    start, end = calendar.midnights(day)
+    assert start <= moment < end
+    assert start.astimezone(ZoneInfo(zone)).date() == day.first_day
+
+
 @pytest.mark.parametrize("zone", ZONES)
 def test_hours_of_a_day_are_its_own_in_every_zone(zone: str) -> None:
     calendar = Calendar(zone)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memory_pipeline.checks import CheckContext, all_checks, run_checks
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.schemas import FACTS
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.models.factory import default_models
+from memory_pipeline.reader import MemoryReader
 from memory_pipeline.writer import MemoryWriter
-from memory_pipeline_tests.building import NOW, run
+from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.openai_server import OpenAIServer
 from memory_pipeline_tests.oracle import configure, models_at
 
@@ -128,3 +131,38 @@ defaults:
     )
     run(lake, models_at(lake))
     assert days(lake, "event") == expected
+
+
+#: A zone, and when 15 January begins in UTC.
+MIDNIGHTS = [
+    ("Asia/Kolkata", "2024-01-14T18:30Z"),
+    ("Asia/Kathmandu", "2024-01-14T18:15Z"),
+    ("America/St_Johns", "2024-01-15T03:30Z"),
+]
+
+
+@pytest.mark.parametrize(("zone", "midnight"), MIDNIGHTS)
+def test_days_begin_at_midnight_in_zones_with_half_hours_too(zone: str, midnight: str, root: str) -> None:
+    """Summaries, dates in questions, and late messages of an hour with moments of two days."""
+    lake, models = Lake(root, zone), default_models()
+    begins = datetime.fromisoformat(midnight)
+
+    def say(**minutes: int) -> None:
+        for word, minute in minutes.items():
+            at = f"{begins + timedelta(minutes=minute):%Y-%m-%dT%H:%M}"
+            write(lake, conversation(f"I bought a {word}.", at=at, conversation_id=word))
+        run(lake, models)
+
+    say(tent=-5)  # the next day has a source in this hour, and nothing to summarise
+    say(lamp=5, boat=0, coat=-1, sofa=600)
+    expected = {"2024-01-14": {"tent", "coat"}, "2024-01-15": {"lamp", "boat", "sofa"}}
+    for day, words in expected.items():
+        [summary] = lake.tables.read(SUMMARIES, [day], grain="daily").to_pylist()
+        assert {word for each in expected.values() for word in each if word in summary["content"]} == words
+        start, end = lake.calendar.midnights(Period.parse("daily", day))
+        assert (summary["period_start"], summary["period_end"]) == (start, end)
+        hits = MemoryReader(lake, ACME, models.embedder).search_memory(since=day, until=day, now=NOW)
+        assert {hit.conversation_id for hit in hits} == words
+    assert run(lake, models) == {grain: [] for grain in Grain}
+    failed = [finding for finding in run_checks(CheckContext(lake, NOW), all_checks()) if finding.is_error]
+    assert failed == []

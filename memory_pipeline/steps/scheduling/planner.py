@@ -148,16 +148,17 @@ def _source_digests(lake: Lake, grain: Grain) -> Mapping[Period, str]:
     finer = grain.finer or Grain.WORKING
     sources: dict[Period, list[str]] = defaultdict(list)
     for key, entry in lake.ledger.entries(table_asset(finer)).items():
-        digests = sources[_ancestor(lake.calendar, finer, key, grain)]
-        if entry.rows:
-            digests.append(entry.output_digest)
+        for period in _derived(lake.calendar, finer, key):
+            digests = sources[period]
+            if entry.rows:
+                digests.append(entry.output_digest)
     return {period: RowDigests.of(*digests).combined for period, digests in sources.items()}
 
 
 # Sensors ask for years of periods at each tick.
 @lru_cache(maxsize=65536)
-def _ancestor(calendar: Calendar, finer: Grain, key: str, grain: Grain) -> Period:
-    return calendar.ancestor(Period(finer, key), grain)
+def _derived(calendar: Calendar, grain: Grain, key: str) -> tuple[Period, ...]:
+    return calendar.derived(Period(grain, key))
 
 
 @lru_cache(maxsize=65536)

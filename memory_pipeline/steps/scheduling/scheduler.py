@@ -233,11 +233,11 @@ class RollUps:
     def _waiting_days(
         self, calendar: Calendar, pending: Collection[Period], running: Collection[Period], now: datetime
     ) -> set[Period]:
-        days = {day for hour in pending if (day := calendar.parent(hour))}
+        days = {day for hour in pending for day in calendar.days_of(hour)}
         # A day that is open or has just closed may always have pending hours.
         self.waits = {day: max(self.waits.get(day, now), settled_at(calendar, day)) for day in days}
         patient = {day for day, since in self.waits.items() if now < since + PATIENCE}
-        return patient | {day for hour in running if (day := calendar.parent(hour))}
+        return patient | {day for hour in running for day in calendar.days_of(hour)}
 
     def _ask_grain(
         self,
