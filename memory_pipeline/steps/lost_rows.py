@@ -49,7 +49,7 @@ def lost_rows(lake: Lake, grain: Grain, keys: Collection[str]) -> dict[str, Coun
     spec, fixed = SUMMARIES, {"grain": grain.value}
     if grain is Grain.WORKING:
         spec, fixed, classes = FACTS, {}, [RetentionClass.CONVERSATIONS]
-    first = {key: lake.calendar.children(Period(grain, key))[0].key if fixed else key for key in keys}
+    first = {key: lake.calendar.sources(Period(grain, key))[0].key if fixed else key for key in keys}
     latest = marks.latest(classes)
     old = sorted(key for key in keys if first[key] <= latest)
     if not old:
