@@ -1,9 +1,9 @@
 """Align a list of messages, as an agent sends it, with the messages that its conversation holds.
 
 Agents send the whole conversation each turn, or its end, or a summary and its end. People say the same words again. A
-list is a *history* if it goes on after the last stored message, or if it begins with the first one. Then the messages
-that it shares with the conversation, in order, are repeated; others are new. In any other list all messages are new,
-except those with a known id.
+list is a *history* if it goes on after the last stored message, if it begins with the first one, or if it ends with
+another answer to the last stored question. Then the messages that it shares with the conversation, in order, are
+repeated; others are new. In any other list all messages are new, except those with a known id.
 
 Only messages of users and assistants decide: instructions may change each turn, and tools answer many times the same.
 """
@@ -149,8 +149,13 @@ def _is_history(
         return True
     starts = _said(sent[spoken[0]]) == _said(stored[heard[0]])
     # One exchange that is said word for word again is as likely to be a repetition: "run the tests", "passed".
-    exchanges = sum(sent[place].role is Role.USER for place in spoken)
-    return starts and (exchanges > 1 or bool(replaced))
+    asked = [place for place in spoken if sent[place].role is Role.USER]
+    if starts:
+        return len(asked) > 1 or bool(replaced)
+    # The last answer was made again, by a client that holds less than the conversation, or more (after an erasure).
+    if len(asked) < 2 or not replaced or min(replaced) < asked[-1]:
+        return False
+    return spoken[spoken.index(asked[-1]) - 1] in matched or matched.get(asked[-1]) == heard[0]
 
 
 def _regenerated(sent: Sequence[Message], stored: Sequence[Message], matched: dict[int, int]) -> dict[int, int]:
