@@ -1,9 +1,9 @@
 """Align a list of messages, as an agent sends it, with the messages that its conversation holds.
 
 Agents send the whole conversation each turn, or its end, or a summary and its end. People say the same words again. A
-list is a *history* if it goes on after the last stored message, if it begins with the first one, or if it ends with
-another answer to the last stored question. Then the messages that it shares with the conversation, in order, are
-repeated; others are new. In any other list all messages are new, except those with a known id.
+list is a *history* if it goes on after the last stored message, if it begins with the first one or has all of them, or
+if it ends with another answer to the last stored question. Then the messages that it shares with the conversation, in
+order, are repeated; others are new. In any other list all messages are new, except those with a known id.
 
 Only messages of users and assistants decide: instructions may change each turn, and tools answer many times the same.
 """
@@ -147,7 +147,7 @@ def _is_history(
         place > ends_at and place not in known and message.role is not Role.SYSTEM for place, message in enumerate(sent)
     ):
         return True
-    starts = _said(sent[spoken[0]]) == _said(stored[heard[0]])
+    starts = _said(sent[spoken[0]]) == _said(stored[heard[0]]) or set(heard) <= set(matched.values())
     # One exchange that is said word for word again is as likely to be a repetition: "run the tests", "passed".
     asked = [place for place in spoken if sent[place].role is Role.USER]
     if starts:
