@@ -119,8 +119,9 @@ class VectorIndex(ShardedRows):
 
     def damaged(self) -> dict[str, str]:
         """Return the file that names the embedder, if it cannot be read, with the reason."""
+        data = self._storage.read(_EMBEDDER)
         try:
-            parse_json(self._storage.read(_EMBEDDER) or b"{}" if self._storage.is_there(_EMBEDDER) else b"{}")
+            parse_json(b"{}" if data is None else data)
         except InputError as error:
             return {_EMBEDDER: str(error)}
         return {}
