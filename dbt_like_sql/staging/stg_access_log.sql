@@ -5,3 +5,4 @@ SELECT
     id, called_at, day, workspace_id, agent_id, identity, asking_agent, operation, outcome, results, result_ids, grant_ids,
     level
 FROM access_log
+WHERE operation <> 'use'

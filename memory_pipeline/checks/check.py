@@ -27,8 +27,13 @@ from memory_pipeline.lake.schemas import (
     MESSAGES,
     SUMMARIES,
 )
-from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, table_asset
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
+from memory_pipeline.lake.tables.ledger import (
+    CONSOLIDATION_ASSET,
+    GRAPH_ASSET,
+    MEMORIES_ASSET,
+    MESSAGES_ASSET,
+    table_asset,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -24,8 +24,15 @@ from memory_pipeline.checks.check import (
     Severity,
 )
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET
+from memory_pipeline.lake.tables.ledger import (
+    CONSOLIDATION_ASSET,
+    GRAPH_ASSET,
+    MEMORIES_ASSET,
+    MESSAGES_ASSET,
+    index_asset,
+    table_asset,
+)
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET
 from memory_pipeline.steps.promotion import PROMOTION_ASSET
 
 if TYPE_CHECKING:

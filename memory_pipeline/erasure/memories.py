@@ -26,10 +26,11 @@ from memory_pipeline.erasure.removal import drop, of_agent
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET
 from memory_pipeline.lake.tables.tombstones import ExpirationMarks
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, pending_nights
+from memory_pipeline.steps.consolidation.days import pending_nights
 from memory_pipeline.steps.fold_memories import refold_memories, sync_events
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.erasure.recompute import note_summaries
 from memory_pipeline.erasure.scanner import hex_of
+from memory_pipeline.lake.access_log import USE
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
 from memory_pipeline.lake.collections.collection import collections_of, drop_collections
@@ -259,8 +260,10 @@ def remove_accesses(lake: Lake, subject: Subject, at: datetime, log: ErasureLog)
         rows = old.to_pylist()
         for row in rows:
             row["grant_ids"] = [one for one in row["grant_ids"] if hex_of(one) not in log.ids]
-            if row["workspace_id"] == subject.workspace_id and row["agent_id"] in agents:
+            is_near = row["workspace_id"] == subject.workspace_id and row["agent_id"] in agents
+            if is_near and row["operation"] != USE:
                 row["result_ids"] = []
+        rows = [row for row in rows if row["operation"] != USE or hex_of(row["result_ids"][0]) not in log.ids]
         return pa.Table.from_pylist(rows, schema=old.schema)
 
     if days := lake.tables.keys(ACCESS_LOG):

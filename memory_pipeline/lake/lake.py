@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from secrets import token_hex
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, rule_for
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, start_for
+from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, Period, start_for
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, scope_key, user_identity
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
 from memory_pipeline.lake.files.storage import MANIFEST, Storage
@@ -22,7 +22,6 @@ from memory_pipeline.lake.layout import MOST_SHARDS, SHARDS
 from memory_pipeline.settings import DEFAULT_START
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from os import PathLike
     from pathlib import Path
 
@@ -357,10 +356,17 @@ class Lake:
 
     @cached_property
     def access_log(self) -> AccessLog:
-        """Who read or changed the memory of another agent."""
+        """Who read or changed the memory of another agent, and which memories were used."""
         from memory_pipeline.lake.access_log import AccessLog
 
-        return AccessLog(self.storage, self.journal, lambda: self.tables, lambda: self.tombstones)
+        return AccessLog(self.storage, self.journal, lambda: self.tables, lambda: self.tombstones, self._consolidated)
+
+    def _consolidated(self) -> datetime:
+        """Return the end of the last day whose durable memories were consolidated, UTC."""
+        from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET
+
+        days = self.ledger.entries(CONSOLIDATION_ASSET)
+        return self.calendar.bounds(Period(Grain.DAILY, max(days)))[1] if days else datetime.min.replace(tzinfo=UTC)
 
     @cached_property
     def ledger(self) -> Ledger:

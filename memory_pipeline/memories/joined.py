@@ -49,6 +49,12 @@ class JoinedOverlays:
         found = (scope.get(memory_id, until) for scope in self._scopes())
         return next((memory for memory in found if memory is not None), None)
 
+    def with_uses(self, memories: dict[str, DurableMemory], until: datetime | None = None) -> dict[str, DurableMemory]:
+        """Return memories with the uses up to `until`, UTC, that the last run counted."""
+        for scope in self._scopes():
+            memories = scope.with_uses(memories, until)
+        return memories
+
     def resolved(self, memory_id: str, until: datetime | None = None) -> str:
         """Return the id of the memory that a memory was merged into, or its own id."""
         found = (scope.resolved(memory_id, until) for scope in self._scopes())

@@ -191,9 +191,10 @@ class DurableMemories:
         _count("limit", limit)
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
         terms = replace(terms, equal={**terms.equal, **values_of(origin)})
-        top = self._state.snapshot(until_of(now, self._state.calendar))
+        until = until_of(now, self._state.calendar)
+        top = self._state.snapshot(until)
         headers = top.headers(terms.mask, terms.fits, None if review else limit)
-        memories = top.load([header.id for header in headers])
+        memories = self._state.with_uses(top.load([header.id for header in headers]), until)
         found = [memories[header.id] for header in headers if header.id in memories]
         if not review:
             return found
@@ -237,13 +238,16 @@ class DurableMemories:
             InputError: `now` is not a time with a zone.
         """
         terms = _Conditions.of(None, None, Status.ACTIVE, None, None, None, None, None)
-        top = self._state.snapshot(until_of(now, self._state.calendar))
+        until = until_of(now, self._state.calendar)
+        top = self._state.snapshot(until)
         found = top.ids(
             lambda rows: terms.mask(rows) & (True if since is None else rows.since("updated_at", since)),
             lambda header: terms.fits(header) and (since is None or header.updated_at >= since),
         )
         ids = sorted((one for one in found if before is None or one < before), reverse=True)[:limit]
         memories = top.load(ids, alone=limit is not None)
+        if limit is None:
+            memories = self._state.with_uses(memories, until)
         return [memories[one] for one in ids if one in memories]
 
     def about(self, subject: str, *, limit: int = 100) -> Found:

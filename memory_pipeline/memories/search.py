@@ -268,6 +268,8 @@ class MemorySearch(DurableMemories):
         """
         at = datetime.now(UTC) if now is None else now
         memories = ranked.top.load([one.id for one in ranked.memories]) if ranked.read is None else ranked.read
+        if any(one.decay_rate for one in memories.values()):
+            memories = self._state.with_uses(dict(memories), until_of(now, self._calendar))
         found = []
         for one in ranked.memories:
             memory = memories.get(one.id)

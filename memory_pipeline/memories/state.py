@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import CONVERSATION, MemoryVerb, key_of
-from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.memories.fold import Memories, fold_events, used
 from memory_pipeline.domain.memories.links import LINKING, fold_links
 from memory_pipeline.domain.memories.record import Status
 from memory_pipeline.lake.codec.memories import (
@@ -163,7 +163,17 @@ class MemoryOverlay(Overlay[_StoredMemories, "_Events", MemorySnapshot]):
         """
         snapshot = self.snapshot(until)
         current_id = self._current_id(snapshot, memory_id)
-        return snapshot.load([current_id]).get(current_id)
+        return self.with_uses(snapshot.load([current_id]), until).get(current_id)
+
+    def with_uses(self, memories: dict[str, DurableMemory], until: datetime | None = None) -> dict[str, DurableMemory]:
+        """Return memories with the uses up to `until`, UTC, that the last run counted."""
+        if not memories or not self._lake.exists:
+            return memories
+        for use in self._lake.access_log.uses([self._scope]):
+            memory = memories.get(use.memory_id)
+            if memory is not None and (until is None or use.at <= until):
+                memories[memory.id] = used(memory, use.times, use.at)
+        return memories
 
     def resolved(self, memory_id: str, until: datetime | None = None) -> str:
         """Return the id of the memory that a memory was merged into, or its own id; see :meth:`get`."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Methods of which a row would say nothing: they are steps of others, or read nothing.
 _NOT_LOGGED = frozenset(["of_agent", "for_user", "chosen", "embedded", "load_results", "ranked", "fitting", "resolved"])
-_NOT_LOGGED |= {"identity_of", "knows"}
+_NOT_LOGGED |= {"identity_of", "knows", "note_uses"}
 
 
 class _Granted(NamedTuple):

@@ -18,7 +18,7 @@ from memory_pipeline.memories.search import CHOSEN
 from memory_pipeline.models.factory import reading_models
 from memory_pipeline.overlay import one_read
 from memory_pipeline.reader.packing.injection import MAX_PARTS, document_parts, inject
-from memory_pipeline.reader.packing.items import InjectedContext
+from memory_pipeline.reader.packing.items import DURABLE, InjectedContext, Source
 from memory_pipeline.reader.packing.recall import choose, fitting
 from memory_pipeline.reader.packing.sources import RecallRequest
 from memory_pipeline.reader.proactive_recall import proactive_recall
@@ -127,7 +127,9 @@ class PromptReader:
         found = self._sources.candidates(text, max_tokens, request)
         durable = self._sources.durable(text, CHOSEN, request, found, hops)
         said, lasting = fitting([*found.facts, *found.points], durable, floor)
-        return choose(said, (), self.calendar, max_tokens, lasting)
+        chosen = choose(said, (), self.calendar, max_tokens, lasting)
+        self.note_uses([item.id for item in chosen if item.grain == DURABLE], now=now)
+        return chosen
 
     @one_read()
     def imagine(
@@ -154,7 +156,9 @@ class PromptReader:
             self._require_grant()
             limit, excluded = count_of("max_results", max_results, 1, MAX_RESULTS), validate_ids("exclude", exclude)
             as_of = None if now is None else self._lake.calendar.moment("now", now)
-            return proactive_recall(self._memories, self._reading_models.imaginer, messages, excluded, limit, as_of)
+            found = proactive_recall(self._memories, self._reading_models.imaginer, messages, excluded, limit, as_of)
+            self.note_uses([one.memory.id for one in found], now=now)
+            return found
         except Exception as error:  # noqa: BLE001  # no caller asked for these memories, so no call may fail for them
             _log.warning("proactive recall failed: %s: %s", type(error).__name__, error)
             return []
@@ -272,7 +276,7 @@ class PromptReader:
         )
         floor = share_of("minimum_score", minimum_score, settings.minimum_score)
         request = RecallRequest(everything, instant, None if now is None else instant, excluded, floor)
-        return inject(
+        context = inject(
             text,
             documents,
             most or settings.max_results,
@@ -283,6 +287,25 @@ class PromptReader:
             self.calendar,
             floor,
         )
+        # Lines of the hot index have no kind: they only fill the budget.
+        self.note_uses([item.id for item in context.of(Source.DURABLE) if item.kind], now=now)
+        return context
+
+    def note_uses(self, ids: Collection[str], *, now: When | None = None) -> None:
+        """Note that a model was given durable memories, which delays their decay. Unknown ids are ignored.
+
+        `recall`, `context`, `inject_knowledge` and `imagine` do this. The next run counts it. A read of the past (there
+        are later changes of memory) does not count. Never raises.
+        """
+        try:
+            if not ids or not self._lake.exists or self._states.is_past(now):
+                return
+            at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
+            scopes = {scope.identity: scope for scope in self._states.scopes()}
+            uses = [(scopes[self._memories.identity_of(one, now=now)], one) for one in dict.fromkeys(ids)]
+            self._lake.access_log.note_uses(self._asking, uses, at)
+        except Exception as error:  # noqa: BLE001  # the memories are returned anyway
+            _log.warning("uses of memories are not counted: %s: %s", type(error).__name__, error)
 
     def _require_grant(self) -> None:
         """Raise AccessDeniedError before the configuration or a model of another agent is used without a grant."""

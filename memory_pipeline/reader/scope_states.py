@@ -13,6 +13,7 @@ from memory_pipeline.graph.joined import JoinedGraphs
 from memory_pipeline.graph.state import GraphOverlay
 from memory_pipeline.memories.joined import JoinedOverlays
 from memory_pipeline.memories.layouts import MemoryLayouts
+from memory_pipeline.memories.queries import until_of
 from memory_pipeline.memories.ranker import MemoryRanker
 from memory_pipeline.memories.search import MemorySearch
 from memory_pipeline.memories.state import MemoryOverlay
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
-    from memory_pipeline.domain.periods import Calendar
+    from memory_pipeline.domain.periods import Calendar, When
     from memory_pipeline.domain.ports import Embedder, MemorySelector
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
@@ -101,6 +102,12 @@ class ScopeStates:
         state = JoinedOverlays(lambda: [one.memories for one in self()], user_id)
         ranker = MemoryRanker(lambda: [one.layouts for one in self()], self._embedder, calendar)
         return MemorySearch(state, ranker, self._embedder, graph, calendar, selector, own)
+
+    def is_past(self, now: When | None) -> bool:
+        """Return whether there are changes of durable memories after `now`."""
+        until = until_of(now, self._local_calendar)
+        memories = [one.memories for one in self()]
+        return until is not None and any(one.snapshot(until) is not one.snapshot() for one in memories)
 
     def rules(
         self, exclude: Collection[str], shown: Iterable[Statement], now: datetime | None, at: datetime

@@ -46,11 +46,10 @@ from memory_pipeline.lake.schemas import (
     TABLES,
     TOMBSTONES,
 )
-from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, MESSAGES_ASSET
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.fold_graph import mend_graph, operations_in
 from memory_pipeline.steps.fold_memories import memory_events_in, project_events, refold_memories
 from memory_pipeline.steps.group import scopes_in

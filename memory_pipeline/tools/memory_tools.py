@@ -35,16 +35,6 @@ def is_durable(identifier: str) -> bool:
     return identifier.startswith(f"{MEMORY}:")
 
 
-def note_use(access: Access, identifiers: Iterable[str]) -> None:
-    """Record a use of each memory that the writer may change, which delays its decay."""
-    try:
-        own = [one for one in dict.fromkeys(identifiers) if _is_own(access, one)]
-        if access.writer is not None and own:
-            access.writer.touch(own, now=access.clock())
-    except Exception:  # noqa: BLE001  # the results are returned anyway
-        _log.exception("the use of memories could not be recorded")
-
-
 def _is_own(access: Access, identifier: str) -> bool:
     """Return whether a memory is in the scope of the writer: of the user, if there is one."""
     writer = access.writer
@@ -66,7 +56,7 @@ def durable_text(access: Access, identifier: str) -> str:
     if memory is None:
         raise InputError(f"there is no durable memory with id {identifier}; use an id from a search")
     newest = memories.get(memories.resolved(identifier, now=now), now=now)
-    note_use(access, [memory.id] if memory.is_active else [])
+    access.reader.note_uses([memory.id] if memory.is_active else [], now=now)
     head = f"A durable memory: {_named(memory.kind)}, {_state_of(memory)}:"
     entries = [TextEntry(f"[{day_of(memory.updated_at)}] ({memory.version_id})\n", lines(memory.content))]
     if (why := warning(memory, now)) is not None:
@@ -135,7 +125,7 @@ def experiences_text(access: Access, query: str, outcome: str) -> str:
     found = access.reader.memories.search(query, outcome_success=OUTCOMES[outcome], hops=0, now=access.clock())
     if not found:
         return f"No experience of this ended in {outcome}."
-    note_use(access, [one.memory.id for one in found])
+    access.reader.note_uses([one.memory.id for one in found], now=access.clock())
     return answer_text(
         f"{len(found)} experiences that ended in {outcome}, best first:", _entries(access, found), access.max_tokens
     )

@@ -14,7 +14,7 @@ from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.recalled_text import FRAME_BYTES
 from memory_pipeline.errors import InputError
 from memory_pipeline.graph.graph import Facts
-from memory_pipeline.tools.memory_tools import ARCHIVE, OUTCOMES, durable_text, experiences_text, is_durable, note_use
+from memory_pipeline.tools.memory_tools import ARCHIVE, OUTCOMES, durable_text, experiences_text, is_durable
 from memory_pipeline.tools.texts import TextEntry, answer_text, line, lines
 from memory_pipeline.tools.tool import LEAST_TOKENS, OTHER_AGENT, Access, Parameter, Tool
 
@@ -83,6 +83,7 @@ def _search(
         hint = f"That is all since {first}, the cut-off{more}{_wider(which, maximum_days_ago)}"
     if not hits:
         return f"Nothing is remembered (grain {which}, since {first}, until {last}). {hint}"
+    access.reader.note_uses([hit.id for hit in hits if is_durable(hit.id)], now=now)
     return answer_text(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
 
 
@@ -105,7 +106,6 @@ def _recall(access: Access, *, query: str, max_tokens: int, outcome: str | None)
     if not found:
         return "Nothing of this is remembered, at any grain."
     entries: list[TextEntry] = []
-    durable: list[str] = []
     room = tokens * BYTES_PER_TOKEN - FRAME_BYTES - _HEAD
     for item in found:
         note = f" ({line(item.note)})" if item.note else ""
@@ -114,9 +114,6 @@ def _recall(access: Access, *, query: str, max_tokens: int, outcome: str | None)
         if room < 0 and entries:
             break
         entries.append(entry)
-        if is_durable(item.id):
-            durable.append(item.id)
-    note_use(access, durable)
     until = access.reader.local_calendar.day_of(now)
     head = f"The best {len(entries)} memories of all grains until {until} that fit into {tokens:,} tokens:"
     return answer_text(head, entries, tokens)

@@ -20,10 +20,11 @@ from memory_pipeline.in_process import run_all
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, LEDGER, MEMORIES
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.settings import Settings
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET, pending_nights
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET, pending_nights
 from memory_pipeline.steps.consolidation.report import ConsolidationReport
 from memory_pipeline_tests.building import ACME, START, table_rows
 from memory_pipeline_tests.invoking import call, read

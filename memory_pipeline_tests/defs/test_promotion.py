@@ -9,8 +9,8 @@ import dagster as dg
 
 from memory_pipeline import Memory
 from memory_pipeline.definitions import build_definitions
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.promotion import PROMOTION_ASSET
 from memory_pipeline_tests.building import START
 

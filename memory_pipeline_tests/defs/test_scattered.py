@@ -12,9 +12,8 @@ from memory_pipeline.defs.partition_keys import Partitions
 from memory_pipeline.defs.run_requests import run_request, under_way
 from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.lake import Lake
-from memory_pipeline.lake.tables.ledger import table_asset
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, table_asset
 from memory_pipeline.settings import Settings
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
 from memory_pipeline.steps.scheduling.request_log import Request
 from memory_pipeline_tests.building import START, conversation, write
 

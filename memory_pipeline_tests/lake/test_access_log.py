@@ -54,7 +54,8 @@ def rows(*memories: Memory) -> list[dict[str, Any]]:
         one.lake.access_log.flush()
     lake = memories[0].lake
     lake.access_log.settle(datetime.now(UTC))
-    return sorted(lake.tables.read(ACCESS_LOG).to_pylist(), key=lambda row: str(row["called_at"]))
+    found = [row for row in lake.tables.read(ACCESS_LOG).to_pylist() if row["operation"] != access_log.USE]
+    return sorted(found, key=lambda row: str(row["called_at"]))
 
 
 def test_each_call_is_one_row(shared: str) -> None:
@@ -246,7 +247,7 @@ def test_the_exit_writes_what_waits_also_to_a_bucket(s3_root: str) -> None:
 
 def test_a_lake_that_is_collected_by_an_event_loop_loses_no_row(s3_root: str) -> None:
     lake = Lake(s3_root)
-    logs = [AccessLog(lake.storage, lake.journal, pytest.fail, pytest.fail)]
+    logs = [AccessLog(lake.storage, lake.journal, pytest.fail, pytest.fail, pytest.fail)]
     lake.ensure()
     logs[0].note(Scope("acme", "B"), Scope("acme", "A"), "search_memory")
 

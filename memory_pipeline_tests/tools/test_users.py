@@ -10,6 +10,7 @@ import pytest
 from langgraph.store.base import InvalidNamespaceError
 
 from memory_pipeline.errors import InputError
+from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import default_models
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.tools import MemoryTools, memory_tools
@@ -122,6 +123,7 @@ def test_shared_memories_are_recalled_but_not_changed(changing: str) -> None:
     assert "closed on Mondays" in tools.call("recall_memory", {"query": "When is the shop closed?"})
     own = next(one for one in reader_for(changing, "anna").memories.list() if "safe" in one.content)
     tools.call("recall_memory", {"query": "PIN of the safe, shop closed on Mondays"})
+    Lake(changing).access_log.settle()
     used = reader_for(changing, "anna").memories.get(own.id)
     assert used is not None
     assert used.access_count

@@ -18,10 +18,10 @@ from memory_pipeline.domain.periods import Calendar, Grain, Period
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import CONSOLIDATION_EVENTS, MEMORIES
-from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET, LedgerEntry
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, MEMORIES_ASSET, LedgerEntry
 from memory_pipeline.models.factory import Models
 from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET, HOT_INDEX_ASSET
+from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET
 from memory_pipeline.steps.consolidation.report import ConsolidationReport, DayResult
 from memory_pipeline.steps.promotion import PROMOTION_ASSET
 

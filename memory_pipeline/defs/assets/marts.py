@@ -25,8 +25,14 @@ from memory_pipeline.lake.schemas import (
     MODEL_CALLS,
     SUMMARIES,
 )
-from memory_pipeline.lake.tables.ledger import GRAPH_ASSET, MEMORIES_ASSET, MESSAGES_ASSET, index_asset, table_asset
-from memory_pipeline.steps.consolidation.days import CONSOLIDATION_ASSET
+from memory_pipeline.lake.tables.ledger import (
+    CONSOLIDATION_ASSET,
+    GRAPH_ASSET,
+    MEMORIES_ASSET,
+    MESSAGES_ASSET,
+    index_asset,
+    table_asset,
+)
 
 _SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
 _FACTS = table_asset(Grain.WORKING)

@@ -122,6 +122,13 @@ def fold_events(events: Iterable[MemoryEvent], known: Memories | None = None) ->
     return memories
 
 
+def apply_use(memories: Memories, memory_id: str, count: int, at: datetime) -> None:
+    """Count uses of a memory, the last one at `at`, UTC. An unknown memory is ignored."""
+    memory = memories.newest.get(memories.resolved(memory_id))
+    if memory is not None:
+        _put(memories, used(memory, count, at))
+
+
 def apply(memories: Memories, event: MemoryEvent) -> None:
     """Apply one event to `memories`, later than all those applied before."""
     memories.last = event.order
@@ -270,7 +277,13 @@ def _confirm(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> N
 
 
 def _access(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:
-    _put(memories, replace(memory, access_count=memory.access_count + 1, last_accessed_at=event.event_at))
+    _put(memories, used(memory, 1, event.event_at))
+
+
+def used(memory: DurableMemory, count: int, at: datetime) -> DurableMemory:
+    """Return a memory after some more uses, the last one at `at`, UTC."""
+    last = at if memory.last_accessed_at is None else max(memory.last_accessed_at, at)
+    return replace(memory, access_count=memory.access_count + count, last_accessed_at=last)
 
 
 def _promote(memories: Memories, memory: DurableMemory, event: MemoryEvent) -> None:

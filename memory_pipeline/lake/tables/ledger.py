@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MESSAGES_ASSET = "messages"
 GRAPH_ASSET = "graph_facts"
 MEMORIES_ASSET = "durable_memories"
+CONSOLIDATION_ASSET = "memory_consolidation"
 
 
 def table_asset(grain: str) -> str:

@@ -30,10 +30,9 @@ from memory_pipeline.lake.codec.memories import (
 )
 from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS
-from memory_pipeline.lake.tables.ledger import LedgerEntry
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, LedgerEntry
 from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 from memory_pipeline.steps.consolidation.days import (
-    CONSOLIDATION_ASSET,
     day_of,
     night_inputs,
     parse_day,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
+    from memory_pipeline.lake.access_log import Use
     from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint
 
@@ -87,6 +87,9 @@ def consolidate(
     requested: each agent is simulated from its first changed day to the last day ever requested. Days consolidated
     under other settings or models are recomputed only on request. Days before `start` are ignored.
 
+    Uses of memories (:mod:`memory_pipeline.lake.access_log`) count when a day is simulated, and are no reason to
+    simulate one again.
+
     With `scopes`, only these agents are processed, and the days are not entered in the ledger. A dry run writes nothing
     and reports the changes with their reasons; with `explain`, so does a real run.
 
@@ -106,6 +109,8 @@ def consolidate(
         return report
     for day in requested:
         report.night(day)
+    if not dry_run:
+        lake.access_log.settle()
     run = _Run(lake, models, requested, entries, report, dry_run=dry_run, explain=explain or dry_run)
     failure: UnexpectedError | None = None
     for batch in run.batches(scopes):
@@ -358,6 +363,9 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
     old: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
     for event, key in zip(rows_to_events(consolidation), consolidation["period"].to_pylist(), strict=True):
         old[event.scope][parse_day(key)].append(event)
+    uses: dict[str, list[Use]] = defaultdict(list)
+    for use in run.lake.access_log.uses(scopes):
+        uses[use.scope_key].append(use)
     return [
         AgentSimulation(
             scope,
@@ -368,6 +376,7 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
             run.checkpoints.get(scope.key),
             run.requested,
             run.until,
+            uses[scope.key],
         )
         for scope in scopes
     ]

@@ -18,7 +18,7 @@ from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.lake.codec.codec import SCOPE_ATTRIBUTES, scope_of
 from memory_pipeline.lake.schemas import CONSOLIDATION
-from memory_pipeline.lake.tables.ledger import MEMORIES_ASSET
+from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, MEMORIES_ASSET
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.tables.tables import Tables
 
 
-#: Asset names: the consolidation of each day, and the hot index after it.
-CONSOLIDATION_ASSET, HOT_INDEX_ASSET = "memory_consolidation", "hot_index"
+#: Asset name of the hot index after a day's consolidation.
+HOT_INDEX_ASSET = "hot_index"
 
 
 @dataclass(frozen=True, slots=True)

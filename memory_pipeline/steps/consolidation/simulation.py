@@ -7,6 +7,7 @@ nothing. The passes of a day repeat until nothing changes, so a day never causes
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.memories.consolidation import consolidate, due, review_due
-from memory_pipeline.domain.memories.fold import Memories, fold_events
+from memory_pipeline.domain.memories.fold import Memories, apply_use, fold_events
 from memory_pipeline.domain.memories.record import Temperature
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint, parse_day, spans
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.domain.scopes import Scope
+    from memory_pipeline.lake.access_log import Use
     from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 
 _MOMENT = timedelta(microseconds=1)
@@ -61,6 +63,7 @@ class AgentSimulation:
     Attributes:
         happened: base events by day.
         old: existing consolidation events by day.
+        uses: of its memories, by time. They are no cause of a day.
         checkpoint: of earlier consolidation.
         requested: in order.
         until: the last day ever requested.
@@ -78,6 +81,7 @@ class AgentSimulation:
     checkpoint: ConsolidationCheckpoint | None
     requested: Sequence[Period]
     until: Period
+    uses: Sequence[Use] = ()
     first: Period | None = None
     memories: Memories = field(default_factory=Memories)
     simulated: list[Night] = field(default_factory=list)
@@ -86,6 +90,7 @@ class AgentSimulation:
     _chain: Period | None = None
     _forced: Period | None = None
     _through: Period | None = None
+    _counted: int = 0
 
     def __post_init__(self) -> None:
         self.first = self._first()
@@ -110,6 +115,15 @@ class AgentSimulation:
             events += self.happened[self._days.pop()]
         if events:
             self.memories = fold_events(events, self.memories)
+        self._count_uses(self.calendar.bounds(night)[1])
+
+    def _count_uses(self, end: datetime) -> None:
+        """Count the uses before an instant that are not counted yet."""
+        first, self._counted = self._counted, bisect_left(self.uses, end, key=lambda use: use.at)
+        if first < self._counted:
+            self.memories = self.memories.copy()
+        for use in self.uses[first : self._counted]:
+            apply_use(self.memories, use.memory_id, use.times, use.at)
 
     def consolidate_day(self, night: Period, vectors: CosineMatrix) -> Night:
         """Consolidate the day that the simulation has reached."""
@@ -183,6 +197,7 @@ class AgentSimulation:
         past = [event for day in days if day.key < first.key for event in self.happened[day]]
         past += [event for night, events in self.old.items() if night.key < first.key for event in events]
         self.memories = fold_events(past)
+        self._count_uses(begins)
         self._days = [day for day in days if first.key <= day.key <= self.until.key][::-1]
         if self.checkpoint is not None and self.checkpoint.through.key < first.key:
             self._through = self.checkpoint.through
