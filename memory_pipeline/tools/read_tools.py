@@ -71,7 +71,7 @@ def _search(
     hits = access.reader.search_memory(
         which, minimum_days_ago, maximum_days_ago, max_results, query, person=person or None, now=now, sources="all"
     )
-    note_use(access, [hit.id for hit in hits if is_durable(hit.id)])
+    access.reader.note_uses([hit.id for hit in hits if is_durable(hit.id)], now=now)
     calendar = access.reader.local_calendar
     first, last = (calendar.day_of(now - timedelta(days=days)) for days in (maximum_days_ago, minimum_days_ago))
     order = "best first" if query and query.strip() else "newest first"
@@ -83,7 +83,6 @@ def _search(
         hint = f"That is all since {first}, the cut-off{more}{_wider(which, maximum_days_ago)}"
     if not hits:
         return f"Nothing is remembered (grain {which}, since {first}, until {last}). {hint}"
-    access.reader.note_uses([hit.id for hit in hits if is_durable(hit.id)], now=now)
     return answer_text(head, [entry_of(hit, query) for hit in hits], access.max_tokens, hint)
 
 
