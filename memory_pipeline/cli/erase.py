@@ -110,10 +110,13 @@ def forget(
     again. Safe to repeat and to interrupt. Other agents can keep reading and writing; an agent that is erased should
     not write meanwhile.
 
+    Exit code 1: the subject was never known here. One that was erased before is erased again.
+
     The receipt contains the erased names, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
     """
     from memory_pipeline.erasure import forget as forget_subject
     from memory_pipeline.erasure import preview
+    from memory_pipeline.erasure.forget import is_known
 
     if conversation_id is None and is_from_environment("agent_id"):
         agent_id = None  # what is erased must not depend on a forgotten variable
@@ -132,6 +135,9 @@ def forget(
         click.confirm("Erase this permanently?", abort=True)
     elif dry_run:
         raise InputError("--yes and --dry-run do not go together; give one of them")
+    if not is_known(lake, subject, moment):
+        click.echo(f"{subject}: never known here; nothing was erased", err=True)
+        sys.exit(1)
     path = _receipt_path(lake, receipt, moment)
     _write_receipt(path, b"")
     tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))

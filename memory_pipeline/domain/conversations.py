@@ -66,11 +66,15 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected record, the reason, and its place."""
+    """A rejected record, the reason, and its place.
+
+    `owner` has the ids of the workspace, agent and user for whom an unreadable record was written, as far as known.
+    """
 
     reason: str
     where: str
     record: object
+    owner: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

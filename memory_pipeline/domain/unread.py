@@ -34,13 +34,13 @@ _ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 
 def is_forgotten(
-    forgotten: Forgotten, record: object, default: Mapping[str, str], default_at: datetime = _ALWAYS
+    forgotten: Forgotten, record: object, default: Mapping[str, object], default_at: datetime = _ALWAYS
 ) -> bool:
     """Return whether a rejected or unreadable record belongs to an erased subject.
 
     `record` is a JSON value, or the text of an invalid one. `default` has the ``workspace_id`` and ``agent_id`` of a
-    record without them, `default_at` its time. A record without a workspace is matched with all workspaces. One without
-    a time counts as older than any erasure.
+    record without them, and the ``user_id`` for whom it was written; `default_at` is its time. A record without a
+    workspace is matched with all workspaces. One without a time counts as older than any erasure.
     """
     if not forgotten:
         return False
@@ -54,7 +54,8 @@ def is_forgotten(
         texts, at = [text], default_at
         scope_ids = {name: found for name in _NAMES if (found := ids_in(text, name))}
         ids = _QUOTED.findall(text)
-    workspaces, agents = (scope_ids.get(name) or [one for one in [default.get(name)] if one] for name in _NAMES)
+    ids += [user for user in (default.get("user_id"),) if isinstance(user, str)]
+    workspaces, agents = (scope_ids.get(name) or [str(default[name])] * bool(default.get(name)) for name in _NAMES)
     for scope in _scopes(workspaces or forgotten.workspaces, agents):
         if forgotten.reaches(scope, at, texts=texts):
             return True

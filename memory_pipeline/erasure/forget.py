@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from memory_pipeline.analytics import Warehouse, models_of
 from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged
 from memory_pipeline.domain.periods import Calendar, Grain
@@ -55,7 +57,7 @@ from memory_pipeline.erasure.removal import (
 from memory_pipeline.erasure.report import ErasureReport
 from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted, find
 from memory_pipeline.erasure.sessions import PLACE, entries_of, remove_sessions
-from memory_pipeline.erasure.verification import old_versions
+from memory_pipeline.erasure.verification import old_versions, verify
 from memory_pipeline.errors import LakeError
 from memory_pipeline.lake.collections.collection import COLLECTIONS, collections_of, drop_collections
 from memory_pipeline.lake.erasures import begin_erasure, end_erasure
@@ -64,11 +66,15 @@ from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, key_in
 from memory_pipeline.lake.orphans import unnamed_files, unread_indices
 from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
+from memory_pipeline.models.factory import stored_models
 from memory_pipeline.steps.scopes import groups_with, known_scopes, recompute_scopes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from memory_pipeline.domain.model_calls import Use
     from memory_pipeline.domain.subjects import Subject
     from memory_pipeline.lake import Lake
     from memory_pipeline.models.factory import Models
@@ -80,6 +86,7 @@ _ORPHANS = timedelta(hours=1)
 _NOT_COVERED = (
     "rows of sessions in PostgreSQL's files and log until its vacuum, and in its backups",
     "previews and logs in Dagster's own storage, outside of the lake",
+    "pools that several agents or all users share: values in them that do not name the person, or that the agent wrote",
     "backups of the lake, and versions and snapshots made by an object store or a file system",
     "items of agents' own collections that do not name the person, or belong to the conversation",
     "copies of memory outside of the lake: prompts, exports, results of SQL",
@@ -115,6 +122,17 @@ def preview(lake: Lake, subject: Subject, now: datetime, *, sample: int = 10) ->
     )
 
 
+def is_known(lake: Lake, subject: Subject, now: datetime) -> bool:
+    """Return whether the lake holds data of a subject, or a tombstone of it. Reads all files if it must."""
+    tombstones = {one.id: one.salt for one in lake.tombstones.all() if one.workspace_id == subject.workspace_id}
+    own = {one.id for salt in {*tombstones.values()} for one in Tombstone.of(subject, now, salt)}
+    if own & tombstones.keys() or preview(lake, subject, now).counts:
+        return True
+    return bool(
+        verify(lake, ErasureReport(subject, now, lake.storage.uri, (), (), {}, (), "0" * 32, (), 0, 0)).findings
+    )
+
+
 def forget(
     lake: Lake,
     models: Models,
@@ -133,8 +151,9 @@ def forget(
     Raises:
         LakeError: writers kept adding data of the subject. Everything found so far is removed; retry.
         CommitConflictError: other writers kept committing first; retry.
-        ConfigurationError: the embedder is not the one the lake was built with.
+        ConfigurationError: another version of this package wrote the index.
     """
+    models = _asking_nobody(lake, models, now)
     lake.index.check(models.embedder)
     known = lake.tombstones.all()
     salt = next((one.salt for one in known if one.workspace_id == subject.workspace_id), secrets.token_hex(16))
@@ -205,6 +224,29 @@ def forget(
             *_NOT_COVERED,
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredVectors:
+    """Stands for the embedder that made the index, and makes no vectors. The next run makes those that are missing."""
+
+    name: str
+    dimension: int
+
+    def embed(self, texts: Sequence[str], uses: Sequence[Use] = ()) -> NDArray[np.float32]:
+        """Return no vectors."""
+        del uses
+        return np.full((len(texts), self.dimension), np.nan, np.float32)
+
+
+def _asking_nobody(lake: Lake, models: Models, now: datetime) -> Models:
+    """Return models that need no server, no budget and no embedder, so that nothing holds up an erasure."""
+    if models.store is not None:
+        models = stored_models(lake.configuration(), models.store, lake.calendar.timezone, lambda: now)
+    known = lake.index.embedder()
+    if known in (None, (models.embedder.name, models.embedder.dimension)):
+        return models
+    return replace(models, embedder=_StoredVectors(*known))
 
 
 def _remove(

@@ -155,7 +155,7 @@ class SubjectMatcher:
             found["it names the agent"] += 1
         if subject.kind is SubjectKind.CONVERSATION and f'"{subject.conversation_id}"' in text:
             found["it names the conversation"] += 1
-        if any(f'"{user_id}"' in text for user_id in self._users):
+        if any(f'"{user_id}"' in text for user_id in self._users) or self._users.intersection(ids_in(text, "user_id")):
             found["it names the user"] += 1
         return found
 
@@ -191,8 +191,7 @@ class SubjectMatcher:
                 if isinstance(value, str):
                     free = key not in _NO_PERSONS and self.is_within_reach(whose) and not later
                     found += self._in_texts([value, str(key)], f"key {key}", are_persons=free)
-                    unread = key == "record" and subject.kind is not SubjectKind.PERSON  # a quarantined line
-                    if unread and self.is_within_reach(whose):
+                    if key == "record" and self.is_within_reach(whose):  # a quarantined line
                         found += self.in_text(value)
                 elif not later or not isinstance(value, Mapping):
                     found += self.in_record(value, whose)

@@ -329,9 +329,11 @@ class Journal:
     def set_aside(self, rejections: Iterable[Rejection]) -> None:
         """Store rejected records with their reasons. The same record is stored once."""
         for rejection in rejections:
-            content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record}
+            owner = dict(rejection.owner)
+            content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record, **owner}
             data = json.dumps(content, indent=1, default=str).encode()  # ASCII: the record may hold broken Unicode
-            path = f"{_QUARANTINE}/{digest(rejection.record)}.json"
+            name = digest(rejection.record, owner) if owner else digest(rejection.record)
+            path = f"{_QUARANTINE}/{name}.json"
             self._require_own(path)
             self._storage.write(path, data)
 

@@ -97,6 +97,15 @@ def dry_run_models(
     return _hosted(executor, timezone), executor
 
 
+def stored_models(
+    configuration: Configuration, store: CallStore, timezone: str, clock: Callable[[], datetime]
+) -> Models:
+    """Return the configured models without requests: stored answers, and rules in place of all others."""
+    from memory_pipeline.models.hosted.transport.executor import StoredAnswers
+
+    return _hosted(StoredAnswers(configuration, store, clock), timezone)
+
+
 def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]) -> Embedder:
     """Return the embedder for search queries. Its calls are neither stored nor budgeted."""
     embedder = _own_embedder(configuration.embedding)

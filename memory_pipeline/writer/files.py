@@ -7,7 +7,7 @@ import os
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING
@@ -173,17 +173,25 @@ class _Ingest:
 
     def set_aside(self, candidates: Iterable[Rejection]) -> None:
         """Move records to the quarantine, except those of erased subjects and those that are not captured."""
-        candidates = list(candidates)
+        candidates = [self._owned(one) for one in candidates]
         offered = [one for one in candidates if isinstance(one.record, Mapping) or self._is_captured(one.record)]
         self.result.not_captured += len(candidates) - len(offered)
         forgotten = self._lake.tombstones.forgotten()
-        rejections = [one for one in offered if not is_forgotten(forgotten, one.record, self._default_scope)]
+        rejections = [
+            one for one in offered if not is_forgotten(forgotten, one.record, one.owner or self._default_scope)
+        ]
         self.result.forgotten += len(offered) - len(rejections)
         if rejections:
             self._lake.ensure()
             self._lake.journal.set_aside(one for one in rejections if digest(one.record) not in self._known_bad)
         self.result.set_aside += len(rejections)
         self.result.rejections += rejections[: _SHOWN - len(self.result.rejections)]
+
+    def _owned(self, rejection: Rejection) -> Rejection:
+        """Return an unreadable record of a file for one audience with its owner, so that an erasure finds it."""
+        if isinstance(rejection.record, Mapping) or not any(name in self._defaults for name in _AUDIENCE):
+            return rejection
+        return replace(rejection, owner={**self._defaults, **self._default_scope})
 
     def _is_captured(self, record: object) -> bool:
         return capture_in_text(record, self._default_scope, self._lake.capture_of) is Capture.FULL

@@ -366,3 +366,23 @@ def test_checks_pass_after_an_erasure_and_name_the_scope_of_what_they_find(tmp_p
     ben = lake.scope("acme", "support", user_identity(BEN))
     lake.tables.drop_rows(SUMMARIES, None, lambda rows: pc.equal(rows["scope"], ben.key), ["scope"], grain="daily")
     assert any("acme/support/user:ben 2024-01-15" in finding.sample for finding in findings())
+
+
+def test_broken_lines_of_a_user_go_whoever_was_never_known_is_refused_and_no_model_is_needed(tmp_path: Path) -> None:
+    root, file = str(tmp_path / "lake"), tmp_path / "in.jsonl"
+    file.write_text('{"content": "a broken secret\n{"user_id": "anna", "content": "another\n')
+    ingest = ("ingest", str(file), "--workspace", "acme", "--agent", "support", "--user", "anna", "--root", root)
+    assert "2 records quarantined" in call(*ingest).output
+    assert call("run", "--root", root).exit_code == 0
+    where = ("--root", root, "--workspace", "acme", "--yes", "--receipt")
+    assert call("forget", *where, str(tmp_path / "none.json"), "--user", "nobody").exit_code == 1
+    assert not (tmp_path / "none.json").exists()
+    # A hosted model without a key, and another embedder than the index's.
+    hosted = "defaults: {embedding: {model: openai/text-embedding-3-small, dimension: 256}}"
+    Lake(root).storage.write("config/workspaces.yaml", hosted.encode())
+    for name in ("once.json", "again.json"):
+        assert call("forget", *where, str(tmp_path / name), "--user", "anna").exit_code == 0
+    assert "pools" in (tmp_path / "once.json").read_text()
+    assert not Lake(root).journal.quarantined()
+    assert call("verify-erasure", str(tmp_path / "once.json")).exit_code == 0
+    assert "2 messages or records dropped" in call(*ingest).output

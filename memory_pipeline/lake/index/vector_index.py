@@ -103,12 +103,7 @@ class VectorIndex(ShardedRows):
         Raises:
             ConfigurationError: the index was built with another model or dimension.
         """
-        if self._embedder is None:
-            data = self._storage.read(_EMBEDDER)
-            try:
-                self._embedder = None if data is None else parse_json(data)
-            except InputError as error:
-                raise DamagedError(f"{_EMBEDDER} cannot be read: {error}; {REMEDY}") from None
+        self._read_embedder()
         mine = _described(embedder)
         if self._embedder is not None and any(self._embedder.get(name) != value for name, value in mine.items()):
             raise ConfigurationError(
@@ -116,6 +111,19 @@ class VectorIndex(ShardedRows):
                 f"compared with those of {shown(mine)}; set `embedding` in the lake's config/workspaces.yaml back, or "
                 f"open the reader with the first embedder; or, to change it, {_AFRESH}"
             )
+
+    def _read_embedder(self) -> None:
+        if self._embedder is None:
+            data = self._storage.read(_EMBEDDER)
+            try:
+                self._embedder = None if data is None else parse_json(data)
+            except InputError as error:
+                raise DamagedError(f"{_EMBEDDER} cannot be read: {error}; {REMEDY}") from None
+
+    def embedder(self) -> tuple[str, int] | None:
+        """Return the name and the dimension of the embedder that made the vectors; None before the first run."""
+        self._read_embedder()
+        return None if self._embedder is None else (str(self._embedder["model"]), int(str(self._embedder["dimension"])))
 
     def damaged(self) -> dict[str, str]:
         """Return the file that names the embedder, if it cannot be read, with the reason."""

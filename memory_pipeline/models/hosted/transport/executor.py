@@ -368,6 +368,19 @@ class LlmExecutor:
             raise ModelError(Trouble.UNAVAILABLE, "the run was stopped")
 
 
+class StoredAnswers(LlmExecutor):
+    """Returns stored answers and asks nobody: rules replace all others, and the next run asks."""
+
+    def _stored_or_asked(
+        self, requests: Requests, read: Callable[[str], _Value], ask: Callable[[], Answered[_Value]]
+    ) -> Answered[_Value]:
+        del ask
+        known = self.known(requests.key, requests.shares[0].use.period, read) if requests.shares else None
+        if known is None:
+            raise ModelError(Trouble.UNAVAILABLE, f"{requests.endpoint.model}: an erasure asks no model")
+        return known
+
+
 class _Wait:
     """Seconds before the next attempt: exponential backoff with jitter, at least the server's Retry-After."""
 
