@@ -171,6 +171,10 @@ class AsyncMemory:
         """Process all pending data of the lake; see :meth:`Memory.run`."""
         return await asyncio.to_thread(self.memory.run, now=now)
 
+    async def check(self, *, now: When | None = None) -> tuple[str, ...]:
+        """Return what is wrong with the store; see :meth:`Memory.check`."""
+        return await asyncio.to_thread(self.memory.check, now=now)
+
     async def read(
         self, key: str, *, session_id: str = DEFAULT_NAME, pool: str = DEFAULT_NAME, now: When | None = None
     ) -> TierValue | None:

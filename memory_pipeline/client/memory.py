@@ -17,11 +17,11 @@ from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, clock, tiers_o
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping
 from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Grain
-from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.periods import Calendar, Grain
+from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.domain.subjects import Subject
-from memory_pipeline.errors import DamagedLanceTableError, InputError, LakeError, shown
+from memory_pipeline.errors import DamagedLanceTableError, InputError, LakeError, MemoryPipelineError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.overlay import one_read
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
     from memory_pipeline.memories.contexts import Contexts
+    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.promotion import Promotion
@@ -94,25 +95,45 @@ class Memory(TieredMemory, SharedMemory):
 
         Raises:
             InputError: an id or the embedder is invalid.
-            ConfigurationError: the address, the time zone or the lake's configuration is invalid.
+            ConfigurationError: the time zone is unknown.
+
+        The lake is opened at first use, which raises ConfigurationError or LakeError if it cannot be; :meth:`check`
+        says what is wrong with it.
         """
         if embedder is not None and not callable(getattr(embedder, "embed", None)):
             raise InputError(
                 f"embedder {shown(embedder)} is not an object with name, dimension and embed; set a model by its name "
                 "under embedding in the lake's config/workspaces.yaml"
             )
-        settings = Settings.from_environment()
-        self.lake = Lake(uri or settings.root, settings.timezone, settings.start)
-        self.user_id = user_id
+        if timezone is not None:
+            Calendar(timezone)
+        self.user_id = optional_label("user_id", user_id)
         self._scope = Scope(workspace_id, agent_id)
+        self._uri = uri
         self._timezone = timezone
-        self._zone = timezone or self.lake.timezone_of(self._scope)
-        self._embedder = embedder or reading_embedder(self.lake.configuration(), clock)
+        self._given_embedder = embedder
+
+    @cached_property
+    def lake(self) -> Lake:
+        """Where memory is stored. It is opened at first use."""
+        settings = Settings.from_environment()
+        return Lake(self._uri or settings.root, settings.timezone, settings.start)
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        return self._given_embedder or reading_embedder(self.lake.configuration(), clock)
+
+    @property
+    def _models(self) -> Models:
+        configuration, zone = self.lake.configuration(), self.lake.calendar.timezone
+        models = configured_models(configuration, self.lake.calls, zone, clock)
+        return models if self._given_embedder is None else replace(models, embedder=self._given_embedder)
 
     @cached_property
     def reader(self) -> MemoryReader:
         """Reads in more detail, for instance by grain. Rebuilds tables of the index that another version wrote."""
-        reader = MemoryReader(self.lake, self._scope, self._embedder, user_id=self.user_id, timezone=self._zone)
+        zone = self._timezone or self.lake.timezone_of(self._scope)
+        reader = MemoryReader(self.lake, self._scope, self._embedder, user_id=self.user_id, timezone=zone)
         try:
             reader.open_tables()
         except DamagedLanceTableError:
@@ -400,8 +421,7 @@ class Memory(TieredMemory, SharedMemory):
             subject = Subject.user(workspace_id, self.user_id, agent_id=agent_id)
         else:
             subject = Subject.agent(self._scope)
-        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, clock)
-        return forget(self.lake, models, subject, self.lake.calendar.moment("now", now or clock()))
+        return forget(self.lake, self._models, subject, self.lake.calendar.moment("now", now or clock()))
 
     def run(self, *, now: When | None = None) -> Results:
         """Process all pending data of the lake: facts, summaries of closed periods, graph, and durable memories.
@@ -417,10 +437,28 @@ class Memory(TieredMemory, SharedMemory):
         """
         from memory_pipeline.client.pipeline import run_all
 
-        models = configured_models(self.lake.configuration(), self.lake.calls, self.lake.calendar.timezone, clock)
         self.lake.ensure()
-        events = run_all(self.lake, models, self.lake.calendar.moment("now", now or clock()))
+        events = run_all(self.lake, self._models, self.lake.calendar.moment("now", now or clock()))
         return [event for event in events if not isinstance(event, Grain)]
+
+    def check(self, *, now: When | None = None) -> tuple[str, ...]:
+        """Return what is wrong with the store, a text for each problem; none if it can be read and written.
+
+        With ``memory-pipeline[run]``, these are also the failed checks of ``memory-pipeline check``.
+        """
+        try:
+            problems = list(self.lake.storage.problems())
+            if not problems and self.lake.exists:
+                self.reader.open_tables()
+                with suppress(ImportError):
+                    from memory_pipeline.checks import CheckContext, all_checks, run_checks
+
+                    at = self.lake.calendar.moment("now", now or clock())
+                    failed = [one for one in run_checks(CheckContext(self.lake, at), all_checks()) if one.is_error]
+                    problems += [f"{one.check.asset}: {one.check.name} failed; {one.remedy}" for one in failed]
+        except (MemoryPipelineError, OSError) as error:
+            return (str(error),)
+        return tuple(problems)
 
     def wrap(
         self,

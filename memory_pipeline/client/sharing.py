@@ -101,10 +101,18 @@ class AgentAccess:
 class SharedMemory(AccessWriter):
     """The part of :class:`memory_pipeline.Memory` for memory that agents share."""
 
-    lake: Lake
-    reader: MemoryReader
     user_id: str | None
     _scope: Scope
+
+    @property
+    @abstractmethod
+    def reader(self) -> MemoryReader:
+        """Reads in more detail."""
+
+    @property
+    @abstractmethod
+    def lake(self) -> Lake:
+        """Where memory is stored."""
 
     @property
     @abstractmethod

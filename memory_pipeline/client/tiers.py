@@ -70,10 +70,18 @@ def clock() -> datetime:
 class TieredMemory:
     """The part of :class:`memory_pipeline.Memory` for sessions, pools and all tiers together."""
 
-    lake: Lake
-    reader: MemoryReader
     user_id: str | None
     _scope: Scope
+
+    @property
+    @abstractmethod
+    def reader(self) -> MemoryReader:
+        """Reads in more detail."""
+
+    @property
+    @abstractmethod
+    def lake(self) -> Lake:
+        """Where memory is stored."""
 
     @property
     @abstractmethod

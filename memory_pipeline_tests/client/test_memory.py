@@ -21,7 +21,7 @@ from memory_pipeline import AsyncMemory, Memory
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
-from memory_pipeline.errors import ConfigurationError, InputError
+from memory_pipeline.errors import ConfigurationError, InputError, LakeError
 from memory_pipeline.memories import MemoryOverlay, queries
 
 if TYPE_CHECKING:
@@ -220,6 +220,26 @@ def test_a_path_is_an_address_and_a_name_no_embedder(tmp_path: Path) -> None:
         Memory(Path("s3://bucket/prefix"))
 
 
+def test_a_broken_store_is_an_error_at_first_use_alone(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    root.write_text("a file")
+    memory = Memory(root, user_id="anna")
+    for use in (lambda: memory.add("Hello."), lambda: memory.search("Hello."), lambda: memory.lake):
+        with pytest.raises(LakeError, match="Not a directory"):
+            use()
+    [problem] = memory.check()
+    assert str(root) in problem
+    root.unlink()
+    assert memory.check() == ()
+    memory.add("Hello.")
+    assert memory.check() == ()
+    memory.lake.storage.write("lake.json", b"{}")
+    assert "format" in Memory(root).check()[0]
+    for wrong in ({"timezone": "Mars"}, {"user_id": ""}, {"agent_id": 5}):
+        with pytest.raises((ConfigurationError, InputError)):
+            Memory(root, **wrong)
+
+
 def test_context_has_what_fits_and_the_most_important_memories(memory: Memory) -> None:
     memory.add(["I moved to Porto.", "My dog is called Bruno."], now=NOW)
     memory.remember("Never call before ten in the morning.", "rule", now=NOW)
@@ -335,7 +355,7 @@ def test_async_memory_has_the_same_methods(root: str) -> None:
 
     asyncio.run(talk())
     names = {name for name in vars(Memory) if not name.startswith("_")}
-    assert names - set(vars(AsyncMemory)) == {"new_conversation_id", "writer"}
+    assert names - set(vars(AsyncMemory)) == {"new_conversation_id", "lake", "writer"}
 
 
 SCRIPT = """

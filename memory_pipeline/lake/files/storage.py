@@ -76,6 +76,16 @@ class Storage:
         else:
             raise ConfigurationError(f"lake root {shown(uri)} is not accepted; {_ROOTS}")
 
+    def problems(self) -> list[str]:
+        """Return why the root cannot be written, if it is a folder, or does not exist yet."""
+        if not self.is_local:
+            return []
+        root = Path(self._base)
+        nearest = next(path for path in (root, *root.parents) if path.exists())
+        if not nearest.is_dir():
+            return [f"{nearest} is not a folder"]
+        return [] if os.access(nearest, os.W_OK | os.X_OK) else [f"{nearest} cannot be written by this user"]
+
     @property
     def is_local(self) -> bool:
         """Return whether the root is a local folder."""
