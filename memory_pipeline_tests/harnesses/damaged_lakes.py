@@ -290,8 +290,10 @@ def in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if child == 0:
             for number in (1, 2):
                 os.dup2(output.fileno(), number)
-            sys.stdout = sys.__stdout__ = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), write_through=True)
-            sys.stderr = sys.__stderr__ = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), write_through=True)
+            for number, name in ((1, "stdout"), (2, "stderr")):
+                stream = io.TextIOWrapper(os.fdopen(number, "wb", closefd=False), write_through=True)
+                setattr(sys, name, stream)
+                setattr(sys, f"__{name}__", stream)
             try:
                 found = work()
             except BaseException:  # noqa: BLE001  # a panic is no exception

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from memory_pipeline import Memory
+from memory_pipeline.writer import MemoryWriter
 from memory_pipeline_tests.harnesses.days.model import Model, Said
 
 START = datetime(2024, 2, 19, 7, tzinfo=UTC)
@@ -80,6 +81,8 @@ class Agent:
         new = [question] if client.talk == "group" else [question, answer]
         client.held += new
         said = [Said(one["role"], one["content"], client.user if one["role"] == "user" else None) for one in new]
+        if client.users and client.user not in self.model.members.get(client.talk, client.members):
+            self._join(client, now)
         self.model.add(client.talk, client.members, *said)
         for messages, options in self._calls(client, new, now):
             for _ in range(times):
@@ -104,6 +107,12 @@ class Agent:
         if client.style == "summary" and len(ends) < len(client.held):
             system["content"] += f" Summary of {len(client.held) - len(ends)} earlier messages."
         return [([system, *ends], {"idempotency_key": key})]
+
+    def _join(self, client: Client, now: datetime) -> None:
+        """Let a user into the group again, which takes an explicit call."""
+        self.log.append(f"{now:%d %H:%M} {client.user} joins {client.talk}")
+        writer = MemoryWriter.open(self.root, workspace_id="default", agent_id="helper", users=client.users)
+        writer.add_member(client.user, now=now)
 
     def _regenerate(self, client: Client, now: datetime) -> None:
         text = self._answer(client)

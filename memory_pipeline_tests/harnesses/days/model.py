@@ -36,7 +36,7 @@ class Model:
         for talk, said in self.talks.items():
             own = self.members[talk] == {user}
             self.talks[talk] = [] if own else [one for one in said if one.user != user]
-            self.members[talk] -= {user}  # who writes to a group again is a member again
+            self.members[talk] -= {user}  # until the user joins again
 
     def of(self, user: str) -> dict[str, list[Said]]:
         """Return the conversations that a user may read."""
