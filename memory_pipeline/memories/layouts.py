@@ -43,7 +43,7 @@ _VECTORS = ("vector", "embed_model")
 #: In a layout of headers, the hook replaces the content.
 _HEADER_COLUMNS = tuple(name for name in _COLUMNS if name != "content")
 #: Read with the content.
-_WITH_CONTENT = ("value", "source_ids")
+_WITH_CONTENT = ("value", "key", "source_ids")
 _NEWEST = "is_newest"
 _COLD = pc.field("temperature") == Temperature.COLD.value
 _ACTIVE = pc.field("status") == Status.ACTIVE.value
@@ -159,7 +159,7 @@ def _types() -> dict[str, pa.DataType]:
     """Return the types of a layout's columns, by the attributes of a memory."""
     figures = dict.fromkeys(("importance", "confidence", "decay_rate"), pa.float64())
     times = dict.fromkeys(("last_accessed_at", "updated_at", "created_at"), _TIME)
-    texts = dict.fromkeys(("id", "kind", "hook", "value", *_TEXTS, *_COMPARED), pa.string())
+    texts = dict.fromkeys(("id", "kind", "hook", "value", "key", *_TEXTS, *_COMPARED), pa.string())
     lists = dict.fromkeys(("tags", "source_ids"), pa.list_(pa.string()))
     return texts | lists | {"outcome_success": pa.bool_()} | figures | times
 
@@ -167,8 +167,8 @@ def _types() -> dict[str, pa.DataType]:
 def _row_block(rows: pa.Table, vectors: NDArray[np.float32], scope: Scope | None = None) -> RowBlock:
     """Return memories as rows for scoring; each is a conversation of its own."""
     texts = {name: rows[name].to_pylist() for name in ("memory_id", *_TEXTS)}
-    values = zip(*(rows[name].to_pylist() for name in ("context", "value")), strict=True) if scope else ()
-    texts["value"] = [value if context else None for context, value in values] or [None] * rows.num_rows
+    entries = zip(*(rows[name].to_pylist() for name in ("context", "key", "value")), strict=True) if scope else ()
+    texts["entry"] = [_words_of_entry(*entry) for entry in entries] or [""] * rows.num_rows
     ids, stated_at = rows["memory_id"], rows["updated_at"].cast(_TIME)
     nothing = pa.nulls(rows.num_rows, pa.string())
     columns: dict[str, Any] = {
@@ -203,14 +203,18 @@ def _row_block(rows: pa.Table, vectors: NDArray[np.float32], scope: Scope | None
 
 
 def _terms(texts: dict[str, list[Any]]) -> Iterable[list[str]]:
-    """Yield the words of each memory: those of its content, then those of title, terms, labels and an entry's value."""
-    columns = (texts[name] for name in (*_TEXTS, "value"))
-    for title, content, subject, predicate, target, tags, value in zip(*columns, strict=True):
+    """Yield the words of each memory: those of its content, then those of title, terms, labels and an entry."""
+    columns = (texts[name] for name in (*_TEXTS, "entry"))
+    for title, content, subject, predicate, target, tags, entry in zip(*columns, strict=True):
         words = terms(content)
         label = predicate.replace("_", " ") if predicate else ""
-        more = searchable("", value) if value else ""
-        others = terms(" ".join([title, subject or "", label, target or "", *(tags or ()), more]))
+        others = terms(" ".join([title, subject or "", label, target or "", *(tags or ()), entry]))
         yield [*words, *dict.fromkeys(word for word in others if word not in words)]
+
+
+def _words_of_entry(context: str | None, key: str | None, value: str | None) -> str:
+    """Return the words by which an entry of a context is found beside its content; none for other memories."""
+    return f"{context} {searchable(key or '', value or 'null')}" if context else ""
 
 
 def _vectors_by(rows: pa.Table, embedder: Embedder) -> NDArray[np.float32]:
