@@ -439,7 +439,7 @@ async def _without_panic(work: Awaitable[_Result]) -> _Result:
     try:
         return await work
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        if type(error).__name__ not in ("PanicException", "RustPanic"):
             raise
         raise RuntimeError(f"lancedb panicked: {one_line(error)}") from None
 
