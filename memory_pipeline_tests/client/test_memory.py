@@ -217,7 +217,7 @@ def test_a_path_is_an_address_and_a_name_no_embedder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="embedder 'name' is not an object"):
         Memory(tmp_path, embedder="name")  # type: ignore[arg-type]  # that is the point
     with pytest.raises(ConfigurationError, match="s3://bucket"):
-        Memory(Path("s3://bucket/prefix"))
+        Memory(Path("s3://bucket/prefix")).search("Porto")
 
 
 def test_a_broken_store_is_an_error_at_first_use_alone(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_async_memory_has_the_same_methods(root: str) -> None:
 
     asyncio.run(talk())
     names = {name for name in vars(Memory) if not name.startswith("_")}
-    assert names - set(vars(AsyncMemory)) == {"new_conversation_id", "lake", "writer"}
+    assert names - set(vars(AsyncMemory)) == {"new_conversation_id", "lake", "reader", "writer"}
 
 
 SCRIPT = """
