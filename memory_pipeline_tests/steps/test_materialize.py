@@ -412,7 +412,7 @@ def test_a_step_that_fails_loses_nothing(
 ) -> None:
     write(lake, *TALKS)
 
-    def broken(*args: object) -> None:
+    def broken(*args: object, **named: object) -> None:
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch:
