@@ -12,7 +12,6 @@ from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
-from memory_pipeline.search.arguments import SOURCES
 
 if TYPE_CHECKING:
     from memory_pipeline.cli.common import AgentMemory, Command
@@ -67,7 +66,7 @@ def filter_options(command: Command) -> Command:
     "--source",
     "sources",
     multiple=True,
-    type=click.Choice(SOURCES),
+    type=click.Choice(["turns", "memories", "contexts"]),  # of search.arguments, which imports NumPy
     help="What to search: turns (what was said), memories (durable ones), contexts (their entries). May be repeated.  "
     "[default: all]",
 )

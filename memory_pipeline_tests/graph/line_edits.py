@@ -119,6 +119,7 @@ def write_edits(lake: Lake, *changes: str, scope: Scope = ACME, at: datetime = A
 
 def land(lake: Lake, operations: Mapping[Scope, Sequence[Operation]]) -> None:
     """Replace the operations of some agents and fold them, with the pipeline's own steps."""
+    lake.ensure()
     rows = operations_to_rows(operations, are_edits=True)
     own = pa.array([scope.key for scope in operations], pa.string())
 

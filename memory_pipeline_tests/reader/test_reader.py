@@ -77,8 +77,8 @@ def test_a_turn_is_found_once_at_every_moment_of_materialization(
 
         step = getattr(steps, name)
 
-        def looked(*args: Any) -> Any:
-            result = step(*args)
+        def looked(*args: Any, **named: Any) -> Any:
+            result = step(*args, **named)
             seen.append((name, contents(reader, "Porto"), contents(reader)))
             return result
 

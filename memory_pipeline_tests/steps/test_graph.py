@@ -397,8 +397,8 @@ def of_step(step: str) -> Any:
 
 
 def broken_after(step: Any) -> Any:
-    def broken(*args: object) -> None:
-        step(*args)
+    def broken(*args: object, **named: object) -> None:
+        step(*args, **named)
         broken_disk()
 
     return broken

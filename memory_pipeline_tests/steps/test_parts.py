@@ -134,9 +134,9 @@ def processed_shards(monkeypatch: pytest.MonkeyPatch, step: str) -> list[int]:
     shards: list[int] = []
     original = getattr(steps, step)
 
-    def noted(*given: Any) -> Any:
+    def noted(*given: Any, **named: Any) -> Any:
         shards.append(given[-1])
-        return original(*given)
+        return original(*given, **named)
 
     monkeypatch.setattr(steps, step, noted)
     return shards
