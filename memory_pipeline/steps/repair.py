@@ -119,11 +119,14 @@ def find_damage(lake: Lake) -> list[Damage]:
     found += [each for each in _altered(lake) if not known & {(each.name, each.key), (each.name, "")}]
     if not any(damage.name in (EXPIRATIONS.name, TOMBSTONES.name) for damage in found):
         found = [_with_loss(lake, damage) for damage in found]
+    # The index is compared with its records, if they can be read.
+    unreadable = {damage.name for damage in found if damage.kind == "log"}
+    are_readable = unreadable.isdisjoint([FACTS.name, SUMMARIES.name])
     found += [
         Damage(kind, name, f"{PROJECTIONS}/{name}.lance", why)
         for kind, projection in [("index", lake.index), *(("projection", each) for each in lake.projections.values())]
         for name in sorted(projection.tables())
-        if (why := projection.damage_of(name, wanted=partial(_indexable, lake, name)))
+        if (why := projection.damage_of(name, wanted=partial(_indexable, lake, name) if are_readable else None))
     ]
     if not any(damage.name == TOMBSTONES.name for damage in found):
         found += [
