@@ -100,8 +100,8 @@ def test_a_bug_in_one_scope_fails_one_partition(root: str, monkeypatch: pytest.M
             Memory(root, agent_id=agent).add(f"I like tea number {hour}.", now=said)
     original = extract.read_hours
 
-    def broken(lake: Lake, extractor: Extractor, hours: Any, *rest: Any) -> extract.Reading:
-        reading = original(lake, extractor, hours, *rest)
+    def broken(lake: Lake, extractor: Extractor, hours: Any, *rest: Any, **named: Any) -> extract.Reading:
+        reading = original(lake, extractor, hours, *rest, **named)
         if any(message.scope == Scope("default", "two") and "2" in message.content for message in reading.messages):
             raise TypeError("'<' not supported between instances of 'datetime' and 'str'")
         return reading
