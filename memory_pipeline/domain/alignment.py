@@ -183,12 +183,14 @@ def _regenerated(sent: Sequence[Message], stored: Sequence[Message], matched: di
 def _pairs(sent: Sequence[Message], stored: Sequence[Message]) -> dict[int, int]:
     """Return which messages of users, assistants and tools are the same, in order."""
     spoken, heard = _spoken(sent), _spoken(stored)
-    pairs = {
-        spoken[one]: heard[other]
-        for one, other in common_subsequence(
-            [_said(sent[one]) for one in spoken], [_said(stored[one]) for one in heard]
-        )
-    }
+    said = [_said(sent[place]) for place in spoken]
+    found = common_subsequence(said, [_said(stored[position]) for position in heard])
+    # Of equal messages, the one just before the next match is it: earlier ones may have been erased.
+    for number in range(len(found) - 2, -1, -1):
+        before = found[number + 1][0] - 1
+        if said[before] == said[found[number][0]]:
+            found[number] = (before, found[number][1])
+    pairs = {spoken[one]: heard[other] for one, other in found}
     # Tools are compared between two messages that are the same.
     bounds = [(-1, -1), *sorted(pairs.items()), (len(sent), len(stored))]
     for (place, position), (next_place, next_position) in pairwise(bounds):

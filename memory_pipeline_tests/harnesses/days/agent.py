@@ -81,8 +81,9 @@ class Agent:
         new = [question] if client.talk == "group" else [question, answer]
         client.held += new
         said = [Said(one["role"], one["content"], client.user if one["role"] == "user" else None) for one in new]
-        if client.users and client.user not in self.model.members.get(client.talk, client.members):
-            self._join(client, now)
+        for user in sorted(client.members - self.model.members.get(client.talk, client.members)):
+            if client.users:
+                self._join(client, user, now)
         self.model.add(client.talk, client.members, *said)
         for messages, options in self._calls(client, new, now):
             for _ in range(times):
@@ -108,11 +109,11 @@ class Agent:
             system["content"] += f" Summary of {len(client.held) - len(ends)} earlier messages."
         return [([system, *ends], {"idempotency_key": key})]
 
-    def _join(self, client: Client, now: datetime) -> None:
+    def _join(self, client: Client, user: str, now: datetime) -> None:
         """Let a user into the group again, which takes an explicit call."""
-        self.log.append(f"{now:%d %H:%M} {client.user} joins {client.talk}")
+        self.log.append(f"{now:%d %H:%M} {user} joins {client.talk}")
         writer = MemoryWriter.open(self.root, workspace_id="default", agent_id="helper", users=client.users)
-        writer.add_member(client.user, now=now)
+        writer.add_member(user, now=now)
 
     def _regenerate(self, client: Client, now: datetime) -> None:
         text = self._answer(client)
