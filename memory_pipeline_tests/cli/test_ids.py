@@ -43,7 +43,9 @@ def test_without_ids_the_command_line_and_memory_share_an_agent(root: str, tmp_p
     file.write_text(json.dumps(talk), encoding="utf-8")
     assert read("ingest", str(file))[str(file)]["accepted"] == 1
     read("memories", "remember", "Anna likes green tea.", *NOW)
-    assert [hit.content for hit in Memory(root).search("like tea", 1, now=LATER)] == ["Anna: I like tea."]
+    assert [hit.content for hit in Memory(root).search("like tea", 1, sources="turns", now=LATER)] == [
+        "Anna: I like tea."
+    ]
     assert any("green" in one.content for one in Memory(root).reader.memories.list())
     [agent] = read("agents")
     assert (agent["workspace_id"], agent["agent_id"]) == ("default", "default")

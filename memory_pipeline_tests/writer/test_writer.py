@@ -251,9 +251,9 @@ def test_without_now_the_clock_is_used(writer: MemoryWriter) -> None:
         writer.write(conversation(message(timestamp=far.isoformat())))
 
 
-def test_exact_duplicates_are_dropped(writer: MemoryWriter, root: str) -> None:
-    assert len(write(writer, message(id="m1"), message(id="m1"), message(), message()).message_ids) == 2
-    assert contents(root) == ["I moved to Porto.", "I moved to Porto."]
+def test_messages_with_one_id_are_one_and_equal_ones_without_are_several(writer: MemoryWriter, root: str) -> None:
+    assert len(write(writer, message(id="m1"), message(id="m1"), message(), message()).message_ids) == 3
+    assert contents(root) == ["I moved to Porto."] * 3
 
 
 @pytest.mark.parametrize("has_ids", [True, False])
@@ -462,7 +462,7 @@ def test_messages_of_the_chat_api_with_tools_are_accepted(writer: MemoryWriter, 
         message("Anna moved to Oslo.", role="tool", tool_call_id="c1"),
         message("I shall note it.", role="assistant", tool_calls=[call]),
     ]
-    assert len(write(writer, *talk).message_ids) == 5  # the two equal calls count once
+    assert len(write(writer, *talk).message_ids) == 6  # two of them are equal calls
     assert write(writer, *talk).files == ()
     run(root)
     assert sorted(landed(root)) == sorted(
@@ -471,7 +471,7 @@ def test_messages_of_the_chat_api_with_tools_are_accepted(writer: MemoryWriter, 
             "Anna moved to Oslo.",
             "I moved to Porto.\n[image]",
             "I shall note it.",
-            '[tool call] note({"text": "Anna moved to Rome."})',
+            *['[tool call] note({"text": "Anna moved to Rome."})'] * 2,
         ]
     )
     facts = "\n".join(Lake(root).tables.read(FACTS)["content"].to_pylist())
