@@ -67,7 +67,7 @@ _NO_ROW: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError
 _LOGS: weakref.WeakSet[AccessLog] = weakref.WeakSet()
 
 
-class Use(NamedTuple):
+class MemoryUse(NamedTuple):
     """The uses of a memory on one day: their number, and the time of the last one, UTC."""
 
     scope_key: str
@@ -96,7 +96,7 @@ class AccessLog:
         self._tables = tables
         self._tombstones = tombstones
         self._consolidated = consolidated
-        self._uses: tuple[int, list[Use]] = -1, []
+        self._uses: tuple[int, list[MemoryUse]] = -1, []
         _LOGS.add(self)
         self._rows: list[dict[str, object]] = []
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class AccessLog:
         for target, memory_id in memories:
             self._append({**_row(agent, target, USE, at), "outcome": OK, "results": 1, "result_ids": [memory_id]})
 
-    def uses(self, scopes: Collection[Scope]) -> list[Use]:
+    def uses(self, scopes: Collection[Scope]) -> list[MemoryUse]:
         """Return the uses of memories of scopes that are in the table, by day."""
         import pyarrow.compute as pc
 
@@ -144,7 +144,8 @@ class AccessLog:
         if known[0] != version:
             rows = self._tables().read(ACCESS_LOG, columns=("scope", *_OF_USE), where=pc.field("operation") == USE)
             found = [
-                Use(row["scope"], row["result_ids"][0], row["called_at"], row["results"]) for row in rows.to_pylist()
+                MemoryUse(row["scope"], row["result_ids"][0], row["called_at"], row["results"])
+                for row in rows.to_pylist()
             ]
             known = self._uses = version, sorted(found, key=lambda one: one.at)
         keys = {scope.key for scope in scopes}

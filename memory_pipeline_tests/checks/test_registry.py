@@ -12,6 +12,7 @@ import pytest
 
 from memory_pipeline.checks import CheckContext, Offences, Severity, all_checks, checks_of, run_checks
 from memory_pipeline.errors import InputError
+from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.schemas import FACTS, MESSAGES, SUMMARIES
 from memory_pipeline_tests.building import ACME, NOW, conversation, hours, versions, write
 from memory_pipeline_tests.checks.planting import plant
@@ -107,6 +108,9 @@ def test_the_command_prints_passed_checks(lake: Lake) -> None:
 
 def test_a_warning_is_printed_and_is_no_failure(lake: Lake) -> None:
     write(lake, conversation("I sold the car.", at="2024-05-01T10:00", conversation_id="c9"))
+    [file] = lake.journal.pending()
+    lake.storage.write(f"{folder_of(ACME)}/2024-05-01T10__x.jsonl", lake.storage.read(file.path) or b"")
+    lake.storage.delete([file.path])
     code, output = invoke(lake, "--asset", "messages")
     assert code == 0
     assert "warning  messages             journal_backlog   1 offender\n           2024-05-01T10, 1 file\n" in output

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
-    from memory_pipeline.lake.access_log import Use
+    from memory_pipeline.lake.access_log import MemoryUse
     from memory_pipeline.models.factory import Models
     from memory_pipeline.steps.consolidation.days import ConsolidationCheckpoint
 
@@ -363,7 +363,7 @@ def _simulations(run: _Run, scopes: Sequence[Scope], base: pa.Table, consolidati
     old: dict[Scope, dict[Period, list[MemoryEvent]]] = defaultdict(lambda: defaultdict(list))
     for event, key in zip(rows_to_events(consolidation), consolidation["period"].to_pylist(), strict=True):
         old[event.scope][parse_day(key)].append(event)
-    uses: dict[str, list[Use]] = defaultdict(list)
+    uses: dict[str, list[MemoryUse]] = defaultdict(list)
     for use in run.lake.access_log.uses(scopes):
         uses[use.scope_key].append(use)
     return [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.memories.events import MemoryEvent
     from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.lake.access_log import Use
+    from memory_pipeline.lake.access_log import MemoryUse
     from memory_pipeline.steps.consolidation.cosines import CosineMatrix
 
 _MOMENT = timedelta(microseconds=1)
@@ -81,7 +81,7 @@ class AgentSimulation:
     checkpoint: ConsolidationCheckpoint | None
     requested: Sequence[Period]
     until: Period
-    uses: Sequence[Use] = ()
+    uses: Sequence[MemoryUse] = ()
     first: Period | None = None
     memories: Memories = field(default_factory=Memories)
     simulated: list[Night] = field(default_factory=list)
