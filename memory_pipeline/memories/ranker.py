@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.domain.text.ranking import Query, weights_for
 from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.queries import HEADERS, until_of
@@ -154,14 +153,9 @@ class MemoryRanker:
             wanted.question, words, layouts, scored, self._weights, is_semantic=self._has_semantic_vectors
         )
         is_verbatim = verbatim_in(wanted.question.bare, wanted.question, words, sum(map(len, layouts)))
-
-        def score_of(total: float, content: str) -> float:
-            score = calibration(total)
-            return DEFAULT_FLOOR if score < DEFAULT_FLOOR and is_verbatim(content) else score
-
         found: list[Ranked] = []
         for segment, part in zip(layouts, scored, strict=True):
-            found += self._best_of(segment, part, wanted, at, score_of)
+            found += self._best_of(segment, part, wanted, at, calibration, is_verbatim)
         found.sort(key=lambda one: (-one.strength, one.id))
         return found[: wanted.most]
 
@@ -181,8 +175,10 @@ class MemoryRanker:
         part: Scored,
         wanted: Wanted,
         now: datetime,
-        score_of: Callable[[float, str], float],
+        calibration: Callable[[float], float],
+        is_verbatim: Callable[[str], bool],
     ) -> list[Ranked]:
+        """Return the best memories of a segment; one that says what was asked word for word needs no score."""
         rows, totals = part.rows, part.totals + self._relevance_gain(segment, part, now)
         if wanted.only_fitting:
             fits = part.signals[SIGNALS.index("words")] > 0
@@ -193,13 +189,13 @@ class MemoryRanker:
         if len(best) > wanted.most:  # keep ties, so that ids decide among them
             best = best[: int(np.count_nonzero(totals >= totals[best[wanted.most - 1]]))]
         taken = segment.rows.select(["id", "content"]).take(pa.array(rows[best]))
-        found = (
-            Ranked(memory_id, score_of(total, content), round(total, 6))
+        return [
+            Ranked(memory_id, score, round(total, 6))
             for memory_id, content, total in zip(
                 taken["id"].to_pylist(), taken["content"].to_pylist(), totals[best].tolist(), strict=True
             )
-        )
-        return [one for one in found if one.score >= wanted.minimum_score]
+            if (score := calibration(total)) >= wanted.minimum_score or is_verbatim(content)
+        ]
 
     def _relevance_gain(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
         """Return the score of the relevance minus the score of the stored importance."""

@@ -309,8 +309,8 @@ class MemoryReader(PromptReader):
             found = self._searcher.best(
                 grain, where, limit, text, now=at, explain=explain, beside=beside, with_turns=TURNS in wanted
             )
-        calendar, score = self._calendar_of(grain), found.score
-        hits = [Hit.of(grain, choice, calendar, score(choice) if score else 0.0) for choice in found.choices[offset:]]
+        calendar, chosen, score = self._calendar_of(grain), found.choices[offset:], found.calibration
+        hits = [Hit.of(grain, choice, calendar, score(choice.score) if score else 0.0) for choice in chosen]
         if score:
             hits = [hit for hit in hits if hit.score >= floor]
         return Hits(hits, found.total, offset, found.older)

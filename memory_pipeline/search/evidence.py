@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -96,9 +97,12 @@ def verbatim_in(query: str, question: Query, words: Sequence[Word], rows: int) -
     asked = frozenset(question.terms)
     rare = {word.term for word in words if 0 < word.count <= max(_RARE, _RARE_SHARE * rows)}
     letters = plain(query).strip(" \t\n.,;:!?。？！、'\"")
+    # Scripts that have capitals separate words; in others, a word can stand inside a longer run of letters.
+    has_borders = letters.upper() != letters
+    whole = re.compile(rf"(?<!\w){re.escape(letters)}(?!\w)" if has_borders else re.escape(letters))
 
     def is_verbatim(text: str) -> bool:
         held = asked.intersection(terms(text))
-        return bool(asked) and (held == asked or len(held & rare) > 1 or letters in plain(text))
+        return bool(asked) and (held == asked or len(held & rare) > 1 or whole.search(plain(text)) is not None)
 
     return is_verbatim

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import Reference
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR, Calibration
 from memory_pipeline.domain.text.ranking import Named, Query, Window, weights_for
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.search import scoring, selection
@@ -61,20 +61,21 @@ class Found(NamedTuple):
         total: number of messages or summaries that pass the filter.
         older: number of messages or summaries that would pass if the filter had no start; with a query, of those that
             share a word with it.
-        score: returns the score of a choice, which compares between searches; None without a query.
+        calibration: turns the strength of a choice into a score, which compares between searches; None without a query.
     """
 
     choices: list[Choice]
     total: int
     older: int = 0
-    score: Callable[[Choice], float] | None = None
+    calibration: Calibration | None = None
 
 
 class RankedMemory(NamedTuple):
     """Facts and points of summaries, ranked together.
 
     Attributes:
-        score: returns the score of a choice, which compares between searches.
+        score: returns the score of a choice, which compares between searches. A fact that holds the words of the
+            question gets at least the default floor.
         words: see :func:`~memory_pipeline.search.scoring.matcher_of`.
         facts, summaries: blocks of rows from which facts and points were selected; points by grain.
         said: the best facts. Facts unrelated to the question are included only if no fact is related.
@@ -142,7 +143,7 @@ class Searcher:
         """
         chosen: dict[tuple[str, ...], Choice] = {}
         at_once = _RANKED_AT_ONCE
-        score: Callable[[Choice], float] | None = None
+        calibration: Calibration | None = None
         self.candidates.check()
         while True:
             segments, masks, total = self.candidates.passing(grain, where, at_once, query)
@@ -155,7 +156,7 @@ class Searcher:
             total += sum(int(np.count_nonzero(block.mask)) for block in memories)
             words = words_of(question, segments)
             scored = self._ranked(question, words, self.candidates.embedded(question.bare), segments, masks, at_once)
-            score = score or self._score(query, question, words, segments, scored)
+            calibration = calibration or self._calibration(question, words, segments, scored)
             count = at_once if chosen else min(at_once, max(limit, selection.COMPARED))
             for choice in selection.best(segments, scored, count, self._weights, explain=explain):
                 if len(chosen) < at_once:
@@ -166,7 +167,7 @@ class Searcher:
                     matches = matcher_of(words)
                     found = selection.with_later([choice.excerpted(matches) for choice in found], matches)
                 older = self.candidates.older(grain, where, [form for word in words for form, _, _ in word.forms])
-                return Found(found[:limit], total, older, score)
+                return Found(found[:limit], total, older, calibration)
             at_once *= 2
 
     def find(self, id: str, grain: Grain, where: Filter) -> Choice | None:  # noqa: A002  # as in readers
@@ -201,7 +202,13 @@ class Searcher:
         related = [choice for choice in found if self._is_related(choice)]
         # Points repeat facts. They are judged alone where retention has deleted the facts.
         told = len(facts) if sum(map(len, facts)) else len(segments)
-        score = self._score(text, question, words, segments[:told], ranking[:told])
+        calibration = self._calibration(question, words, segments[:told], ranking[:told])
+        is_verbatim = verbatim_in(text, question, words, sum(map(len, segments[:told])))
+
+        def score(choice: Choice) -> float:
+            fits = calibration(choice.score)
+            return DEFAULT_FLOOR if fits < DEFAULT_FLOOR and is_verbatim(choice.row["content"]) else fits
+
         return RankedMemory(question, score, matcher_of(words), facts, summaries, related or found, points)
 
     def summaries(self) -> dict[Grain, list[RowBlock]]:
@@ -227,19 +234,12 @@ class Searcher:
         is_near = self._is_semantic and parts["vector"] >= self._weights.vector
         return is_near or parts["words"] > 0 or parts["coverage"] > 0 or parts["answers"] > 0
 
-    def _score(
-        self, query: str, question: Query, words: Sequence[Word], segments: Sequence[RowBlock], scored: Sequence[Scored]
-    ) -> Callable[[Choice], float]:
-        calibration = calibration_of(
+    def _calibration(
+        self, question: Query, words: Sequence[Word], segments: Sequence[RowBlock], scored: Sequence[Scored]
+    ) -> Calibration:
+        return calibration_of(
             question, words, segments, scored, self._weights, is_semantic=self._is_semantic, fewest=_FEWEST
         )
-        is_verbatim = verbatim_in(query, question, words, sum(map(len, segments)))
-
-        def score_of(choice: Choice) -> float:
-            score = calibration(choice.score)
-            return DEFAULT_FLOOR if score < DEFAULT_FLOOR and is_verbatim(choice.row["content"]) else score
-
-        return score_of
 
     def _ranked(
         self,

@@ -261,6 +261,7 @@ def test_pending_records_and_answers_for_later_days_are_removed(lake: Lake, mode
 
 def test_a_concurrent_consolidation_does_not_restore_forgotten_data(root: str, models: Models) -> None:
     lake = Lake(root)
+    lake.ensure()
     lake.journal.append([
         done("REMEMBER", "2024-02-01T08:00", content="Eve likes jam.", subject="Eve", predicate="likes", object="jam"),
         done("REMEMBER", "2024-02-01T08:01", content="Eve likes jam, says Anna.", subject="Eve", predicate="likes",
