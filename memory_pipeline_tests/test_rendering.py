@@ -252,7 +252,7 @@ def test_nested_records_become_json() -> None:
     found = json.loads(to_json(value))
     assert found["status"]["grain"] == "daily"
     assert found["status"]["made"] == ["2024-01-15"]
-    assert found["rejected"] == {"reason": "why", "where": "where", "record": {"a": [1, None]}}
+    assert found["rejected"] == {"reason": "why", "where": "where", "record": {"a": [1, None]}, "owner": {}}
     assert found["scope"] == {"workspace_id": "acme", "agent_id": "support", "identity": ""}
     assert (found["count"], found["path"]) == ({"a": 2}, "x")
 
