@@ -33,6 +33,7 @@ OTHER = conversation("I live in Oslo.", scope=Scope("acme", "sales"))
 
 
 def forget(lake: Lake, subject: Subject) -> None:
+    lake.ensure()
     lake.tombstones.put(Tombstone.of(subject, FORGOTTEN_AT, "0" * 32))
 
 
@@ -64,7 +65,6 @@ def test_an_edit_about_a_forgotten_person_is_not_folded(lake: Lake, models: Mode
 
 def test_memory_events_about_a_forgotten_person_are_dropped(lake: Lake, models: Models) -> None:
     forget(lake, Subject.person("acme", ["Ines Moreau", "u-17"]))
-    lake.ensure()
     about, by = remember("Ines Moreau likes tea.", -4), remember("Someone likes figs.", -4, editor="Ines Moreau")
     hers = remember("Drinks tea.", -4, kind="preference", user_id="u-17", key="drink", value='"tea"')
     stays = remember("Ruben likes tea.", -4)
