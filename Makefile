@@ -20,7 +20,7 @@ PURE = $(addprefix memory_pipeline_tests/,domain configuration models/determinis
 # The tests of the core, which `make test-lowest` runs with the lowest versions of its libraries.
 CORE = $(addprefix memory_pipeline_tests/,client configuration domain graph lake memories reader search writer)
 
-.PHONY: help demo dev quick test test-thorough test-lowest lint types types-elsewhere site tests test-cluster soak bench docs lock clean
+.PHONY: help demo dev quick test test-thorough test-lowest lint types size types-elsewhere site tests test-cluster soak bench docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,7 +45,7 @@ quick: export MYPY_NUM_WORKERS = 2
 quick: lint types  ## Lint, types and the tests of pure logic: the inner loop, in less than a minute
 	$(BIN)/pytest -n 2 --dist worksteal $(PURE)
 
-test: lint types types-elsewhere site tests  ## Run all checks: lint, types, architecture, documentation, tests (about ten minutes)
+test: lint types size types-elsewhere site tests  ## Run all checks: lint, types, architecture, documentation, tests (about ten minutes)
 
 test-thorough: lint types  ## The large versions of the tests, before a release (hours)
 	MEMORY_PIPELINE_THOROUGH=1 $(BIN)/pytest -n auto --dist worksteal -rs
@@ -74,6 +74,9 @@ site: .venv/.installed  ## Build the documentation as a site, in build/site; a b
 	$(BIN)/zensical build --strict --clean
 	! grep -rnF --include='*.html' '```' build/site
 	! grep -rnE --include='*.html' '<(script|link|img|iframe)[^>]* (src|href)="?(https?:)?//' build/site
+
+size: .venv/.installed  ## Count the lines of code by package; more than in pyproject.toml fail
+	$(BIN)/python -m benchmarks.code_size
 
 types-elsewhere: .venv/.installed  ## Check the package's types for macOS and Windows, which lack functions
 	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin -p memory_pipeline
