@@ -111,7 +111,7 @@ memory = Memory(f"{sys.argv[1]}/lake", user_id="anna")
 memory.add("I moved to Porto.")
 
 features = {
-    "a bucket": lambda: Memory("s3://bucket/lake"),
+    "a bucket": lambda: Memory("s3://bucket/lake").add("I moved to Porto."),
     "a hosted embedder": lambda: with_models("hosted", hosted).search("Porto"),
     "a hosted reranker": lambda: with_models("reranked", reranked).context("Porto").troubles["rerank"],
     "a local embedder": lambda: with_models("local", local).search("Porto"),

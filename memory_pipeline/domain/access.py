@@ -125,10 +125,10 @@ class AccessEvent:
         """Parse and validate the form of :meth:`to_record`. `scope_of` is needed for scopes of users.
 
         Raises:
-            InputError: a field is missing or invalid; the message names it.
+            InputError: a field is missing, invalid or unknown; the message names it.
         """
         level = record.get("level")
-        return cls(
+        event = cls(
             recorded_scope(record, scope_of),
             one_of(AccessVerb, "access", record.get("access")),
             record.get("to_agent"),
@@ -139,6 +139,9 @@ class AccessEvent:
             record.get("context"),
             ordered_at_in(record),
         )
+        for name in record.keys() - event.to_record().keys():
+            raise InputError(f"the field {shown(name)} is unknown")  # it may restrict the grant
+        return event
 
     def to_record(self) -> dict[str, object]:
         """Return the event as a flat JSON object, as stored in the journal."""

@@ -55,7 +55,7 @@ def is_forgotten(
         scope_ids = {name: found for name in _NAMES if (found := ids_in(text, name))}
         ids = _QUOTED.findall(text)
     ids += [user for user in (default.get("user_id"),) if isinstance(user, str)]
-    workspaces, agents = (scope_ids.get(name) or [str(default[name])] * bool(default.get(name)) for name in _NAMES)
+    workspaces, agents = (scope_ids.get(name) or [str(one) for one in (default.get(name),) if one] for name in _NAMES)
     for scope in _scopes(workspaces or forgotten.workspaces, agents):
         if forgotten.reaches(scope, at, texts=texts):
             return True

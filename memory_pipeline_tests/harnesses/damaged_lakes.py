@@ -14,9 +14,11 @@ import io
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import traceback
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -113,6 +115,9 @@ def build(root: Path) -> None:
     anna.pool("board").write("phase", "test")
     vectors = VectorCollection.open(str(root), workspace_id="acme", agent_id="support", dimension=3)
     vectors.upsert([VectorItem(id="doc", vector=[1.0, 0.0, 0.0], content="A manual.", metadata={"page": "3"})])
+    # The log of SQLite holds all pages until a connection empties it: from them, a damaged file is read without loss.
+    with closing(sqlite3.connect(root / "sessions/sessions.db")) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def facts_of(root: Path) -> dict[str, str]:

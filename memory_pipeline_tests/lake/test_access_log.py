@@ -213,14 +213,13 @@ def test_an_erasure_removes_rows_and_ids(shared: str, models: Models, subject: S
 def test_ids_of_erased_items_leave_the_log(shared: str, models: Models) -> None:
     b = memory(shared, "B")
     b.retrieve_shared("code of the vault", "A")
-    said, remembered = rows(b)[0]["result_ids"]
-    assert said.startswith("working:")
+    assert len(rows(b)[0]["result_ids"]) == 2
     b.retrieve_shared("code of the vault", "A")  # still in memory at the erasure
     reader = memory(shared, "C")
     memory(shared, "A").share_with_agent("C")
     reader.retrieve_shared("code of the vault", "A")  # in another process
     report = forget(b.lake, models, Subject.conversation(Scope("acme", "A"), "c"), datetime.now(UTC))
-    assert [row["result_ids"] for row in rows(b, reader)] == [[remembered]] * 3
+    assert [row["result_ids"] for row in rows(b, reader)] == [[]] * 3
     assert_verified(Lake(shared), report)
 
 

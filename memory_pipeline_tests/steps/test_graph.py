@@ -371,7 +371,7 @@ def test_a_run_refolds_a_graph_written_by_a_concurrent_run(
     assert [row["target"] for row in graph_rows(lake)["graph_facts"]] == ["tea"]
 
 
-def broken_disk(*args: object) -> None:
+def broken_disk(*args: object, **options: object) -> None:
     raise OSError("the disk is full")
 
 
@@ -481,9 +481,9 @@ def test_readers_find_an_edit_exactly_once_before_during_and_after_the_run(
     moments: dict[str, list[str]] = {"before": [], "after": []}
     for step, path in STEPS.items():
 
-        def watched(*args: Any, _step: str, _original: Any) -> Any:
+        def watched(*args: Any, _step: str, _original: Any, **named: Any) -> Any:
             moments["before"] += [] if seen() == before else [_step]
-            made = _original(*args)
+            made = _original(*args, **named)
             moments["after"] += [] if seen() == before else [_step]
             passed.append(_step)
             return made

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 PLAN = Plan(11, agents=2, writers=1, readers=1)
 TICK = 1
+#: Short-term entries have expired.
+LATER = PLAN.now(TICK) + timedelta(hours=2)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def soaked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake.storage.write(CONFIGURATION, plans.CONFIGURATION)
     shared.set_clock(Clock(TICK, PLAN.now(TICK), is_over=True))
     Writer(shared, 0).run()
-    make_all(lake, PLAN.now(TICK))
+    make_all(lake, LATER)
     return folder
 
 
@@ -149,12 +151,12 @@ def test_an_entry_that_is_promoted_twice_is_reported(shared: SharedFolder) -> No
     assert len(verdicts(shared)["sessions"].wrong) == 1
     for _ in range(note.reads):
         short.retrieve(action.key, now=note.now)
-    make_all(Lake(shared.root), PLAN.now(TICK))
+    make_all(Lake(shared.root), LATER)
     assert not verdicts(shared)["sessions"].wrong, "the same entry"
     short.store(action.key, note.text, now=note.now + timedelta(minutes=1))
     for _ in range(note.reads):
         short.retrieve(action.key, now=note.now + timedelta(minutes=1))
-    make_all(Lake(shared.root), PLAN.now(TICK))
+    make_all(Lake(shared.root), LATER)
     assert len(verdicts(shared)["sessions"].wrong) == 1
 
 

@@ -199,7 +199,7 @@ class Writer:
         session.store(action.key, note.text, ttl=MAX_TTL, now=now)
         read = session.retrieve(action.key, now=now)
         assert read == note.text, f"{action.key} reads {read} in its session"
-        session.short_term.store(action.key, note.text, ttl=MAX_TTL, now=now)
+        session.short_term.store(action.key, note.text, now=now)  # is promoted when it has expired
         for _ in range(note.reads):
             session.short_term.retrieve(action.key, now=now)
         if note.pool_type is not None:

@@ -59,7 +59,7 @@ def test_an_event_is_stored_as_the_expected_row() -> None:
         "memory_id": TEA.memory_id, "other_id": None,
         "changes": '{"content":"Anna likes coffee."}', "editor": "agent", "reason": "she said so", "evidence": [],
         "conversation_id": None, "turn": 0, "place": 0, "event_at": at(1), "speaker": None, "received_at": at(1),
-        "users": [], "is_edit": True,
+        "users": [], "is_edit": True, "ordered_at": None,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import pytest
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import CommitConflictError, DamagedError
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index.scoped_rows import ScopedRows
+from memory_pipeline.lake.index.scoped_rows import ScopedRows, with_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +31,14 @@ def opened(root: str) -> ScopedRows:
 
 
 def rows(*ids: str) -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            dict(zip(SCHEMA.names, (each, ANNA.key, ANNA.workspace_id, ANNA.agent_id, "", each), strict=True))
-            for each in ids
-        ],
-        schema=SCHEMA,
+    return with_digest(
+        pa.Table.from_pylist(
+            [
+                dict(zip(SCHEMA.names, (each, ANNA.key, ANNA.workspace_id, ANNA.agent_id, "", ""), strict=True))
+                for each in ids
+            ],
+            schema=SCHEMA,
+        )
     )
 
 
