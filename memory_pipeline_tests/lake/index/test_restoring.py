@@ -14,8 +14,9 @@ import pytest
 
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import CommitConflictError, DamagedError
+from memory_pipeline.lake.codec.codec import with_digest
 from memory_pipeline.lake.files.storage import Storage
-from memory_pipeline.lake.index.scoped_rows import ScopedRows, with_digest
+from memory_pipeline.lake.index.scoped_rows import ScopedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
