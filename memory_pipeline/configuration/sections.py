@@ -49,7 +49,7 @@ class MemoriesSettings(Record):
     """The policy for an agent's durable memories.
 
     Attributes:
-        kinds: the kinds that the agent may store.
+        kinds: the kinds that the agent may store or confirm. Contexts, and entries without a kind, are always allowed.
         point_in_time: whether all memories describe one moment and become stale soon.
         decay: whether importance decays, so that what is not used is archived. Instructions, rules, preferences, and
             facts of identity, home, work, family or health never decay.

@@ -149,7 +149,7 @@ class ChangeValidator:
         moment = take() if at is None else timestamp_of("timestamp", at)
         if verb is MemoryVerb.REMEMBER:
             changes = self._with_defaults(changes)
-            changes = self._allowed(changes, changes.kind or MemoryKind.FACT)
+            self._check_kind(verb, changes.kind or MemoryKind.FACT, changes.context)
             self._check_context(changes.context, changes.tags)
             known = self._state.find(changes) if changes.content is not None and len(snapshot) else None
             changes = _with_terms(changes, self._scope, moment, None if known is None else known.subject)
@@ -224,6 +224,7 @@ class ChangeValidator:
         if memory is None:  # pragma: no cover  # erased a moment ago
             raise _unknown(identifier)
         if verb in {MemoryVerb.UPDATE, MemoryVerb.CONFIRM}:  # both reactivate it
+            self._check_kind(verb, changes.kind or memory.kind, memory.context)
             self._check_context(memory.context, memory.tags if changes.tags is None else changes.tags)
         if verb is MemoryVerb.UPDATE:
             if changes == NOTHING_SAID:
@@ -234,8 +235,6 @@ class ChangeValidator:
                     "use set_preference to change it"
                 )
             _check_terms(memory, changes)
-            if changes.kind is not None:
-                self._allowed(changes, changes.kind)
         return memory
 
     def _check_context(self, name: str | None, tags: Sequence[str] | None) -> None:
@@ -271,13 +270,18 @@ class ChangeValidator:
             changes = replace(changes, is_point_in_time=True)
         return changes
 
-    def _allowed(self, changes: Changes, kind: MemoryKind) -> Changes:
-        """Return the change if the configuration allows that kind."""
+    def _check_kind(self, verb: MemoryVerb, kind: MemoryKind, context: str | None) -> None:
+        """Reject a change that states a memory of a kind that the configuration forbids.
+
+        Contexts, and entries without another kind, are stored as facts, but are none.
+        """
+        if verb is MemoryVerb.CONFIRM and kind is MemoryKind.OBSERVATION:
+            kind = MemoryKind.FACT  # a confirmed observation becomes one
         kinds = self._settings.kinds
-        if kind not in kinds:
-            accepted = ", ".join(one for one in MemoryKind if one in kinds)
-            raise InputError(f"the configuration of this agent forbids kind {shown(kind.value)}; accepted: {accepted}")
-        return changes
+        if kind in kinds or (context is not None and kind is MemoryKind.FACT):
+            return
+        accepted = ", ".join(one for one in MemoryKind if one in kinds)
+        raise InputError(f"the configuration of this agent forbids kind {shown(kind.value)}; accepted: {accepted}")
 
 
 def _with_terms(

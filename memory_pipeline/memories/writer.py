@@ -157,8 +157,8 @@ class MemoryEventWriter:
         A memory that becomes factual loses its outcome.
 
         Raises:
-            InputError: an argument is invalid, no change is given, or this agent has no such memory. Nothing was
-                written.
+            InputError: an argument is invalid, no change is given, the configuration does not allow this agent to keep
+                that kind, or this agent has no such memory. Nothing was written.
         """
         fields = {
             "content": content, "kind": kind, "title": title, "hook": hook, "subject": subject, "predicate": predicate,
@@ -248,7 +248,8 @@ class MemoryEventWriter:
         id.
 
         Raises:
-            InputError: an argument is invalid, or this agent has no such memory. Nothing was written.
+            InputError: an argument is invalid, the configuration does not allow this agent to keep that kind, or this
+                agent has no such memory. Nothing was written.
         """
         return self._one(MemoryVerb.CONFIRM, id, {}, editor, reason, now)
 

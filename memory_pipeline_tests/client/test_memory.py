@@ -22,7 +22,9 @@ from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import forget
 from memory_pipeline.errors import ConfigurationError, InputError, LakeError
+from memory_pipeline.lake.schemas import FACTS, SUMMARIES
 from memory_pipeline.memories import MemoryOverlay, queries
+from memory_pipeline_tests.index_rows import Embedder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,6 +220,19 @@ def test_a_path_is_an_address_and_a_name_no_embedder(tmp_path: Path) -> None:
         Memory(tmp_path, embedder="name")  # type: ignore[arg-type]  # that is the point
     with pytest.raises(ConfigurationError, match="s3://bucket"):
         Memory(Path("s3://bucket/prefix")).search("Porto")
+
+
+def test_a_run_and_a_search_use_the_given_embedder(tmp_path: Path) -> None:
+    memory = Memory(tmp_path, user_id="anna", embedder=Embedder([1.0] * 8, 8))
+    memory.add("I moved to Porto.", now=NOW)
+    memory.remember("Prefers tea.", now=NOW)
+    memory.run(now=NOW + 2 * DAY)
+    assert memory.lake.index.embedder() == ("test", 8)
+    rows = [memory.lake.tables.read(spec, columns=["embed_model"], shard=None) for spec in (FACTS, SUMMARIES)]
+    assert {name for one in rows for name in one["embed_model"].to_pylist()} == {"test"}
+    assert memory.search("Porto", now=NOW + 3 * DAY)
+    with pytest.raises(ConfigurationError, match="test"):
+        Memory(tmp_path, user_id="anna").search("Porto")
 
 
 def test_a_broken_store_is_an_error_at_first_use_alone(tmp_path: Path) -> None:

@@ -26,8 +26,6 @@ from memory_pipeline_tests.building import ACME, START, conversation, run
 from memory_pipeline_tests.effort import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from memory_pipeline.memories import DurableMemories
 
 NOON = datetime(2024, 1, 15, 12, tzinfo=UTC)
@@ -462,21 +460,59 @@ def test_an_agent_reaches_only_its_own_memories(root: str, writer: MemoryWriter)
     assert [memory.id for memory in memories_of(root).list()] == [mine]
 
 
-def test_a_kind_that_the_configuration_does_not_allow_is_refused(root: str) -> None:
-    configure(root, "workspaces: {acme: {agents: {support: {memories: {kinds: [fact, rule]}}}}}")
+STATING: list[dict[str, Any]] = [
+    {"memory": "REMEMBER", "content": "Ben seems tired."},
+    {"memory": "REMEMBER", "content": "Ben seems tired.", "kind": "observation"},
+    {"memory": "REMEMBER", "user_id": "u1", "key": "theme", "value": "dark"},
+    {"memory": "UPDATE", "content": "Anna seems very tired."},
+    {"memory": "UPDATE", "tags": ["health"]},
+    {"memory": "CONFIRM"},
+    {"memory": "UPDATE", "kind": "plan"},
+]
+OTHERS = ["BOOST", "REDUCE", "ACCESS", "LINK", "UNLINK", "DEACTIVATE", "REACTIVATE", "FORGET"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "allows"),
+    [
+        ("fact", [0, 5]),  # a confirmed observation is a fact
+        ("observation", [1, 3, 4]),
+        ("preference", [2]),
+        ("plan", [6]),
+    ],
+)
+def test_a_kind_that_the_configuration_forbids_is_not_stated(root: str, kind: str, allows: list[int]) -> None:
     writer = MemoryWriter(Lake(root), ACME, START)
-    made = writer.remember("Anna likes tea.", now=NOON)
-    refused: list[Callable[[], object]] = [
-        lambda: writer.remember("Anna seems tired.", "observation", now=NOON),
-        lambda: writer.update(made, kind="plan", now=after(1)),
-        lambda: writer.set_preference("u1", "theme", "dark", now=NOON),
-    ]
-    for change in refused:
-        with pytest.raises(
-            InputError, match=r"the configuration of this agent forbids kind '.*'; accepted: fact, rule"
-        ):
-            change()
-    assert MemoryWriter(Lake(root), SALES, START).remember("Anna seems tired.", "observation", now=NOON)
+    note, other = (writer.remember(text, "observation", now=NOON) for text in ("Anna seems tired.", "Tea helps."))
+    configure(root, f"workspaces: {{acme: {{agents: {{support: {{memories: {{kinds: [{kind}]}}}}}}}}}}")
+
+    def accepts(change: dict[str, Any]) -> bool:
+        writer = MemoryWriter(Lake(root), ACME, START)
+        try:
+            writer.change_memories([change if change["memory"] == "REMEMBER" else change | {"memory_id": note}])
+        except InputError as error:
+            return f"accepted: {kind}" not in str(error)
+        return True
+
+    assert [number for number, change in enumerate(STATING) if accepts(change)] == allows
+    links = {"LINK": {"other_id": other, "relation": "supports"}, "UNLINK": {"other_id": other, "relation": "supports"}}
+    assert all(accepts({"memory": verb, **links.get(verb, {})}) for verb in OTHERS)
+    assert MemoryWriter(Lake(root), SALES, START).remember("Anna seems tired.", "observation")
+
+
+def test_a_context_and_its_entries_need_no_kind(root: str) -> None:
+    configure(root, "defaults: {memories: {kinds: [rule]}}")
+    contexts = MemoryWriter(Lake(root), ACME, START).contexts
+    contexts.create("handbook", now=NOON)
+    entry = contexts.put("handbook", "hours", "The office opens at nine.", now=NOON)
+    contexts.snapshot("handbook", "first", now=after(1))
+    contexts.put("handbook", "hours", "The office opens at ten.", now=after(2))
+    assert contexts.restore("handbook", "first", now=after(3)) == 1
+    writer = MemoryWriter(Lake(root), ACME, START)
+    assert writer.confirm(entry, now=after(4)) == entry
+    with pytest.raises(InputError, match="forbids kind 'plan'"):
+        writer.remember("Move the office.", "plan", context="handbook", now=after(5))
+    assert [one.content for one in contexts.entries("handbook")] == ["The office opens at nine."]
 
 
 def test_the_configuration_can_make_all_memories_snapshots(root: str) -> None:
