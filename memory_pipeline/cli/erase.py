@@ -110,7 +110,7 @@ def forget(
     again. Safe to repeat and to interrupt. Other agents can keep reading and writing; an agent that is erased should
     not write meanwhile.
 
-    Exit code 1: the subject was never known here. One that was erased before is erased again.
+    Exit code 1, also with --dry-run: the subject was never known here. One that was erased before is erased again.
 
     The receipt contains the erased names, so keep it outside of the lake. `memory-pipeline verify-erasure` reads it.
     """
@@ -123,8 +123,13 @@ def forget(
     subject = _subject(workspace_id, agent_id, conversation_id, names, user_id)
     lake = lake_of(settings_of(root))
     moment = now or datetime.now(UTC)
+    if yes and dry_run:
+        raise InputError("--yes and --dry-run do not go together; give one of them")
+    found = preview(lake, subject, moment, sample=_SHOWN)
+    if not found.counts and not is_known(lake, subject, moment):
+        click.echo(f"{subject}: never known here; nothing was erased", err=True)
+        sys.exit(1)
     if not yes:
-        found = preview(lake, subject, moment, sample=_SHOWN)
         click.echo(
             to_json({"subject": subject.to_record(), "found": found}) if as_json else _preview_text(subject, found)
         )
@@ -133,11 +138,6 @@ def forget(
         if as_json:
             raise InputError("--json cannot ask for confirmation; give --yes to erase, or --dry-run for a preview")
         click.confirm("Erase this permanently?", abort=True)
-    elif dry_run:
-        raise InputError("--yes and --dry-run do not go together; give one of them")
-    if not is_known(lake, subject, moment):
-        click.echo(f"{subject}: never known here; nothing was erased", err=True)
-        sys.exit(1)
     path = _receipt_path(lake, receipt, moment)
     _write_receipt(path, b"")
     tell = (lambda _: None) if as_json else (lambda text: click.echo(f"  {text}", err=True))

@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, Talk
-from memory_pipeline.domain.messages import timestamp_of
+from memory_pipeline.domain.chat_messages import times_in
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.errors import InputError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.erasure import Forgotten
 
 _NAMES = ("workspace_id", "agent_id")
-#: An id in a text that may be no JSON, or cut: in quotes, or else of letters, digits, dots and hyphens.
+#: An id or a time in a text that may be no JSON, or cut: in quotes, or else of letters, digits, dots and hyphens.
 _ID = r"""["']?{}["']?\s*[:=]\s*(?:"((?:[^"\\]|\\.){{1,1600}})|'([^']{{1,256}})|([\w.-]+))"""
 #: Keys and values may be written with escapes.
 _ESCAPED_LETTER = re.compile(r"\\u00((?:2d|3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9a]))", re.IGNORECASE)
@@ -30,28 +30,27 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.){1,256})"')
 _UNKNOWN_AGENT = "x" * 100
 #: Maximum number of values of a key, and of quoted texts, that are compared with the rules of capture.
 _MOST, _MOST_QUOTED = 3, 500
-_ALWAYS = datetime.min.replace(tzinfo=UTC)
+#: A key of a text that may be no JSON.
+_KEY = r"((?<![\w-])[\w-]{1,40})"
 
 
-def is_forgotten(
-    forgotten: Forgotten, record: object, default: Mapping[str, object], default_at: datetime = _ALWAYS
-) -> bool:
-    """Return whether a rejected or unreadable record belongs to an erased subject.
+def is_forgotten(forgotten: Forgotten, record: object, default: Mapping[str, object], received_at: datetime) -> bool:
+    """Return whether a rejected or unreadable record is of an erased subject, and not later than the erasure.
 
     `record` is a JSON value, or the text of an invalid one. `default` has the ``workspace_id`` and ``agent_id`` of a
-    record without them, and the ``user_id`` for whom it was written; `default_at` is its time. A record without a
-    workspace is matched with all workspaces. One without a time counts as older than any erasure.
+    record without them, and the ``user_id`` for whom it was written. A record without a workspace is matched with all
+    workspaces. Its time is the earliest one that it states for a message, or else `received_at`.
     """
     if not forgotten:
         return False
     if isinstance(record, Mapping):
-        texts, at = list(_texts(record)), _time_of(record, default_at)
+        texts, at = list(_texts(record)), _earliest(record.get("messages", [record]), received_at)
         scope_ids = {name: [value] for name in _NAMES if isinstance(value := record.get(name), str)}
         ids = [value for name in ("conversation_id", "user_id") if isinstance(value := record.get(name), str)]
         ids += [value for value in _texts(record.get("users")) if value]
     else:
         text = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False, default=str)
-        texts, at = [text], default_at
+        texts, at = [text], _earliest([{key: value} for key, value in _values_in(text, _KEY)], received_at)
         scope_ids = {name: found for name in _NAMES if (found := ids_in(text, name))}
         ids = _QUOTED.findall(text)
     ids += [user for user in (default.get("user_id"),) if isinstance(user, str)]
@@ -86,8 +85,13 @@ def capture_in_text(record: object, default: Mapping[str, str], capture_of: Capt
 
 def ids_in(text: str, name: str) -> list[str]:
     """Return the values of a key, such as ``agent_id``, in a text that may be no JSON."""
-    found = re.findall(_ID.format(name), text)
-    return [_unescaped(quoted) if quoted else single or plain for quoted, single, plain in found]
+    return [value for _, value in _values_in(text, f"({name})")]
+
+
+def _values_in(text: str, key: str) -> Iterator[tuple[str, str]]:
+    """Yield keys that match a pattern with a group, and their values, in a text that may be no JSON."""
+    for name, quoted, single, plain in re.findall(_ID.format(key), text):
+        yield name, _unescaped(quoted) if quoted else single or plain
 
 
 def _unescaped(quoted: str) -> str:
@@ -118,10 +122,20 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _time_of(record: Mapping[str, object], default: datetime) -> datetime:
-    """Return the time of the first message of a conversation, or of a single message."""
-    messages = record.get("messages", [record])
+def _earliest(messages: object, default: datetime) -> datetime:
+    """Return the earliest time that messages state, `default` if there is none."""
+    found = []
+    for message in messages if isinstance(messages, Sequence) else ():
+        if isinstance(message, Mapping):
+            renamed = {"time" if key == "timestamp" else key: _zoned(value) for key, value in message.items()}
+            found += [at for at in times_in(renamed).values() if at is not None]
+    return min(found, default=default)
+
+
+def _zoned(value: object) -> object:
+    """Return a time with its zone: UTC if it has none, which is a reason to reject a message. Else return the value."""
     try:
-        return min(timestamp_of("timestamp", message.get("timestamp")) for message in messages)  # type: ignore[attr-defined]
-    except (AttributeError, TypeError, ValueError):  # no messages, or an invalid one
-        return default
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return value
+    return value if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -191,7 +191,7 @@ class SubjectMatcher:
                 if isinstance(value, str):
                     free = key not in _NO_PERSONS and self.is_within_reach(whose) and not later
                     found += self._in_texts([value, str(key)], f"key {key}", are_persons=free)
-                    if key == "record" and self.is_within_reach(whose):  # a quarantined line
+                    if key == "record" and self.is_within_reach(whose) and not later:  # a quarantined line
                         found += self.in_text(value)
                 elif not later or not isinstance(value, Mapping):
                     found += self.in_record(value, whose)

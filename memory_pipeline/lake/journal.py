@@ -326,12 +326,17 @@ class Journal:
             hours.append(calendar.hour(begins))
         return tuple(hours)
 
-    def set_aside(self, rejections: Iterable[Rejection]) -> None:
-        """Store rejected records with their reasons. The same record is stored once."""
+    def set_aside(self, rejections: Iterable[Rejection], received_at: datetime | None = None) -> None:
+        """Store rejected records with their reasons. The same record is stored once.
+
+        With `received_at`, an erasure before that time does not reach them.
+        """
+        received = {} if received_at is None else {"timestamp": received_at.isoformat()}
         for rejection in rejections:
             owner = dict(rejection.owner)
-            content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record, **owner}
-            data = json.dumps(content, indent=1, default=str).encode()  # ASCII: the record may hold broken Unicode
+            content = {"reason": rejection.reason, "where": rejection.where, "record": rejection.record}
+            # ASCII: the record may hold broken Unicode
+            data = json.dumps({**content, **owner, **received}, indent=1, default=str).encode()
             name = digest(rejection.record, owner) if owner else digest(rejection.record)
             path = f"{_QUARANTINE}/{name}.json"
             self._require_own(path)

@@ -116,20 +116,23 @@ def ingest_file(
     readable conversations without them, and the ``user_id``, or ``users`` and ``group_id``, of conversations that name
     no user. `progress` is called with the number of bytes read. Raise InputError if the file cannot be opened.
     """
-    ingest = _Ingest(lake, default_scope or {}, defaults or {})
+    ingest = _Ingest(lake, admission, default_scope or {}, defaults or {})
     for where, record in _records(path, progress):
         if isinstance(record, Rejection):
             ingest.set_aside([record])
         else:
-            ingest.take(where, record, admission)
+            ingest.take(where, record)
     ingest.flush()
     return ingest.result
 
 
 class _Ingest:
-    def __init__(self, lake: Lake, default_scope: Mapping[str, str], defaults: Mapping[str, object]) -> None:
+    def __init__(
+        self, lake: Lake, admission: Admission, default_scope: Mapping[str, str], defaults: Mapping[str, object]
+    ) -> None:
         self.result = Ingestion()
         self._lake = lake
+        self._admission = admission
         self._default_scope = default_scope
         self._defaults = defaults
         self._batch: list[Message] = []
@@ -137,7 +140,7 @@ class _Ingest:
         self._known_bad = lake.journal.set_aside_digests()
         self._accepted: list[str] = []
 
-    def take(self, where: str, record: object, admission: Admission) -> None:
+    def take(self, where: str, record: object) -> None:
         result = self.result
         conversation = self._with_defaults(record) if isinstance(record, Mapping) else record
         if isinstance(conversation, Mapping):
@@ -153,12 +156,12 @@ class _Ingest:
                     result.left_out.append(f"{where}: capture {capture}")
                 return
         messages, rejections, recalled = read_messages(
-            conversation, admission, self._lake.new_scope, self._lake.timezone_of
+            conversation, self._admission, self._lake.new_scope, self._lake.timezone_of
         )
         self._batch += messages
         result.recalled += recalled
         result.conversations += bool(messages)
-        _count_ignored(record, admission, result.ignored_keys)
+        _count_ignored(record, self._admission, result.ignored_keys)
         if rejections:
             self.set_aside(Rejection(_hint(record) or r.reason, f"{where}, {r.where}", r.record) for r in rejections)
         if self._known_bad and (messages or recalled):
@@ -176,14 +179,15 @@ class _Ingest:
         candidates = [self._owned(one) for one in candidates]
         offered = [one for one in candidates if isinstance(one.record, Mapping) or self._is_captured(one.record)]
         self.result.not_captured += len(candidates) - len(offered)
-        forgotten = self._lake.tombstones.forgotten()
+        forgotten, now = self._lake.tombstones.forgotten(), self._admission.now
         rejections = [
-            one for one in offered if not is_forgotten(forgotten, one.record, one.owner or self._default_scope)
+            one for one in offered if not is_forgotten(forgotten, one.record, one.owner or self._default_scope, now)
         ]
         self.result.forgotten += len(offered) - len(rejections)
         if rejections:
             self._lake.ensure()
-            self._lake.journal.set_aside(one for one in rejections if digest(one.record) not in self._known_bad)
+            new = (one for one in rejections if digest(one.record) not in self._known_bad)
+            self._lake.journal.set_aside(new, received_at=now)
         self.result.set_aside += len(rejections)
         self.result.rejections += rejections[: _SHOWN - len(self.result.rejections)]
 

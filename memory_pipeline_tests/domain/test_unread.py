@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from memory_pipeline.domain import unread
 from memory_pipeline.domain.erasure import Forgotten, Tombstone
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
-from memory_pipeline.domain.unread import is_forgotten
 
 AT = datetime(2024, 6, 1, tzinfo=UTC)
 OWN = {"workspace_id": "acme", "agent_id": "support"}
@@ -29,6 +29,12 @@ SUBJECTS = {
 
 def forgotten(subject: Subject) -> Forgotten:
     return Forgotten(Tombstone.of(subject, AT, "0" * 32))
+
+
+def is_forgotten(
+    what: Forgotten, record: object, default: dict[str, str], received_at: datetime = AT - timedelta(days=1)
+) -> bool:
+    return unread.is_forgotten(what, record, default, received_at)
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -69,10 +75,32 @@ def test_the_scope_of_the_command_line_applies_to_records_without_one() -> None:
         assert not is_forgotten(forgotten(subject), bare, {"workspace_id": "other", "agent_id": "support"}), name
 
 
-@pytest.mark.parametrize("timestamp", [None, "soon", "2024-06-01T00:00:00Z"])
-def test_a_record_without_a_time_counts_as_older(timestamp: str | None) -> None:
+@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize(
+    ("times", "is_older"),
+    [
+        ({}, False),
+        ({"timestamp": "soon"}, False),
+        ({"timestamp": "2024-06-01T00:00:01Z"}, False),
+        ({"timestamp": "2024-06-01T00:00:00Z"}, True),
+        ({"timestamp": "2024-01-15T08:00:00"}, True),
+        ({"createdAt": "2024-01-15T08:00:00+01:00"}, True),
+        ({"ts": "1705305600"}, True),
+        ({"note": "2024-01-15T08:00:00Z"}, False),
+    ],
+)
+def test_a_record_has_the_time_that_it_states_or_that_of_its_receipt(
+    name: str, times: dict[str, str], is_older: bool
+) -> None:
+    what, after = forgotten(SUBJECTS[name]), AT + timedelta(days=1)
+    message = {"role": "robot", "content": "Ask Anna Lima: at 2024-01-15T08:00:00Z.", **times}
+    for record in (RECORD | {"messages": [message]}, json.dumps(RECORD | {"messages": [message]})[:-3]):
+        assert is_forgotten(what, record, {}, after) is is_older
+        assert is_forgotten(what, record, {}) is (times != {"timestamp": "2024-06-01T00:00:01Z"})
+
+
+def test_the_earliest_message_of_a_record_counts() -> None:
     what = forgotten(SUBJECTS["person"])
-    assert is_forgotten(what, RECORD | {"messages": [MESSAGE | {"timestamp": timestamp}]}, {})
     assert is_forgotten(what, RECORD | {"messages": None}, {}) is False, "nobody is named in it"
     assert is_forgotten(what, RECORD | {"messages": ["Anna Lima"]}, {})
     later = [MESSAGE | {"timestamp": "2024-06-01T00:00:01Z"}]

@@ -375,6 +375,9 @@ def test_broken_lines_of_a_user_go_whoever_was_never_known_is_refused_and_no_mod
     assert "2 records quarantined" in call(*ingest).output
     assert call("run", "--root", root).exit_code == 0
     where = ("--root", root, "--workspace", "acme", "--yes", "--receipt")
+    preview = ("forget", "--root", root, "--workspace", "acme", "--dry-run", "--user")
+    assert call(*preview, "nobody").exit_code == 1
+    assert call(*preview, "anna").exit_code == 0
     assert call("forget", *where, str(tmp_path / "none.json"), "--user", "nobody").exit_code == 1
     assert not (tmp_path / "none.json").exists()
     # A hosted model without a key, and another embedder than the index's.
@@ -382,7 +385,16 @@ def test_broken_lines_of_a_user_go_whoever_was_never_known_is_refused_and_no_mod
     Lake(root).storage.write("config/workspaces.yaml", hosted.encode())
     for name in ("once.json", "again.json"):
         assert call("forget", *where, str(tmp_path / name), "--user", "anna").exit_code == 0
+    assert call(*preview, "anna").exit_code == 0
     assert "pools" in (tmp_path / "once.json").read_text()
     assert not Lake(root).journal.quarantined()
     assert call("verify-erasure", str(tmp_path / "once.json")).exit_code == 0
-    assert "2 messages or records dropped" in call(*ingest).output
+    # Anna comes back. A line that states a time before the erasure does not.
+    with file.open("a") as more:
+        more.write('{"user_id": "anna", "content": "old", "timestamp": "2024-01-15T08:00:00Z"\n')
+    again = call(*ingest).output
+    assert "2 records quarantined" in again
+    assert "1 messages or records dropped" in again
+    assert call("verify-erasure", str(tmp_path / "once.json")).exit_code == 0
+    assert call("forget", *where, str(tmp_path / "third.json"), "--user", "anna").exit_code == 0
+    assert not Lake(root).journal.quarantined()
