@@ -12,42 +12,34 @@ from typing import TYPE_CHECKING, TypeGuard
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
 from memory_pipeline.client.listing import Page, listed
+from memory_pipeline.client.opened import clock
 from memory_pipeline.client.sharing import SharedMemory
-from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, clock, tiers_of
+from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, tiers_of
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping
-from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.periods import Calendar, Grain
-from memory_pipeline.domain.scopes import Scope, optional_label
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.domain.subjects import Subject
-from memory_pipeline.errors import DamagedLanceTableError, InputError, LakeError, MemoryPipelineError, shown
-from memory_pipeline.lake import Lake
-from memory_pipeline.models.factory import configured_models, reading_embedder
+from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.overlay import one_read
-from memory_pipeline.reader import MemoryReader
 from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
 from memory_pipeline.search.searcher import Hits
-from memory_pipeline.settings import Settings
-from memory_pipeline.writer import MemoryWriter, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
-    from os import PathLike
 
     from memory_pipeline.client.wrapping import Client
     from memory_pipeline.domain.memories.record import DurableMemory
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.erasure import ErasureReport
     from memory_pipeline.graph import Graph
     from memory_pipeline.memories.contexts import Contexts
-    from memory_pipeline.models.factory import Models
     from memory_pipeline.reader.packing.items import InjectedContext
     from memory_pipeline.steps.consolidation.report import ConsolidationReport
     from memory_pipeline.steps.promotion import Promotion
     from memory_pipeline.steps.results import RunResult
+    from memory_pipeline.writer import Receipt
 
     # Inside of the class, `list` is its method.
     Results = list[RunResult | ConsolidationReport | Promotion]
@@ -72,85 +64,6 @@ class Memory(TieredMemory, SharedMemory):
         lake: where memory is stored.
         user_id: the user, or None for the agent's own memory.
     """
-
-    def __init__(
-        self,
-        uri: str | PathLike[str] | None = None,
-        *,
-        user_id: str | None = None,
-        agent_id: str = "default",
-        workspace_id: str = "default",
-        timezone: str | None = None,
-        embedder: Embedder | None = None,
-    ) -> None:
-        """Open the memory in a lake. The first write creates the lake.
-
-        Args:
-            uri: a folder or ``s3://bucket/prefix``; by default MEMORY_PIPELINE_ROOT, or ``./memory-lake``.
-            user_id: the user. Searches find the user's memory, that of the user's groups, and the agent's own.
-            agent_id: the agent.
-            workspace_id: the agent's workspace.
-            timezone: IANA name of the time zone of the user, in which days are shown, and "yesterday" is meant.
-            embedder: the embedder that the pipeline uses; by default the one in the lake's config/workspaces.yaml.
-
-        Raises:
-            InputError: an id or the embedder is invalid.
-            ConfigurationError: the time zone is unknown.
-
-        The lake is opened at first use, which raises ConfigurationError or LakeError if it cannot be; :meth:`check`
-        says what is wrong with it.
-        """
-        if embedder is not None and not callable(getattr(embedder, "embed", None)):
-            raise InputError(
-                f"embedder {shown(embedder)} is not an object with name, dimension and embed; set a model by its name "
-                "under embedding in the lake's config/workspaces.yaml"
-            )
-        if timezone is not None:
-            Calendar(timezone)
-        self.user_id = optional_label("user_id", user_id)
-        self._scope = Scope(workspace_id, agent_id)
-        self._uri = uri
-        self._timezone = timezone
-        self._given_embedder = embedder
-
-    @cached_property
-    def lake(self) -> Lake:
-        """Where memory is stored. It is opened at first use."""
-        settings = Settings.from_environment()
-        return Lake(self._uri or settings.root, settings.timezone, settings.start)
-
-    @cached_property
-    def _embedder(self) -> Embedder:
-        return self._given_embedder or reading_embedder(self.lake.configuration(), clock)
-
-    @property
-    def _models(self) -> Models:
-        configuration, zone = self.lake.configuration(), self.lake.calendar.timezone
-        models = configured_models(configuration, self.lake.calls, zone, clock)
-        return models if self._given_embedder is None else replace(models, embedder=self._given_embedder)
-
-    @cached_property
-    def reader(self) -> MemoryReader:
-        """Reads in more detail, for instance by grain. Rebuilds tables of the index that another version wrote."""
-        zone = self._timezone or self.lake.timezone_of(self._scope)
-        reader = MemoryReader(self.lake, self._scope, self._embedder, user_id=self.user_id, timezone=zone)
-        try:
-            reader.open_tables()
-        except DamagedLanceTableError:
-            with suppress(ImportError, LakeError, OSError):  # without access for writing, reads name the remedy
-                from memory_pipeline.steps.restore import restore_projections
-
-                restore_projections(self.lake, self._embedder)
-        return reader
-
-    @cached_property
-    def writer(self) -> MemoryWriter:
-        """Writes in more detail, for instance corrections of durable memories. Creates the lake if a user is named."""
-        audience = audience_in({"user_id": self.user_id, "users": None, "group_id": None}, ())
-        scope = self._scope
-        if audience.identity:
-            scope = self.lake.new_scope(scope.workspace_id, scope.agent_id, audience.identity)
-        return MemoryWriter(self.lake, scope, user_id=self.user_id)
 
     @cached_property
     def conversations(self) -> Conversations:

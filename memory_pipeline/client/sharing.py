@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memory_pipeline.client.opened import OpenedMemory
 from memory_pipeline.domain.access import AccessLevel, denial, is_member
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.sessions import DEFAULT_NAME, pool_container
@@ -98,26 +98,8 @@ class AgentAccess:
         log.note(asking, target, operation, level=AccessLevel.WRITE)  # a member may do both
 
 
-class SharedMemory(AccessWriter):
+class SharedMemory(OpenedMemory, AccessWriter):
     """The part of :class:`memory_pipeline.Memory` for memory that agents share."""
-
-    user_id: str | None
-    _scope: Scope
-
-    @property
-    @abstractmethod
-    def reader(self) -> MemoryReader:
-        """Reads in more detail."""
-
-    @property
-    @abstractmethod
-    def lake(self) -> Lake:
-        """Where memory is stored."""
-
-    @property
-    @abstractmethod
-    def writer(self) -> MemoryWriter:
-        """Writes in more detail."""
 
     @property
     def _shareable(self) -> Shareable:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from memory_pipeline.client.opened import OpenedMemory, clock
 from memory_pipeline.domain.scopes import label_of, user_identity
 from memory_pipeline.domain.sessions import (
     DEFAULT_NAME,
@@ -34,11 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.lake import Lake
-    from memory_pipeline.reader import MemoryReader
     from memory_pipeline.sessions.store import StoredEntry
-    from memory_pipeline.writer import MemoryWriter
 
 SESSION, SHORT_TERM, LONG_TERM, SHARED = TIERS = ("session", "short_term", "long_term", "shared")
 #: Session state has at most this share of the results of a search.
@@ -62,31 +57,8 @@ class TierStatistics(NamedTuple):
     accesses: int = 0
 
 
-def clock() -> datetime:
-    """Return the current time, UTC."""
-    return datetime.now(UTC)
-
-
-class TieredMemory:
+class TieredMemory(OpenedMemory):
     """The part of :class:`memory_pipeline.Memory` for sessions, pools and all tiers together."""
-
-    user_id: str | None
-    _scope: Scope
-
-    @property
-    @abstractmethod
-    def reader(self) -> MemoryReader:
-        """Reads in more detail."""
-
-    @property
-    @abstractmethod
-    def lake(self) -> Lake:
-        """Where memory is stored."""
-
-    @property
-    @abstractmethod
-    def writer(self) -> MemoryWriter:
-        """Writes in more detail."""
 
     @cached_property
     def _sessions(self) -> SessionStore:
