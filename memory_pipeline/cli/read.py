@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memory_pipeline.cli.common import Day, cli, common, is_from_environment, now_option, reader_options, scope_options
-from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.facts import SOURCES, FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, counted
 from memory_pipeline.rendering import hit_lines, plain, to_json
@@ -66,7 +66,7 @@ def filter_options(command: Command) -> Command:
     "--source",
     "sources",
     multiple=True,
-    type=click.Choice(["turns", "memories", "contexts"]),  # of search.arguments, which imports NumPy
+    type=click.Choice(SOURCES),
     help="What to search: turns (what was said), memories (durable ones), contexts (their entries). May be repeated.  "
     "[default: all]",
 )

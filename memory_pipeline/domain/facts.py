@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: `extraction_method` of turns, which need no extraction.
 VERBATIM = "verbatim"
+#: Sources of a search: what was said, durable memories, and entries of contexts.
+TURNS, MEMORIES, CONTEXTS = SOURCES = ("turns", "memories", "contexts")
 
 
 class FactKind(StrEnum):

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from memory_pipeline.domain.facts import TURNS
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.errors import InputError, shown
@@ -21,7 +22,7 @@ from memory_pipeline.lake import Lake
 from memory_pipeline.models.factory import configured_models, reading_embedder
 from memory_pipeline.reader import MemoryReader
 from memory_pipeline.rendering import run_line
-from memory_pipeline.search.arguments import MAX_RESULTS, TURNS
+from memory_pipeline.search.arguments import MAX_RESULTS
 from memory_pipeline.steps.results import RunResult
 from memory_pipeline.writer.known_messages import landed_messages
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, overload
 
+from memory_pipeline.domain.facts import CONTEXTS, TURNS, FactKind
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, optional_label
@@ -21,11 +22,9 @@ from memory_pipeline.reader.packing.sources import MemorySources
 from memory_pipeline.reader.prompts import PromptReader
 from memory_pipeline.reader.scope_states import ScopeStates
 from memory_pipeline.search.arguments import (
-    CONTEXTS,
     MAX_DAYS_AGO,
     MAX_OFFSET,
     MAX_RESULTS,
-    TURNS,
     count_of,
     filter_of,
     share_of,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from os import PathLike
 
-    from memory_pipeline.domain.facts import FactKind
     from memory_pipeline.domain.periods import When
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.graph import Graph

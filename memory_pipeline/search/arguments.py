@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.conversations import CLOCK_SKEW
-from memory_pipeline.domain.facts import FactKind
+from memory_pipeline.domain.facts import SOURCES, FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import MAX_ID, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
@@ -24,8 +24,6 @@ MAX_DAYS_AGO = 36_525  # a century
 MAX_RESULTS, MAX_OFFSET = 100, 10_000
 MAX_QUERY = 10_000
 MAX_TOKENS = 1_000_000
-#: Sources of a search: what was said, durable memories, and entries of contexts.
-TURNS, MEMORIES, CONTEXTS = SOURCES = ("turns", "memories", "contexts")
 
 
 def filter_of(

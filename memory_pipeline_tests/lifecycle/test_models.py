@@ -19,6 +19,8 @@ import pytest
 from memory_pipeline.cli import main
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.erasure import forget, verify
 from memory_pipeline.errors import ConfigurationError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.schemas import ANSWERS, FACTS, MODEL_CALLS, SUMMARIES
@@ -496,6 +498,33 @@ def test_rows_postponed_by_a_budget_are_not_lost(lake: Lake, server: OpenAIServe
     assert said(lake) == TEXTS
     assert lake.journal.pending() == []
     assert server.counts["path chat"] == QUESTIONS
+
+
+@pytest.mark.parametrize("trouble", ["down", "slow", "budget"])
+def test_an_erasure_asks_no_model_and_the_next_run_heals(lake: Lake, server: OpenAIServer, trouble: str) -> None:
+    write(lake, TALKS[0], conversation("Bruno ate my passport on Tuesday.", "I flew home.", conversation_id="c2"))
+    configure(lake, server, EMBEDDING)
+    run(lake, models_at(lake))
+    assert fallbacks(lake) == []
+    server.reset()
+    if trouble == "down":
+        configure(lake, server, EMBEDDING.replace("{url}", "http://127.0.0.1:9/v1"))
+    elif trouble == "slow":
+        server.faults = [Fault("hang", times=None)]
+    else:
+        configure(lake, server, EMBEDDING, "  budget: {{tokens_per_month: 1, when_spent: wait}}\n")
+    receipt = forget(lake, models_at(lake), Subject.conversation(ACME, "c2"), NOW)
+    assert server.requests == []
+    assert verify(lake, receipt).ok
+    assert said(lake) == texts_of(TALKS[0])
+    assert set(fallbacks(lake)) == {"unavailable", "no vector"}
+
+    server.reset()
+    configure(lake, server, EMBEDDING)
+    run(lake, models_at(lake))
+    assert fallbacks(lake) == []
+    assert server.requests
+    assert verify(lake, receipt).ok
 
 
 def test_api_keys_reach_only_their_provider_and_are_not_stored(
