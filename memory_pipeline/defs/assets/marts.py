@@ -9,60 +9,23 @@ from typing import Any
 import dagster as dg
 
 from memory_pipeline.analytics import SOURCES, Built, Model, Warehouse, columns_of, models_of, reads_of
+from memory_pipeline.checks.check import CONSOLIDATION_ROWS, PLACES, ROWS_OF_GRAIN
 from memory_pipeline.defs.partition_keys import Group, Partitions
 from memory_pipeline.defs.resources import MARTS_POOL, LakeResource
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.lake.schemas import (
-    CONSOLIDATION,
-    CONSOLIDATION_EVENTS,
-    FACTS,
-    GRAPH_FACTS,
-    GRAPH_OPERATIONS,
-    LEDGER,
-    MEMORIES,
-    MEMORY_EVENTS,
-    MESSAGES,
-    MODEL_CALLS,
-    SUMMARIES,
-)
-from memory_pipeline.lake.tables.ledger import (
-    CONSOLIDATION_ASSET,
-    GRAPH_ASSET,
-    MEMORIES_ASSET,
-    MESSAGES_ASSET,
-    index_asset,
-    table_asset,
-)
+from memory_pipeline.domain.periods import Grain
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, LEDGER, MEMORIES, MESSAGES, MODEL_CALLS, SUMMARIES
+from memory_pipeline.lake.tables.ledger import index_asset
 
-_SUMMARIES = tuple(table_asset(grain) for grain in SUMMARY_GRAINS)
-_FACTS = table_asset(Grain.WORKING)
+_OF_ROWS = {one.spec.name: tuple(place.asset for place in PLACES if place.spec is one.spec) for one in PLACES}
 #: The assets that write each table of the lake. Other tables have no asset.
 _ASSETS = {
-    MESSAGES.name: (MESSAGES_ASSET,),
-    FACTS.name: (_FACTS,),
-    SUMMARIES.name: _SUMMARIES,
-    GRAPH_FACTS.name: (GRAPH_ASSET,),
-    GRAPH_OPERATIONS.name: (GRAPH_ASSET,),
-    MEMORY_EVENTS.name: (MEMORIES_ASSET,),
-    MEMORIES.name: (MEMORIES_ASSET, CONSOLIDATION_ASSET),
-    CONSOLIDATION_EVENTS.name: (CONSOLIDATION_ASSET,),
-    CONSOLIDATION.name: (CONSOLIDATION_ASSET,),
-    MODEL_CALLS.name: (_FACTS, *_SUMMARIES, CONSOLIDATION_ASSET),
-    LEDGER.name: (
-        MESSAGES_ASSET,
-        _FACTS,
-        GRAPH_ASSET,
-        MEMORIES_ASSET,
-        CONSOLIDATION_ASSET,
-        *_SUMMARIES,
-        *(index_asset(grain) for grain in Grain),
-    ),
+    **_OF_ROWS,
+    MEMORIES.name: (*_OF_ROWS[MEMORIES.name], CONSOLIDATION_ROWS.asset),
+    MODEL_CALLS.name: (*(place.asset for place in ROWS_OF_GRAIN.values()), CONSOLIDATION_ROWS.asset),
+    LEDGER.name: (*(place.asset for place in PLACES), *map(index_asset, Grain)),
 }
 #: Tables that are shown with columns, and their assets.
-_WITH_COLUMNS = {
-    **{name: _ASSETS[name] for name in (MESSAGES.name, FACTS.name, SUMMARIES.name, GRAPH_FACTS.name)},
-    MEMORIES.name: (MEMORIES_ASSET,),
-}
+_WITH_COLUMNS = {spec.name: _OF_ROWS[spec.name] for spec in (MESSAGES, FACTS, SUMMARIES, GRAPH_FACTS, MEMORIES)}
 
 
 def mart_assets(
