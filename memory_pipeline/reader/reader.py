@@ -264,10 +264,10 @@ class MemoryReader(PromptReader):
             explain: add to each hit the parts of its score.
             now: the time from which ages count, by default the current time. Summaries of periods that end later are
                 left out.
-            sources: ``turns``, ``memories`` and ``contexts``, or ``all``; only with a query at the working grain. By
-                default what was said. ``memories`` are durable memories, ``contexts`` the entries of contexts. They are
-                ranked with what was said, in one list. The range of days does not apply to them, and of what was said
-                and a memory made of it, only the first is found. `kind` and `conversation_id` exclude them.
+            sources: some of ``turns`` (what was said, the default), ``memories`` (durable memories) and ``contexts``
+                (their entries), or ``all``. Hits of all sources are ranked in one list. If a message and the memory
+                made of it both match, the message is returned. Memories and entries need a query and the working grain.
+                The range of days does not apply to them, and none is found with `kind` or `conversation_id`.
             query_text: the earlier name of `query`.
 
         Raises:
