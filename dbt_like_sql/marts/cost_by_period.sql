@@ -1,4 +1,4 @@
--- Model requests and their cost by the period of the memory that they were sent for.
+-- Model requests and their cost by the period of the memory that they were sent for; without those of readers.
 -- Row: one workspace, grain, period, and month of the requests.
 -- Owner: team:memory
 -- Incremental: month
@@ -21,6 +21,7 @@ SELECT
     sum(tokens_out)::BIGINT AS tokens_out,
     round(coalesce(sum(cost), 0), 9)::DOUBLE AS cost_usd
 FROM stg_model_calls
+WHERE purpose <> 'reading'
 GROUP BY month, workspace_id, grain, period
 ORDER BY
     month, workspace_id,

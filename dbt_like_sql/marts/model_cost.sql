@@ -8,8 +8,8 @@
 --   workspace_id - Workspace.
 --   agent_id - Agent.
 --   identity - User or group whose memory it is, such as user:u17; empty for the agent's own.
---   grain - Grain of the memory that the requests were sent for.
---   purpose - extraction, summary, consolidation or embedding.
+--   grain - Grain of the memory that the requests were sent for; working for reading.
+--   purpose - extraction, summary, consolidation, embedding or reading.
 --   model - Requested model.
 --   calls - Number of requests; a request for several identities counts for the first of them.
 --   failed - Number of requests without a usable answer.

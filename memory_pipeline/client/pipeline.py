@@ -156,6 +156,7 @@ def run_all(
     if days:
         yield from attempted(lambda: runner.consolidation(days))
     list(attempted(lambda: lake.access_log.settle(now)))
+    list(attempted(lake.calls.settle))  # calls of readers, also where no period is due
     if stale_marts(lake):
         errors += runner.marts()
     if errors:

@@ -82,6 +82,7 @@ defaults:
       context_tokens: 512                 # maximum tokens of the prompt and one result; longer ones are truncated
       timeout_seconds: 10                 # maximum wait of the caller, times attempts
       attempts: 1
+      #price: {input: 0, request: 0.002}  # US dollars per 1M tokens and per request, if LiteLLM does not know them
 
   # Durable memories: valid until they are revoked or superseded, independent of the calendar.
   memories:

@@ -38,10 +38,15 @@ class Record(BaseModel):
 
 
 class Price(Record):
-    """US dollars per million tokens, for models that LiteLLM's price list lacks or has wrong."""
+    """US dollars per million tokens and per request, for models that LiteLLM's price list lacks or has wrong."""
 
     input: Annotated[float, Field(ge=0)]
     output: Annotated[float, Field(ge=0)] = 0.0
+    request: Annotated[float, Field(ge=0)] = 0.0
+
+    def of(self, tokens_in: int, tokens_out: int = 0) -> float:
+        """Return the US dollars of one request."""
+        return self.request + (tokens_in * self.input + tokens_out * self.output) / 1e6
 
 
 class Endpoint(Record):
@@ -67,7 +72,10 @@ class Endpoint(Record):
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
     backoff_seconds: Annotated[float, Field(ge=0, le=60)] = 0.5
-    price: Annotated[Price | None, Field(description="a mapping with input and output, dollars for 1M tokens")] = None
+    price: Annotated[
+        Price | None,
+        Field(description="a mapping with input and output, dollars for 1M tokens, and request, dollars for one"),
+    ] = None
     parameters: Annotated[dict[str, Any], Field(description=validators.PARAMETERS_FORM)] = Field(default_factory=dict)
 
     @property

@@ -31,7 +31,7 @@ class Purpose(StrEnum):
     """The purpose of a call."""
 
     EXTRACTION = "extraction"
-    #: Help with reading memory; such calls are not stored.
+    #: Help with reading memory; the answers are not stored.
     READING = "reading"
     SUMMARY = "summary"
     EMBEDDING = "embedding"

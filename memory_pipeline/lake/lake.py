@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from memory_pipeline.lake.access import AccessEvents
     from memory_pipeline.lake.access_log import AccessLog
     from memory_pipeline.lake.calls.call_store import Calls
+    from memory_pipeline.lake.calls.reading_calls import ReadingCalls
     from memory_pipeline.lake.index.lance_tables import Databases
     from memory_pipeline.lake.index.scoped_rows import ScopedRows
     from memory_pipeline.lake.index.vector_index import VectorIndex
@@ -388,6 +389,13 @@ class Lake:
         from memory_pipeline.lake.calls.call_store import Calls
 
         return Calls(self.storage, self.tables)
+
+    @cached_property
+    def reading_calls(self) -> ReadingCalls:
+        """The log of calls and costs, for readers."""
+        from memory_pipeline.lake.calls.reading_calls import ReadingCalls
+
+        return ReadingCalls(self.storage, self.tables, lambda: self.exists)
 
     @cached_property
     def index(self) -> VectorIndex:

@@ -117,8 +117,16 @@ def reading_embedder(configuration: Configuration, clock: Callable[[], datetime]
     return HostedEmbedder(LlmExecutor(configuration, None, clock))
 
 
-def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[], datetime]) -> ReadingModels:
-    """Return the models that assist reads of one agent's memory. Their calls are neither stored nor budgeted.
+def reading_models(
+    configuration: Configuration,
+    scope: Scope,
+    clock: Callable[[], datetime],
+    store: Callable[[], CallStore] | None = None,
+) -> ReadingModels:
+    """Return the models that assist reads of one agent's memory.
+
+    Their calls are those of `scope`, which may be a user's, and count towards its budgets. `store` is called only if a
+    model is configured. Without it, calls are not stored and no budget applies.
 
     Reuse them until the configuration changes: they remember which servers are down and skip them.
     """
@@ -136,7 +144,7 @@ def reading_models(configuration: Configuration, scope: Scope, clock: Callable[[
     )
     from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 
-    executor = LlmExecutor(configuration, None, clock)
+    executor = LlmExecutor(configuration, store() if store else None, clock)
     reranker: Reranker | None = HostedReranker(executor, scope) if "rerank" in model_keys else None
     if has_cross_encoder:
         local = None

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.capture import Capture, capture_in
-from memory_pipeline.domain.scopes import optional_label
+from memory_pipeline.domain.scopes import optional_label, user_identity
 from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
@@ -60,6 +60,7 @@ class PromptReader:
     _lake: Lake
     _scope: Scope
     _asking: Scope
+    user_id: str | None
     _states: ScopeStates
     _memories: MemorySearch
     _sources: MemorySources
@@ -324,4 +325,7 @@ class PromptReader:
 
     @cached_property
     def _reading_models(self) -> ReadingModels:
-        return reading_models(self._configuration, self._scope, lambda: datetime.now(UTC))
+        scope = self._scope
+        if self.user_id is not None and self._lake.exists:
+            scope = self._lake.scope(scope.workspace_id, scope.agent_id, user_identity(self.user_id))
+        return reading_models(self._configuration, scope, lambda: datetime.now(UTC), lambda: self._lake.reading_calls)

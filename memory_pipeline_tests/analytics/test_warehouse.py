@@ -160,14 +160,14 @@ def test_entities_are_counted_by_message_and_month(empty: Lake) -> None:
 
 def test_cost_is_reported_by_day_of_request_and_by_period(empty: Lake) -> None:
     # One request for two agents; the price of the second is unknown, and the third failed.
-    put_calls(
-        empty, call("2024-01-20T08", 1), call("2024-01-20T08", 2, agent="b", request=1), call("2024-01-20T08", 3, None)
-    )
+    shared = call("2024-01-20T08", 2, agent="b", request=1)
+    read = call("2024-01-20T08", 5, agent="c") | {"purpose": "reading"}  # for no period
+    put_calls(empty, call("2024-01-20T08", 1), shared, call("2024-01-20T08", 3, None), read)
     put_calls(empty, call("2024-02-01T08", 4, 0.25, outcome="timeout"))
     by_day = {(row["day"], row["agent_id"]): row for row in rows_of(empty, "model_cost")}
     first = by_day[date(2024, 1, 20), "a"]
     assert (first["month"], first["calls"], first["cost_usd"], first["calls_without_price"]) == ("2024-01", 2, 0.5, 1)
-    assert by_day[date(2024, 1, 20), "b"]["calls"] == 0
+    assert [by_day[date(2024, 1, 20), agent]["calls"] for agent in "bc"] == [0, 1]
     assert by_day[date(2024, 2, 1), "a"]["failed"] == 1
     by_period = {row["month"]: row for row in rows_of(empty, "cost_by_period")}
     assert {row["period"] for row in by_period.values()} == {"2024-01-15"}

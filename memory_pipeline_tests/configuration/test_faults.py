@@ -152,7 +152,7 @@ def refused(text: str) -> list[str]:
             "defaults: {completion: {price: 3}}",
             (
                 "line 1: defaults.completion.price: 3 is not accepted; "
-                "expected a mapping with input and output, dollars for 1M tokens"
+                "expected a mapping with input and output, dollars for 1M tokens, and request, dollars for one"
             ),
         ),
         (

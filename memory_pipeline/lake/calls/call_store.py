@@ -21,7 +21,7 @@ from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.lake.calls.pending_calls import PendingCall, PendingCalls
 from memory_pipeline.lake.codec.calls import answer_to_row, call_to_row, row_to_answer
-from memory_pipeline.lake.codec.codec import scope_of
+from memory_pipeline.lake.codec.codec import scope_of, scopes_of
 from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 
@@ -72,8 +72,8 @@ class Spending:
         with self._lock:
             return set(self._files)
 
-    def add(self, path: str, calls: Sequence[Call]) -> None:
-        """Count the calls of a new pending file."""
+    def add(self, path: str | None, calls: Sequence[Call]) -> None:
+        """Count the calls of a new pending file; without a `path`, of this process alone."""
         with self._lock:
             self._count(path, calls)
 
@@ -115,11 +115,12 @@ class Spending:
                 if month not in self._months:
                     self._read(month)
 
-    def _count(self, path: str, calls: Sequence[Call]) -> None:
+    def _count(self, path: str | None, calls: Sequence[Call]) -> None:
         if path in self._files:
             return
         new = [call for call in calls if call.id not in self._calls]
-        self._files[path] = [call.id for call in new]
+        if path is not None:
+            self._files[path] = [call.id for call in new]
         self._calls |= {call.id: call for call in new}
         for key, usage in _by_month(new).items():
             self._pending[key] = self._pending.get(key, Usage()) + usage
@@ -262,11 +263,15 @@ class Calls:
             # JSON may contain lone surrogates, which neither files nor tables can store.
             answer = replace(answer, text=answer.text.encode("utf-8", "replace").decode())
         path = self._pending.write(PendingCall(tuple(calls), answer, self._clock()))
-        self._spending.add(path, calls)
+        self._count(path, calls)
         if answer is not None:
             self._remember([answer])
             if answer.purpose is Purpose.EMBEDDING:
                 self._used.add(answer.key)
+
+    def _count(self, path: str | None, calls: Sequence[Call]) -> None:
+        if self._has_looked:  # nobody asks for spending without a budget, and the first look finds the file
+            self._spending.add(path, calls)
 
     def _find_pending(self, key: str) -> Answer | None:
         pending = self._pending.find(key)
@@ -329,6 +334,13 @@ class Calls:
             self._look(frozenset())
         return self._spending.spent(kind, month)
 
+    def scopes(self, since: datetime) -> set[Scope]:
+        """Return the scopes with calls after a time, also of pending files."""
+        landed = self._tables.read(MODEL_CALLS, columns=SCOPE_COLUMNS, where=pc.field("called_at") > since)
+        calls = [call for each in self._pending.read(self._pending.list()).values() for call in each.calls]
+        landed = landed.group_by(SCOPE_COLUMNS).aggregate([])
+        return {*scopes_of(landed), *(call.use.scope for call in calls if call.called_at > since)}
+
     def _look(self, periods: frozenset[Period]) -> None:
         known = self._spending.files()
         listed = {entry.path: entry for entry in self._pending.list()}
@@ -347,7 +359,7 @@ class Calls:
 
         `written` are partitions with rows committed after vectors were requested for them. The vectors that this
         process has found or stored for them are deleted. Return the spending on each partition, of the calls that this
-        process moved.
+        process moved; calls of readers are spent on no partition.
         """
         entries = self._pending.list()
         if not entries:
@@ -390,6 +402,8 @@ class Calls:
         landed = _add(self._tables, MODEL_CALLS, list(map(call_to_row, calls.values())))
         by_period: dict[Period, list[Call]] = {}
         for identifier in landed:
+            if calls[identifier].purpose is Purpose.READING:
+                continue
             by_period.setdefault(calls[identifier].use.period, []).append(calls[identifier])
         # A request that served several partitions counts for the first, so that sums over partitions are right.
         counted: set[str] = set()

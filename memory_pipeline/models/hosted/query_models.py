@@ -1,8 +1,8 @@
 """Models that assist reads: entities of a prompt, reranking, selection of durable memories, and proactive queries.
 
 A caller waits for the answer, so time is limited: after `timeout_seconds` × `attempts` they raise ModelError and send
-no further request, and the read continues without the model. The executors have no store, so answers are not stored and
-count towards no budget. The ports are in :mod:`memory_pipeline.domain.ports`.
+no further request, and the read continues without the model. Answers are not stored; calls are, and count towards the
+budget. The ports are in :mod:`memory_pipeline.domain.ports`.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class CrossEncoderReranker:
 
     def __init__(self, executor: LlmExecutor, scope: Scope, local: LocalCrossEncoder | None = None) -> None:
         self._executor = executor
+        self._scope = scope
         self._model = executor.configuration.injection(scope).cross_encoder
         self._local = local
 
@@ -130,7 +131,8 @@ class CrossEncoderReranker:
     def _scores(self, line: str, lines: Sequence[str], is_over: threading.Event) -> list[tuple[int, float]]:
         if self._local is not None:
             return self._local.scores(line, lines, is_over)
-        return _stoppable(self._executor, is_over).rerank(self._model, line, lines).value
+        use = _use(self._executor, self._scope)
+        return _stoppable(self._executor, is_over).rerank(self._model, line, lines, use).value
 
 
 class HostedSelector:
@@ -209,9 +211,7 @@ class _QueryModel(Question):
     def ask(self, text: str, stored: Sequence[str], read: Callable[[str], _Value]) -> _Value:
         """Return the model's answer about `text`, which contains the stored texts `stored`."""
         tag = prompts.tag_for(*stored)
-        # A Use needs a period. This one names no partition, since nothing is stored.
-        use = Use(self._scope, Calendar().hour(self._executor.clock()))
-        request = self.request(use, Purpose.READING, f"<{tag}>\n{text}\n</{tag}>", tag)
+        request = self.request(_use(self._executor, self._scope), Purpose.READING, f"<{tag}>\n{text}\n</{tag}>", tag)
         _load(self.model)
 
         def work(is_over: threading.Event) -> _Value:
@@ -223,6 +223,11 @@ class _QueryModel(Question):
             return _stoppable(self._executor, is_over).complete(request, read_in_time).value
 
         return _in_time(self.model, work)
+
+
+def _use(executor: LlmExecutor, scope: Scope) -> Use:
+    """Return the use of a call now. A read works on no partition, so the period is the hour of the call."""
+    return Use(scope, Calendar().hour(executor.clock()))
 
 
 def _in_time(model: Endpoint, work: Callable[[threading.Event], _Value]) -> _Value:
@@ -247,7 +252,7 @@ def _late(model: Endpoint) -> ModelError:
 
 
 def _stoppable(executor: LlmExecutor, is_over: threading.Event) -> LlmExecutor:
-    """Return a copy that an event stops without stopping other questions. It shares the circuit breaker."""
+    """Return a copy that an event stops without stopping other questions. It shares circuit breaker and budgets."""
     executor = copy(executor)
     executor._stopped = is_over
     return executor

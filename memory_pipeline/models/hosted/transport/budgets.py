@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.model_calls import Trouble
+from memory_pipeline.domain.model_calls import Purpose, Trouble
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.hosted.transport import litellm_client
 
@@ -96,21 +96,16 @@ class Budgets:
     This also holds across processes. A process rereads the others' spending, more often as the budget runs out. With
     room for few requests, processes take turns, so that each sees the previous one's spending.
 
-    `clock` returns the current time in UTC, which selects the month. `pause` sleeps for some seconds, or raises to give
-    up waiting.
+    Readers are many processes that send few requests each, so they reread before each request. They overspend a budget
+    by at most one request each.
+
+    `clock` returns the current time in UTC, which selects the month.
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        store: CallStore,
-        clock: Callable[[], datetime],
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, configuration: Configuration, store: CallStore, clock: Callable[[], datetime]) -> None:
         self._configuration = configuration
         self._store = store
         self._clock = clock
-        self._pause = pause
         self._lock = threading.Lock()
         self._holds: defaultdict[Payer, list[Hold]] = defaultdict(list)
         #: Time of the last read of others' spending, and the budget that remained then.
@@ -137,10 +132,13 @@ class Budgets:
                 self._holds[payer].remove(hold)
                 self._end_turn(payer)
 
-    def reserve(self, payer: Payer, hold: Hold, tokens_in: int, most: int) -> None:
+    def reserve(
+        self, payer: Payer, hold: Hold, tokens_in: int, most: int, pause: Callable[[float], None] = time.sleep
+    ) -> None:
         """Reserve the expected cost of a request; wait while requests in flight leave no room.
 
-        `tokens_in` estimates the tokens sent; `most` is the largest number of tokens in an answer.
+        `tokens_in` estimates the tokens sent; `most` is the largest number of tokens in an answer. `pause` sleeps for
+        some seconds, or raises to give up waiting.
 
         Raises:
             ModelError: the month's budget has no room for the request, or the model's price is unknown.
@@ -158,13 +156,12 @@ class Budgets:
             )
 
         def cost(tokens_out: int) -> Amount:
-            dollars = 0.0 if price is None else (tokens_in * price.input + tokens_out * price.output) / 1e6
-            return Amount(tokens_in + tokens_out, dollars)
+            return Amount(tokens_in + tokens_out, 0.0 if price is None else price.of(tokens_in, tokens_out))
 
-        pause = _FIRST_PAUSE
+        seconds = _FIRST_PAUSE
         while not self._has_reserved(payer, hold, limit, cost, most):
-            self._pause(pause)
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+            pause(seconds)
+            seconds = min(seconds * 1.5, _LONGEST_PAUSE)
 
     def settle(self, hold: Hold, tokens_in: int, tokens_out: int, cost: float | None) -> None:
         """Replace a request's reservation by its actual cost."""
@@ -191,7 +188,7 @@ class Budgets:
             answered = self._store.answered(hold.kind, month)
             length = min(most, -(-answered.tokens_out // answered.calls)) if answered.calls else most
             expected = cost(length)
-            left = self._left(payer, month, limit, expected)
+            left = self._left(payer, month, limit, expected, is_due=hold.kind.purpose is Purpose.READING)
             if not expected.fits(left):
                 is_first = most > 0 and not answered.calls
                 if not is_first or not cost(1).fits(left):
@@ -204,13 +201,13 @@ class Budgets:
             hold.reserved = expected
             return True
 
-    def _left(self, payer: Payer, month: str, limit: Amount, expected: Amount) -> Amount:
-        """Return the remaining budget; reread other processes' spending first if that may matter."""
+    def _left(self, payer: Payer, month: str, limit: Amount, expected: Amount, *, is_due: bool) -> Amount:
+        """Return the remaining budget; reread other processes' spending first if that `is_due`, or may matter."""
         over = Amount.sum(hold.spent for hold in self._holds[payer])
         left = limit.minus(over).minus(Amount.of(self._store.spent(payer, month)))
         at, then = self._last_reads.get(payer, (-math.inf, Amount()))
         used = Amount.sum([then.minus(left), expected])
-        is_due = time.monotonic() - at > _REREAD_AFTER or not used.fits(then, _PART)
+        is_due = is_due or time.monotonic() - at > _REREAD_AFTER or not used.fits(then, _PART)
         if is_due and expected.fits(left):
             left = limit.minus(over).minus(Amount.of(self._store.spent(payer, month, look=True)))
             self._last_reads[payer] = time.monotonic(), left

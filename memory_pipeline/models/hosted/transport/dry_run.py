@@ -104,7 +104,7 @@ class DryRunExecutor(LlmExecutor):
             self._counted.add(key)
             for number, (use, weight) in enumerate(shares):
                 spent_in, spent_out = round(tokens_in * weight), round(tokens_out * weight)
-                cost = None if price is None else (spent_in * price.input + spent_out * price.output) / 1e6
+                cost = None if price is None else price.of(spent_in, spent_out)
                 # A request shared by several uses is counted once, for the first of them.
                 usage = Usage(int(number == 0), spent_in, spent_out, cost, int(number == 0 and price is None))
                 what = Expected(use.period.grain, purpose, use.scope.workspace_id, endpoint.model)

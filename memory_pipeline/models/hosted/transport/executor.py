@@ -1,7 +1,8 @@
 """Send questions to models: concurrently, with retries, and within a budget.
 
-A question is sent once. Its answer is stored for all processes, and a process that asks the same question meanwhile
-waits for it. Every request is stored with its tokens and cost.
+A question of the pipeline is sent once. Its answer is stored for all processes, and a process that asks the same
+question meanwhile waits for it. Questions of readers are sent each time. Every request is stored with its tokens and
+cost.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import tenacity
 
+from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import Kind, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.errors import ConfigurationError, ModelError
 from memory_pipeline.models.hosted.transport import litellm_client
@@ -30,6 +32,7 @@ from memory_pipeline.models.hosted.transport.requests import (
     Sent,
     UsageShare,
     embedding_key,
+    identity_of,
     shares_of,
 )
 from memory_pipeline.settings import resolve_secret, secrets_in_environment
@@ -73,9 +76,9 @@ Answer again, with the corrected JSON object and nothing else."""
 class LlmExecutor:
     """Send questions to the configured models. Thread-safe.
 
-    Without a `store` nothing is stored and no budget applies, as in a reader. `clock` returns the current time in UTC;
-    it dates calls and selects the month of a budget. With `is_fresh`, completions that are stored are asked again, each
-    once; their new answers replace the stored ones, which remain if the model fails.
+    Without a `store` nothing is stored and no budget applies. `clock` returns the current time in UTC; it dates calls
+    and selects the month of a budget. With `is_fresh`, completions that are stored are asked again, each once; their
+    new answers replace the stored ones, which remain if the model fails.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class LlmExecutor:
     ) -> None:
         self.configuration = configuration
         self.store = store
-        self.budgets = Budgets(configuration, store, clock, self._pause) if store else None
+        self.budgets = Budgets(configuration, store, clock) if store else None
         self.clock = clock
         self._is_fresh = is_fresh
         self._asked: set[str] = set()
@@ -141,19 +144,31 @@ class LlmExecutor:
 
         return self._stored_or_asked(requests, read, lambda: self._vectors(endpoint, texts, requests)).value
 
-    def rerank(self, endpoint: CrossEncoder, query: str, texts: Sequence[str]) -> Answered[list[tuple[int, float]]]:
+    def rerank(
+        self, endpoint: CrossEncoder, query: str, texts: Sequence[str], use: Use
+    ) -> Answered[list[tuple[int, float]]]:
         """Return positions of texts, each at most once, with their scores for a query; higher is better.
 
         Raises:
             ModelError: the model returned no scores, or was not asked.
         """
-        requests = Requests(None, "", Purpose.READING, endpoint, None)
+        identity = digest("rerank-1", identity_of(endpoint), query, list(texts))
+        requests = Requests(self.store, identity, Purpose.READING, endpoint, None, [UsageShare(use, 1, 1.0)])
         key, secrets = self._key(endpoint.api_key)
 
         def send() -> litellm_client.RerankReply:
             return litellm_client.rerank(endpoint, query, texts, api_key=key, secrets=secrets)
 
-        reply, _ = self._send(endpoint, endpoint.api_key, requests, lambda: None, send)
+        with self._budgeted(_payers(use.scope), requests, 0) as reserve_for:
+
+            def reserve() -> None:
+                reserve_for(sum(map(count_tokens, [query, *texts])))
+
+            try:
+                reply, sent = self._send(endpoint, endpoint.api_key, requests, reserve, send)
+                requests.add(sent, "ok", reply.tokens_in, 0, reply.cost)
+            finally:
+                requests.keep(None)
         return Answered(reply.scores, reply.tokens_in, 0, reply.cost)
 
     def known(self, key: str, period: Period, read: Callable[[str], _Value]) -> Answered[_Value] | None:
@@ -183,7 +198,7 @@ class LlmExecutor:
     ) -> Answered[_Value]:
         """Return the stored answer, or ask under a lease, so that other processes wait for the answer."""
         store, key = self.store, requests.key
-        if store is None or not requests.shares:
+        if store is None or not requests.shares or requests.purpose is Purpose.READING:
             return ask()
         period, endpoint = requests.shares[0].use.period, requests.endpoint
         if self._is_fresh and requests.purpose is not Purpose.EMBEDDING and key not in self._asked:
@@ -219,9 +234,7 @@ class LlmExecutor:
                 endpoint, messages, request.schema, name=request.name, api_key=key, secrets=secrets
             )
 
-        scope = request.use.scope
-        payers = (scope.workspace_id, scope) if scope.identity else (scope.workspace_id,)
-        with self._budgeted(payers, requests, endpoint.max_output_tokens) as reserve_for:
+        with self._budgeted(_payers(request.use.scope), requests, endpoint.max_output_tokens) as reserve_for:
 
             def reserve() -> None:
                 reserve_for(sum(count_tokens(message["content"]) for message in messages))
@@ -246,6 +259,9 @@ class LlmExecutor:
                             {"role": "assistant", "content": text[:_ECHO] if reply.is_cut else text},
                             {"role": "user", "content": correction},
                         ]
+                    except ModelError as error:  # its caller has gone on
+                        requests.add(sent, error.trouble, reply.tokens_in, reply.tokens_out, reply.cost)
+                        raise
                     else:
                         requests.add(sent, "ok", reply.tokens_in, reply.tokens_out, reply.cost)
                         return requests.answered(value, text)
@@ -292,7 +308,7 @@ class LlmExecutor:
 
             def reserve(tokens: int) -> None:
                 for payer, hold in holds:
-                    budgets.reserve(payer, hold, int(tokens * _MARGIN), most)
+                    budgets.reserve(payer, hold, int(tokens * _MARGIN), most, self._pause)
 
             requests.on_spent = settle
             yield reserve
@@ -322,6 +338,8 @@ class LlmExecutor:
             for attempt in retrying:
                 with attempt:
                     reserve()
+                    if self._stopped.is_set():  # the caller has gone on meanwhile
+                        raise ModelError(Trouble.UNAVAILABLE, "the run was stopped")
                     if not self._breaker.allows(server):
                         raise ModelError(
                             Trouble.UNAVAILABLE,
@@ -391,6 +409,10 @@ class _Wait:
         error = state.outcome.exception() if state.outcome else None
         retry_after = error.retry_after if isinstance(error, CallError) else None
         return max(self._random(state), retry_after or 0.0)
+
+
+def _payers(scope: Scope) -> list[Payer]:
+    return [scope.workspace_id, scope] if scope.identity else [scope.workspace_id]
 
 
 def _may_pass(error: BaseException) -> bool:

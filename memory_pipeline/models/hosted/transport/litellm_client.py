@@ -178,7 +178,7 @@ def rerank(
     tokens = int(tokens or sum(map(count_tokens, [query, *texts])))
     listed = getattr(response, "_hidden_params", {}).get("response_cost")  # some are priced by request, not by token
     known = endpoint.price if endpoint.price or listed else price(endpoint)
-    cost = tokens * known.input / 1e6 if known else float(listed) if listed else None
+    cost = known.of(tokens) if known else float(listed) if listed else None
     scores: dict[int, float] = {}
     for result in response.results or ():
         if 0 <= result["index"] < len(texts) and math.isfinite(result["relevance_score"]):
@@ -202,7 +202,8 @@ def price(endpoint: Endpoint) -> Price | None:
     if entry is None and (bare := listed.get(name, {})).get("litellm_provider", "").startswith(provider):
         entry = bare  # some are listed without a provider; the one of bedrock is listed as bedrock_converse
     per_million = [round(1e6 * ((entry or {}).get(f"{kind}_cost_per_token") or 0.0), 9) for kind in ("input", "output")]
-    return Price(input=per_million[0], output=per_million[1]) if any(per_million) else None
+    request = (entry or {}).get("input_cost_per_query") or 0.0  # re-rankers are mostly priced by request
+    return Price(input=per_million[0], output=per_million[1], request=request) if any([*per_million, request]) else None
 
 
 def _send(
@@ -367,7 +368,7 @@ def _spent(
     if isinstance(cost, int | float) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0:
         return tokens_in, tokens_out, float(cost)
     known = price(endpoint)
-    return tokens_in, tokens_out, None if known is None else (tokens_in * known.input + tokens_out * known.output) / 1e6
+    return tokens_in, tokens_out, None if known is None else known.of(tokens_in, tokens_out)
 
 
 def _unit_vectors(data: Sequence[Any], count: int, dimension: int | None) -> NDArray[np.float32]:

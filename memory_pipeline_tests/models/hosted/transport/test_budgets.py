@@ -105,23 +105,23 @@ class WaitedError(Exception):
 def budgets(
     text: str, spent: Usage | None = None, answered: Usage | None = None, *, price: str = PRICE, now: datetime = NOW
 ) -> Budgets:
-    waits: list[float] = []
-
-    def pause(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) > 1 and waits[-1] > waits[-2]:  # the first wait may be for the process's turn
-            raise WaitedError
-
     store: CallStore = Ledger(spent, answered)  # type: ignore[assignment]  # budgets use no more of it
-    return Budgets(configuration(text, price=price), store, lambda: now, pause)
+    return Budgets(configuration(text, price=price), store, lambda: now)
 
 
 @contextmanager
 def reserved(kept: Budgets, tokens_in: int, most: int, payer: Payer = "acme", price: str = PRICE) -> Iterator[Hold]:
     """Reserve the cost of a request while the block runs."""
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) > 1:  # the first wait may be for the process's turn
+            raise WaitedError
+
     endpoint = configuration("tokens_per_month: 1", price=price).extraction(ACME)
     with kept.hold(payer, endpoint, KIND) as hold:
-        kept.reserve(payer, hold, tokens_in, most)
+        kept.reserve(payer, hold, tokens_in, most, pause)
         yield hold
 
 
@@ -332,6 +332,15 @@ def test_dollars_without_a_price_are_refused_with_the_remedy() -> None:
     assert caught.value.trouble == Trouble.BUDGET
     with reserved(budgets("tokens_per_month: 5", price=""), 1, 1, price=""):
         pass  # tokens need no price
+
+
+def test_a_price_per_request_is_reserved() -> None:
+    price = ", price: {input: 0, request: 0.1}"
+    kept = budgets("usd_per_month: 1", Usage(1, 0, 0, 0.9), price=price)
+    with reserved(kept, 10, 0, price=price), pytest.raises(WaitedError):
+        reserved(kept, 10, 0, price=price).__enter__()
+    with pytest.raises(ModelError, match=r"\$0\.1 expected"):
+        reserved(budgets("usd_per_month: 1", Usage(1, 0, 0, 0.95), price=price), 10, 0, price=price).__enter__()
 
 
 def test_the_price_list_applies_without_a_configured_price() -> None:

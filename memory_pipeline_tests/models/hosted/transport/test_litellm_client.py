@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory_pipeline.configuration.model_settings import Completion, Embedding, Price
+from memory_pipeline.configuration.model_settings import Completion, CrossEncoder, Embedding, Price
 from memory_pipeline.domain.model_calls import Trouble
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.call_errors import CallError, plain
@@ -443,6 +443,7 @@ def test_prices_come_from_the_endpoint_or_the_list() -> None:
     assert (
         litellm_client.price(Completion(model="ollama/llama3")) is None
     )  # listed as free, as many are whose price is unknown
+    assert litellm_client.price(CrossEncoder(model="cohere/rerank-v3.5")) == Price(input=0.0, request=0.002)
     assert litellm_client.price(Completion()) is None
 
 
