@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -46,7 +46,16 @@ _NO_PERSONS = frozenset(
 _SCHEMA = "schemaString"
 _CHANGES = "changes"
 #: Columns and keys with the time of a record; the first one present counts.
-_TIMES = ("sent_at", "event_at", "period_start", "starts_at", "updated_at", "timestamp", "called_at")
+_TIMES = (
+    "sent_at",
+    "event_at",
+    "period_start",
+    "starts_at",
+    "updated_at",
+    "timestamp",
+    "called_at",
+    "first_mentioned_at",
+)
 _ENDS = ("period_end", "ends_at")
 _PENDING = re.compile(r"journal/pending/(?P<folder>[^/]*)/")
 _HEX = re.compile(r"[0-9a-f]{32}")
@@ -99,7 +108,7 @@ class SubjectMatcher:
         self._again = pa.array(
             {scope.identity for scope in scopes if scope.identity and subject.owns(scope)}, pa.string()
         )
-        #: Whether the agent has written again.
+        #: Whether the agent or the person has written again.
         self._is_back = any(map(subject.owns, scopes))
         self._owners: dict[str, Whose] = {scope.key: (scope.workspace_id, scope.agent_id) for scope in scopes}
         self._mentions = PersonMentions(subject)
@@ -320,11 +329,19 @@ class SubjectMatcher:
         for record in records:
             if record[end] is None or _aware(record[end]) <= at:
                 continue
-            lines = (record["content"] or "").split("\n")
-            record["content"] = "\n".join(line for line in lines if _day_of(line, last) <= last)
-            record |= {name: [] for name in ("entities", "terms") if name in record}
             points = record.get("key_points") or []
-            record["key_points"] = [point for point in points if _aware(point["event_at"]) <= at]
+            # Points have times. The index has none: if the subject is back, lines of this day may be later.
+            is_day_later = "key_points" not in record and self._is_back
+            until = last - timedelta(days=1) if is_day_later else last
+            later = [point["sentence"] for point in points if point["sentence"] and _aware(point["event_at"]) > at]
+            record["content"] = "\n".join(
+                line
+                for line in (record["content"] or "").split("\n")
+                if _day_of(line, last) <= until and not any(sentence in line for sentence in later)
+            )
+            if points:
+                record["key_points"] = [point for point in points if _aware(point["event_at"]) <= at]
+            record |= {name: [] for name in ("entities", "terms") if name in record}
         return pa.Table.from_pylist(records)
 
     def _is_later(self, record: Mapping[str, Any]) -> bool:

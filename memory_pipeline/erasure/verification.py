@@ -208,10 +208,11 @@ def verify(lake: Lake, receipt: ErasureReport, progress: Callable[[int, int], No
 def _matcher(lake: Lake, receipt: ErasureReport) -> SubjectMatcher:
     """Return what searches for remnants, without the ids that a subject has again if it writes after the cutoff."""
     scopes = known_scopes(lake) | lake.journal.pending_scopes() | {scope for scope, _, _ in collections_of(lake)}
+    scopes |= lake.calls.scopes(receipt.at) | lake.access_log.scopes(receipt.at)  # it may have read alone
     for group, user_id, since in lake.members.all():  # also if nothing else is stored of them
         if since > receipt.at:
             scopes |= {group, lake.scope(group.workspace_id, group.agent_id, user_identity(user_id))}
-    # A subject that writes again has the same key, and the same ids of summaries that were open at the cutoff.
+    # A subject that comes back has the same key, and the same ids of summaries that were open at the cutoff.
     again = [scope for scope in scopes if receipt.subject.owns(scope)]
     periods = [lake.calendar.period(grain, receipt.at) for grain in SUMMARY_GRAINS]
     ids = set(receipt.ids) - {scope.key for scope in scopes}

@@ -151,6 +151,19 @@ class AccessLog:
         keys = {scope.key for scope in scopes}
         return [one for one in known[1] if one.scope_key in keys]
 
+    def scopes(self, since: datetime) -> set[Scope]:
+        """Return the scopes that were read after a time, also in pending files."""
+        import pyarrow.compute as pc
+
+        from memory_pipeline.lake.schemas import ACCESS_LOG
+
+        where = pc.field("called_at") > since
+        rows = self._tables().read(ACCESS_LOG, columns=SCOPE_COLUMNS, where=where).to_pylist()
+        for entry in self._storage.list(_PENDING):
+            found, _ = _rows_in(entry.path, (self._storage.read(entry.path) or b"").splitlines())
+            rows += [row for row in found if row["called_at"] > since]
+        return {Scope(*(row[name] for name in SCOPE_COLUMNS)) for row in rows}
+
     def _append(self, row: dict[str, object]) -> None:
         row = {"process": os.getpid(), "grant_ids": [], "level": None, **row}
         with self._lock:

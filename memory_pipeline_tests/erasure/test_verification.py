@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from ulid import ULID
 
 from memory_pipeline import Memory
 from memory_pipeline.client.pipeline import run_all
+from memory_pipeline.domain.model_calls import Call, Purpose, Use
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.erasure import ErasureReport, forget, verify
@@ -26,7 +28,7 @@ from memory_pipeline.lake.index.lance_tables import run_coroutine
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.layout import SHARDS, folder_name, shard_of, shard_table
 from memory_pipeline.lake.orphans import vacuum
-from memory_pipeline.lake.schemas import MESSAGES, SUMMARIES
+from memory_pipeline.lake.schemas import MESSAGES, MODEL_CALLS, SUMMARIES
 from memory_pipeline_tests.building import ACME, NOW, conversation, run, write
 from memory_pipeline_tests.erasure.lakes import ANNA, EARLY, SALES
 from memory_pipeline_tests.index_rows import index_folder
@@ -329,8 +331,12 @@ def test_a_resumed_erasure_leaves_no_byte_of_an_agent_that_has_no_rows_any_more(
 
 @pytest.mark.parametrize(
     "subject",
-    [Subject.user("default", "anna-71"), Subject.agent(Scope("default", "default"))],
-    ids=["user", "agent"],
+    [
+        Subject.user("default", "anna-71"),
+        Subject.user("default", "anna-71", ["Anna Berg"]),
+        Subject.agent(Scope("default", "default")),
+    ],
+    ids=["user", "names", "agent"],
 )
 @pytest.mark.parametrize("hours", [1, 48, 24 * 40])
 def test_what_an_erased_subject_writes_later_is_no_remnant(
@@ -345,12 +351,41 @@ def test_what_an_erased_subject_writes_later_is_no_remnant(
         memory.remember(f"{text} So she said.", now=at)
         list(run_all(Lake(root), models, datetime(2026, 2, 1, tzinfo=UTC)))
 
-    says("I moved to Porto.", cutoff - timedelta(hours=1))
+    says("I am Anna Berg and I moved to Porto.", cutoff - timedelta(hours=1))
     report = forget(Lake(root), models, subject, cutoff)
     assert verify(Lake(root), report).ok
-    says("I like rye bread.", cutoff + timedelta(hours=hours))
-    Memory(root, user_id="anna-71").add("I like figs.", now=cutoff + timedelta(hours=hours + 1))  # pending
+    says("I am Anna Berg and I like rye bread.", cutoff + timedelta(hours=hours))
+    Memory(root, user_id="anna-71").add("Anna Berg likes figs.", now=cutoff + timedelta(hours=hours + 1))  # pending
     Lake(root).index.purge(None)
     assert [str(one) for one in verify(Lake(root), report).findings] == []
     grains = set(Lake(root).tables.read(SUMMARIES)["grain"].to_pylist())
     assert grains == {"daily", "weekly", "monthly", "quarterly", "yearly"}
+
+
+@pytest.mark.parametrize(
+    "subject", [Subject.user("default", "anna-71"), Subject.agent(Scope("default", "default"))], ids=["user", "agent"]
+)
+def test_what_an_erased_subject_reads_later_is_no_remnant(root: str, models: Models, subject: Subject) -> None:
+    """Reads leave rows of model calls and of the log of access, in pending files, in tables and in marts."""
+    cutoff = datetime.now(UTC) - timedelta(minutes=2)
+    Memory(root, user_id="anna-71").add("I moved to Porto.", now=cutoff - timedelta(hours=1))
+    lake = Lake(root)
+    list(run_all(lake, models, cutoff))
+    report = forget(lake, models, subject, cutoff)
+    own = lake.scope("default", "default", "user:anna-71")
+
+    def called(at: datetime) -> None:
+        use = Use(own, lake.calendar.hour(at))
+        lake.reading_calls.keep(
+            [Call(str(ULID()), "r1", "k1", use, Purpose.READING, "openai/m", None, 1, 90, 9, 0.1, 0.5, "ok", at)]
+        )
+
+    called(cutoff + timedelta(seconds=1))
+    lake.access_log.note(Scope("default", "other"), own, "search")
+    lake.access_log.flush()
+    for _ in range(2):
+        assert [str(one) for one in verify(Lake(root), report).findings] == []
+        list(run_all(Lake(root), models, cutoff + timedelta(minutes=1)))
+    assert own.key in Lake(root).tables.read(MODEL_CALLS)["scope"].to_pylist()
+    called(cutoff - timedelta(seconds=1))
+    assert not verify(Lake(root), report).ok
