@@ -16,14 +16,19 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from memory_pipeline.domain.conversations import same_id_other_content
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import Message, Role
 from memory_pipeline.domain.scopes import label_of
+from memory_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from memory_pipeline.domain.erasure import Forgotten
+
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Alignment(NamedTuple):
@@ -62,7 +67,59 @@ def align(sent: Sequence[Message], stored: Sequence[Message], *, history: bool |
     return Alignment(repeated, edited)
 
 
-def before_erasure(
+class Continuation(NamedTuple):
+    """What a list adds to its conversation.
+
+    Attributes:
+        new: the messages to store, with their turns and times.
+        fresh: the turns of those that are new even if an equal message is stored.
+        edits: edits of stored messages.
+        repeated: ids of the stored messages that the list repeats.
+        erased: number of messages that are left out, because they may be older than an erasure.
+    """
+
+    new: list[Message]
+    fresh: set[int]
+    edits: list[Message]
+    repeated: tuple[str, ...]
+    erased: int
+
+
+def continuation(
+    sent: Sequence[Message],
+    keyed: Sequence[Message],
+    stored: Sequence[Message],
+    untimed: Collection[int],
+    at: datetime,
+    forgotten: Forgotten,
+    *,
+    history: bool | None = None,
+) -> Continuation:
+    """Return what a list adds to the stored messages of its conversation, oldest first: the last ones, or all.
+
+    `keyed` are the messages as they are stored, `untimed` the places of those without a time, which are received `at`.
+    """
+    repeated, edited = align(sent, stored, history=history)
+    erased: set[int] = set()
+    if history is not False and forgotten:
+        erased = _before_erasure(sent, {**repeated, **edited}, untimed, forgotten)
+    turn = max((message.turn for message in stored), default=-1) + 1
+    # Not before the last stored message, if the clock stands still.
+    earliest = min(at, max((message.sent_at for message in stored), default=_EARLIEST))
+    new: list[Message] = []
+    fresh: set[int] = set()
+    for place, message in enumerate(sent):
+        if place in repeated or place in edited or place in erased:
+            continue
+        if history is False or place in untimed:
+            fresh.add(turn + len(new))
+        sent_at = max(message.sent_at, earliest) if place in untimed else message.sent_at
+        new.append(keyed[place].identified(turn=turn + len(new), sent_at=sent_at))
+    edits = [edited[place].edit(sent[place].content, at) for place in sorted(edited)]
+    return Continuation(new, fresh, edits, tuple(repeated[place].id for place in sorted(repeated)), len(erased))
+
+
+def _before_erasure(
     sent: Sequence[Message], known: Mapping[int, Message], untimed: Collection[int], forgotten: Forgotten
 ) -> set[int]:
     """Return the places of messages of a list that may be older than an erasure that covers them.
@@ -71,7 +128,7 @@ def before_erasure(
     be as old as the stored message before it. From its last message of a user on, a list is new.
     """
     asked = max((place for place, message in enumerate(sent) if message.role is Role.USER), default=0)
-    oldest = datetime.min.replace(tzinfo=UTC)
+    oldest = _EARLIEST
     found: set[int] = set()
     for place, message in enumerate(sent[:asked]):
         if place in known:
@@ -119,6 +176,17 @@ def numbered(messages: list[Message], stored: Iterable[Message], fresh: Collecti
             message = message.identified(occurrence=number if number > 1 else None)  # noqa: PLW2901  # another id
         numbered.append(message)
     return numbered
+
+
+def not_stored(messages: list[Message], known: list[Message]) -> list[Message]:
+    """Return the messages that are not stored yet. Raise InputError if one has the id of another text."""
+    said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
+    for message in known:
+        new = said.get((message.conversation_id, message.source_id or ""))
+        if new is not None and not new.says_the_same_as(message):
+            raise InputError(f"{same_id_other_content(new, message)}; nothing was written")
+    stored = {(message.identity, message.occurrence) for message in known}
+    return [message for message in messages if (message.identity, message.occurrence) not in stored]
 
 
 def _known_by_id(sent: Sequence[Message], stored: Sequence[Message]) -> tuple[dict[int, Message], dict[int, Message]]:

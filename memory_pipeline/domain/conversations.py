@@ -78,6 +78,41 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class Receipt:
+    """Result of a write.
+
+    Attributes:
+        accepted: ids of the messages that were written.
+        repeated: ids of the messages that were stored before.
+        files: new journal files.
+        edited: ids of the stored messages whose text was replaced.
+        recalled: number of messages from which recalled text was dropped.
+        forgotten: number of messages that were dropped because their subject was erased later.
+        not_captured: number of messages that were not stored, because their conversation is not captured in full.
+        empty: number of messages that were left out, because they say nothing.
+        unread_times: keys of messages that look like times and were not read, because they may mean something else.
+        conversation_id: the conversation, as :meth:`Memory.add` returns it.
+    """
+
+    accepted: tuple[str, ...] = ()
+    repeated: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    recalled: int = 0
+    forgotten: int = 0
+    not_captured: int = 0
+    empty: int = 0
+    unread_times: tuple[str, ...] = ()
+    conversation_id: str = ""
+
+    edited: tuple[str, ...] = ()
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """Ids of all messages that are stored now."""
+        return (*self.accepted, *self.repeated, *self.edited)
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Limits of accepted timestamps: not before `start`, not after `now`."""
 
@@ -212,6 +247,24 @@ def time_in(record: Mapping[str, object], admission: Admission) -> tuple[str, ob
             if at is not None and admission.admits(at):
                 return key, at
     return "timestamp", record.get("timestamp")
+
+
+def with_times(conversation: object, admission: Admission) -> tuple[object, set[datetime]]:
+    """Return a conversation whose messages all have a time, and the timestamps that were added."""
+    messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
+    if not isinstance(conversation, Mapping) or not isinstance(messages, list | tuple):
+        return conversation, set()
+    first = admission.now - timedelta(microseconds=len(messages) - 1)
+    times: set[datetime] = set()
+    records: list[object] = []
+    for place, record in enumerate(map(as_mapping, messages)):
+        at = first + timedelta(microseconds=place)
+        if isinstance(record, Mapping) and time_in(record, admission)[1] is None:
+            times.add(at)
+            records.append({**record, "timestamp": at})
+        else:
+            records.append(record)
+    return {**conversation, "messages": records}, times
 
 
 def unread_times(records: Iterable[object], admission: Admission) -> tuple[str, ...]:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.alignment import align, before_erasure, in_order, keyed, numbered, written_before
+from memory_pipeline.domain.alignment import continuation, in_order, keyed, not_stored, numbered, written_before
 from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.chat_messages import as_mapping, is_empty
 from memory_pipeline.domain.conversations import (
     Admission,
+    Receipt,
     audience_in,
     read_messages,
-    same_id_other_content,
-    time_in,
     unread_times,
+    with_times,
 )
-from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.messages import Role
-from memory_pipeline.domain.periods import Calendar, Grain
+from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
-from memory_pipeline.domain.summaries import Assignment, Material
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.memories.writer import MemoryEventWriter
@@ -37,66 +35,8 @@ if TYPE_CHECKING:
 
     from memory_pipeline.domain.messages import Message
     from memory_pipeline.domain.periods import When
-    from memory_pipeline.domain.summaries import KeyPoint, Summarizer
+    from memory_pipeline.domain.summaries import Summarizer
     from memory_pipeline.graph.writer import GraphWriter
-
-
-def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summarizer) -> dict[str, object]:
-    """Return a message that summarizes `messages` of one agent, at least one, in order, as `summarizer` does for a day.
-
-    Its role is system, so that it never becomes memory itself. If the model must wait for a budget, rules summarize.
-    """
-    # Imported late: the rules compile many patterns.
-    from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
-    from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
-
-    last = messages[-1]
-    facts = DeterministicExtractor(calendar.timezone).facts_of(messages)
-    facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
-    material = tuple(
-        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
-    )
-    assignment = Assignment(last.scope, calendar.period(Grain.DAILY, last.sent_at), material)
-    [condensed] = summarizer.summarize([assignment])
-    points: tuple[KeyPoint, ...] = (condensed or ExtractiveSummarizer().condense(assignment)).points
-    lines = [f"- {calendar.day_of(point.event_at)} {point.sentence}" for point in points]
-    head = f"Summary of the {len(messages)} messages before, from memory; nobody has said this:"
-    return {"role": "system", "content": "\n".join([head, *lines]), "timestamp": last.sent_at.isoformat()}
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Result of a write.
-
-    Attributes:
-        accepted: ids of the messages that were written.
-        repeated: ids of the messages that were stored before.
-        files: new journal files.
-        edited: ids of the stored messages whose text was replaced.
-        recalled: number of messages from which recalled text was dropped.
-        forgotten: number of messages that were dropped because their subject was erased later.
-        not_captured: number of messages that were not stored, because their conversation is not captured in full.
-        empty: number of messages that were left out, because they say nothing.
-        unread_times: keys of messages that look like times and were not read, because they may mean something else.
-        conversation_id: the conversation, as :meth:`Memory.add` returns it.
-    """
-
-    accepted: tuple[str, ...] = ()
-    repeated: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    recalled: int = 0
-    forgotten: int = 0
-    not_captured: int = 0
-    empty: int = 0
-    unread_times: tuple[str, ...] = ()
-    conversation_id: str = ""
-
-    edited: tuple[str, ...] = ()
-
-    @property
-    def message_ids(self) -> tuple[str, ...]:
-        """Ids of all messages that are stored now."""
-        return (*self.accepted, *self.repeated, *self.edited)
 
 
 class MemoryWriter(MemoryEventWriter, AccessWriter):
@@ -268,7 +208,7 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         if isinstance(record, Mapping) and not self._is_captured(record):
             return Receipt(not_captured=_messages_in(record))
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        timed, times = _with_times(record, self._admission(at))
+        timed, times = with_times(record, self._admission(at))
         messages, recalled = self._accepted(timed, at, skips_empty=True)
         noted = self._noted(record, at)
         if not messages:
@@ -280,29 +220,15 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         stored = in_order(self._known.last_of(messages[0].scope, messages[0].conversation_id, count))
         if before := written_before(messages, with_ids, stored):
             return replace(noted, repeated=before, recalled=recalled)
-        repeated, edited = align(messages, stored, history=history)
         untimed = {place for place, message in enumerate(messages) if message.sent_at in times}
-        erased: set[int] = set()
-        if history is not False and (forgotten := self._lake.tombstones.forgotten()):
-            erased = before_erasure(messages, {**repeated, **edited}, untimed, forgotten)
-        turn = max((message.turn for message in stored), default=-1) + 1
-        # Not before the last stored message, if `now` stands still.
-        earliest = min(at, max((message.sent_at for message in stored), default=datetime.min.replace(tzinfo=UTC)))
-        new: list[Message] = []
-        fresh: set[int] = set()
-        for place, message in enumerate(messages):
-            if place in repeated or place in edited or place in erased:
-                continue
-            if history is False or place in untimed:
-                fresh.add(turn + len(new))
-            sent_at = max(message.sent_at, earliest) if place in untimed else message.sent_at
-            new.append(with_ids[place].identified(turn=turn + len(new), sent_at=sent_at))
-        edits = [edited[place].edit(messages[place].content, at) for place in sorted(edited)]
-        receipt = self._append(new, recalled, fresh, edits) if new or edits else Receipt(recalled=recalled)
+        found = continuation(
+            messages, with_ids, stored, untimed, at, self._lake.tombstones.forgotten(), history=history
+        )
+        receipt = self._append(found.new, recalled, found.fresh, found.edits)
         return replace(
             receipt,
-            forgotten=receipt.forgotten + len(erased),
-            repeated=(*(repeated[place].id for place in sorted(repeated)), *receipt.repeated),
+            forgotten=receipt.forgotten + found.erased,
+            repeated=(*found.repeated, *receipt.repeated),
             empty=noted.empty,
             unread_times=noted.unread_times,
         )
@@ -375,7 +301,7 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         if unnamed:
             raise InputError(f"{without_users(unnamed[0])}; nothing was written")
         remembered = numbered(remembered, stored, fresh)
-        new = _without_known(remembered, stored)
+        new = not_stored(remembered, stored)
         self._lake.members.add(new)
         files = self._lake.journal.append([*new, *changes])
         for path in files:
@@ -432,12 +358,13 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         Raises:
             InputError: as for :meth:`write`.
         """
-        from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer
+        # Imported late: the rules compile many patterns.
+        from memory_pipeline.models.deterministic.summarization import ExtractiveSummarizer, summary_of
         from memory_pipeline.models.factory import configured_models
 
         record = self._own(conversation)
         at = self._lake.calendar.moment("now", datetime.now(UTC) if now is None else now)
-        messages, _ = self._accepted(_with_times(record, self._admission(at))[0], at, skips_empty=True)
+        messages, _ = self._accepted(with_times(record, self._admission(at))[0], at, skips_empty=True)
         if not messages:
             return None
         if not isinstance(record, Mapping) or not self._is_captured(record):
@@ -513,35 +440,6 @@ class MemoryWriter(MemoryEventWriter, AccessWriter):
         return Admission(self._start, calendar.moment("now", datetime.now(UTC) if now is None else now), calendar)
 
 
-def _with_times(conversation: object, admission: Admission) -> tuple[object, set[datetime]]:
-    """Return a conversation whose messages all have a time, and the timestamps that were added."""
-    messages = conversation.get("messages") if isinstance(conversation, Mapping) else None
-    if not isinstance(conversation, Mapping) or not isinstance(messages, list | tuple):
-        return conversation, set()
-    first = admission.now - timedelta(microseconds=len(messages) - 1)
-    times: set[datetime] = set()
-    records: list[object] = []
-    for place, record in enumerate(map(as_mapping, messages)):
-        at = first + timedelta(microseconds=place)
-        if isinstance(record, Mapping) and time_in(record, admission)[1] is None:
-            times.add(at)
-            records.append({**record, "timestamp": at})
-        else:
-            records.append(record)
-    return {**conversation, "messages": records}, times
-
-
 def _messages_in(conversation: Mapping[str, object]) -> int:
     messages = conversation.get("messages")
     return len(messages) if isinstance(messages, list | tuple) else 0
-
-
-def _without_known(messages: list[Message], known: list[Message]) -> list[Message]:
-    """Return the messages that are not stored yet. Raise InputError if one has the id of another text."""
-    said = {(message.conversation_id, message.source_id): message for message in messages if message.source_id}
-    for message in known:
-        new = said.get((message.conversation_id, message.source_id or ""))
-        if new is not None and not new.says_the_same_as(message):
-            raise InputError(f"{same_id_other_content(new, message)}; nothing was written")
-    stored = {(message.identity, message.occurrence) for message in known}
-    return [message for message in messages if (message.identity, message.occurrence) not in stored]

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.model_calls import count_tokens
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
-from memory_pipeline.domain.summaries import Condensation, KeyPoint, Material
+from memory_pipeline.domain.summaries import Assignment, Condensation, KeyPoint, Material
 from memory_pipeline.domain.text.ranking import terms
 from memory_pipeline.domain.text.words import stem, word_set
 from memory_pipeline.errors import ConfigurationError, InputError
 from memory_pipeline.models.deterministic.embedding import HashingEmbedder
+from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
 from memory_pipeline.models.deterministic.language import lexicon
 
 if TYPE_CHECKING:
@@ -35,10 +37,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memory_pipeline.domain.periods import Period
+    from memory_pipeline.domain.messages import Message
+    from memory_pipeline.domain.periods import Calendar, Period
     from memory_pipeline.domain.ports import Embedder
     from memory_pipeline.domain.scopes import Scope
-    from memory_pipeline.domain.summaries import Assignment
+    from memory_pipeline.domain.summaries import Summarizer
 
 #: Most characters of a summary. Each point costs its sentence plus :data:`POINT_OVERHEAD`.
 DEFAULT_BUDGETS: Final[Mapping[Grain, int]] = MappingProxyType(
@@ -252,3 +255,22 @@ def _things(point: KeyPoint) -> dict[_Thing, int]:
     things.update({("date", label): _CONCRETE for label in _LABEL.findall(point.sentence)})
     things.update({("name", name.casefold()): _CONCRETE for name in point.entities})
     return {thing: worth * _HALVES for thing, worth in things.items()}
+
+
+def summary_of(messages: Sequence[Message], calendar: Calendar, summarizer: Summarizer) -> dict[str, object]:
+    """Return a message that summarizes `messages` of one agent, at least one, in order, as `summarizer` does for a day.
+
+    Its role is system, so that it never becomes memory itself. If the model must wait for a budget, rules summarize.
+    """
+    last = messages[-1]
+    facts = DeterministicExtractor(calendar.timezone).facts_of(messages)
+    facts = [fact for fact in facts if fact.kind is not FactKind.TURN] or facts
+    material = tuple(
+        Material(fact.id, fact.content, fact.event_at, fact.position, fact.importance, fact.entities) for fact in facts
+    )
+    assignment = Assignment(last.scope, calendar.period(Grain.DAILY, last.sent_at), material)
+    [condensed] = summarizer.summarize([assignment])
+    points: tuple[KeyPoint, ...] = (condensed or ExtractiveSummarizer().condense(assignment)).points
+    lines = [f"- {calendar.day_of(point.event_at)} {point.sentence}" for point in points]
+    head = f"Summary of the {len(messages)} messages before, from memory; nobody has said this:"
+    return {"role": "system", "content": "\n".join([head, *lines]), "timestamp": last.sent_at.isoformat()}
