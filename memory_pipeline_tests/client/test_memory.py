@@ -370,7 +370,7 @@ def test_async_memory_has_the_same_methods(root: str) -> None:
 
     asyncio.run(talk())
     names = {name for name in vars(Memory) if not name.startswith("_")}
-    assert names - set(vars(AsyncMemory)) == {"new_conversation_id", "lake", "reader", "writer"}
+    assert names - set(vars(AsyncMemory)) == {"new_conversation_id"}
 
 
 SCRIPT = """
