@@ -13,6 +13,7 @@ import pytest
 from memory_pipeline import Memory
 from memory_pipeline.lake import Lake
 from memory_pipeline_tests.lake_digest import differing, lake_digest
+from memory_pipeline_tests.old_lakes.saved_reads import digests, saved_digests
 from memory_pipeline_tests.old_lakes.small_lake import READ_AT, pending, reads
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ def test_an_old_lake_reads_equally_before_and_after_a_run(root: str, saved: dict
     Memory(root).run(now=READ_AT)
     assert differing(done, lake_digest(Lake(root))) == []
     assert _unsorted(reads(root)) == _unsorted(saved["reads"])
+
+
+@pytest.mark.parametrize(
+    "commit", [file.name.partition(".")[0] for file in sorted(HERE.glob("*.reads.json"))], indirect=True
+)
+def test_what_is_read_is_what_was_saved(root: str, commit: str) -> None:
+    found, expected = digests(root), saved_digests(commit)
+    assert len(found) > 500
+    assert [name for name in found | expected if found.get(name) != expected.get(name)] == []
 
 
 def _plain(found: dict[str, Any]) -> Any:
