@@ -15,12 +15,14 @@ import sys
 import tarfile
 import tempfile
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memory_pipeline import Memory
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.tools import memory_tools
 from memory_pipeline_tests.old_lakes.small_lake import READ_AT, USERS
 
@@ -36,6 +38,16 @@ QUERIES = (
     "What is the capital of Peru?", "the", "日本", "!?",
 )  # fmt: skip
 EARLIER = datetime(2024, 6, 15, tzinfo=UTC)
+
+
+def _hits(hits: Any) -> list[tuple[str, str, float]]:
+    return [(hit.id, hit.content, round(hit.score or 0.0, 3)) for hit in hits]
+
+
+def _newest(memory: Memory, grain: Grain) -> list[tuple[str, str, float]]:
+    return _hits(memory.reader.search_memory(grain, 0, 4_000, 100, now=READ_AT))
+
+
 #: Reads of a memory and a query, by name.
 ASKED: dict[str, Callable[[Memory, str], Any]] = {
     "search": lambda memory, query: _hits(memory.search(query, now=READ_AT)),
@@ -52,12 +64,7 @@ ASKED: dict[str, Callable[[Memory, str], Any]] = {
 }
 #: Other reads of a memory, by name.
 READ: dict[str, Callable[[Memory], Any]] = {
-    **{
-        f"newest {grain}": lambda memory, grain=grain: _hits(
-            memory.reader.search_memory(grain, 0, 4_000, 100, now=READ_AT)
-        )
-        for grain in ("working", "daily", "weekly", "monthly", "quarterly", "yearly")
-    },
+    **{f"newest {grain}": partial(_newest, grain=grain) for grain in Grain},
     "listed": lambda memory: [(hit.id, hit.content) for hit in memory.list()],
     "listed facts": lambda memory: [(hit.id, hit.content) for hit in memory.list("fact")],
     "earlier": lambda memory: _hits(memory.search("Porto", now=EARLIER)),
@@ -93,10 +100,6 @@ def _values(root: str) -> Iterator[tuple[str, Any]]:
         tools = memory_tools(memory.reader, now=READ_AT)
         yield f"{user}: schemas of tools", tools.functions
         yield f"{user}: search_memory", tools.call("search_memory", {"query": "Where does Anna live?"})
-
-
-def _hits(hits: Any) -> list[tuple[str, str, float]]:
-    return [(hit.id, hit.content, round(hit.score or 0.0, 3)) for hit in hits]
 
 
 if __name__ == "__main__":
