@@ -73,7 +73,9 @@ def sample_lake(shared_folder: SharedFolder) -> Path:
         folder.mkdir()
         history = (ROOT / SAMPLE).read_text(encoding="utf-8").splitlines()
         sample, lake = folder / "history.jsonl", str(folder / "memory-lake")
-        sample.write_text("\n".join(history[: len(history) // (3 if IS_THOROUGH else 12)]), encoding="utf-8")
+        beginning = history[: len(history) // (3 if IS_THOROUGH else 12)]
+        of_user = next(line for line in history if '"user_id": "nadia"' in line)
+        sample.write_text("\n".join([*beginning, of_user]), encoding="utf-8")
         # Only one command runs in a separate process, because starting takes longer than most commands.
         ingest = [sys.executable, "-m", "memory_pipeline.cli", "ingest", str(sample), "--root", lake]
         started = subprocess.run(ingest, capture_output=True, text=True, check=False)
