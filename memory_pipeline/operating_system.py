@@ -10,15 +10,62 @@ import signal
 import stat
 import sys
 import tempfile
-from contextlib import suppress
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
 #: A file for a child process: an open descriptor, or on Windows a path. The built-in `open` accepts both.
 SharedFile = int | str
+
+
+class _NativeErrors:
+    """The standard error of native code, apart from that of Python.
+
+    Attributes:
+        descriptor: a copy of the standard error; None if both are the same.
+        muted: number of callers that have muted it.
+    """
+
+    lock = threading.Lock()
+    descriptor: int | None = None
+    muted = 0
+
+
+def separate_errors() -> None:
+    """Give Python a standard error of its own, so that :func:`muted_panics` can mute that of native code alone."""
+    usual = sys.__stderr__
+    if _NativeErrors.descriptor is None and usual is not None and sys.stderr is usual:
+        _NativeErrors.descriptor = os.dup(2)
+        sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=usual.encoding, errors="backslashreplace")
+
+
+@contextmanager
+def muted_panics() -> Iterator[None]:
+    """Discard what native code writes to the standard error, if :func:`separate_errors` was called before.
+
+    A panic in Rust prints paths of the machine that built the library. It is raised in Python, too.
+    """
+    descriptor = _NativeErrors.descriptor
+    if descriptor is None:
+        yield
+        return
+    with _NativeErrors.lock:
+        _NativeErrors.muted += 1
+        if _NativeErrors.muted == 1:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
+    try:
+        yield
+    finally:
+        with _NativeErrors.lock:
+            _NativeErrors.muted -= 1
+            if not _NativeErrors.muted:
+                os.dup2(descriptor, 2)
 
 
 def create_private(path: str | os.PathLike[str]) -> BinaryIO:

@@ -42,3 +42,23 @@ def test_a_fresh_interpreter_without_the_functions_of_linux_runs_the_whole_chain
             assert not re.search(r'[<>:"\\|?*\x00-\x1f]|[. ]$', name), path
             assert not _DEVICE.fullmatch(name), path
     assert len({str(path).lower() for path in paths}) == len(paths)
+
+
+def test_muting_panics_hides_native_code_alone_and_only_meanwhile() -> None:
+    script = """
+import os, sys
+from memory_pipeline.operating_system import muted_panics, separate_errors
+
+with muted_panics():
+    os.write(2, b"a library speaks\\n")
+separate_errors()
+os.write(2, b"before\\n")
+with muted_panics():
+    with muted_panics():
+        os.write(2, b"panicked at /rustc/\\n")
+    os.write(2, b"panicked at /.cargo/\\n")
+    print("Python speaks", file=sys.stderr)
+os.write(2, b"after\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["a library speaks", "before", "Python speaks", "after"]

@@ -29,6 +29,7 @@ from memory_pipeline.cli import (
 )
 from memory_pipeline.cli.common import cli
 from memory_pipeline.errors import MemoryPipelineError, one_line, shown
+from memory_pipeline.operating_system import separate_errors
 from memory_pipeline.settings import wants_no_colour
 
 __all__ = [
@@ -60,7 +61,8 @@ def main() -> None:
     Errors print one line and exit with code 2. With --json, all errors print one line of JSON on standard error; the
     exit codes are the same. PYTHONDEVMODE=1 prints the traceback of a bug.
     """
-    _silence_panics()
+    if not sys.flags.dev_mode:
+        separate_errors()
     as_json = "--json" in sys.argv
     color = False if wants_no_colour() else None
     try:
@@ -93,18 +95,6 @@ def main() -> None:
         else:
             click.echo(f"{click.style('memory-pipeline:', fg='red', bold=True)} {known}", err=True, color=color)
         sys.exit(2)
-
-
-def _silence_panics() -> None:
-    """Discard what libraries write to the standard error themselves: a panic in Rust prints a trace of build paths.
-
-    The error is raised in Python, too, and reported there.
-    """
-    usual = sys.__stderr__
-    if sys.flags.dev_mode or usual is None or sys.stderr is not usual:
-        return
-    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding=usual.encoding, errors="backslashreplace")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _print_error(kind: str, message: str) -> None:

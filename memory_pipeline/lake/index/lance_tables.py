@@ -32,6 +32,7 @@ from memory_pipeline.lake.index.filters import listed
 from memory_pipeline.lake.index.lance_internals import LONGEST_WRITE, has_vanished, is_conflict, is_damage, lance_table
 from memory_pipeline.lake.index.maintenance import compact
 from memory_pipeline.lake.leases import Leases
+from memory_pipeline.operating_system import muted_panics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -437,7 +438,8 @@ async def _whole(table: Any) -> pa.Table:
 async def _without_panic(work: Awaitable[_Result]) -> _Result:
     """Return the result of some work of lancedb. On some damaged files it panics, which is no exception of Python."""
     try:
-        return await work
+        with muted_panics():
+            return await work
     except BaseException as error:
         if type(error).__name__ not in ("PanicException", "RustPanic"):
             raise
