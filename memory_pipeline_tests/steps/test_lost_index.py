@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import pytest
 from memory_pipeline import Memory
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope
+from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.erasure import forget
 from memory_pipeline.errors import DamagedError
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index import projection
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
     from memory_pipeline.models.factory import Models
     from memory_pipeline_tests.conftest import SharedFolder
+
+
+DAY = timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +110,19 @@ def test_a_removed_agent_has_no_lost_index(folder: Path, models: Models) -> None
     lake.index.remove_scope(ACME)
     assert lake.index.count(ACME, Grain.WORKING) == 0
     assert restore_projections(lake, models.embedder) == []
+
+
+def test_tables_that_another_process_has_emptied_are_not_lost(
+    root: str, models: Models, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = Memory(root, user_id="anna")
+    memory.add("I moved to Porto.", now=NOW)
+    memory.run(now=NOW + 2 * DAY)
+    forget(Lake(root), models, Subject.user("default", "anna"), NOW + 3 * DAY)
+    memory.add("I moved to Faro.", now=NOW + 4 * DAY)
+    memory.run(now=NOW + 6 * DAY)
+    assert "rebuilding" not in caplog.text
+    assert memory.search("Faro", now=NOW + 7 * DAY)
 
 
 def with_another_column(table: Any) -> None:

@@ -269,12 +269,13 @@ class ShardTables:
             if not rows.num_rows:
                 return set()
             table = await self._create(name, project(rows.slice(0, 0)).schema)
-        elif scope_in(name) is None:
-            await asyncio.to_thread(self.roster.add, name)
         is_listed = keys is not None and len(keys) <= _LISTED
         condition = f"{within} AND scope IN ({listed(keys or ())})" if is_listed else within
         marks = self._projection.marks
         present = _marks(await self._select(name, condition, marks, rows.slice(0, 0).select(marks)), marks)
+        # Another process may have dropped it as empty, which only a read shows. Listed, it would count as lost.
+        if scope_in(name) is None and await self._databases.table(PROJECTIONS, name) is not None:
+            await asyncio.to_thread(self.roster.add, name)
         if keys is not None and not is_listed:
             present = {mark for mark in present if mark[0] in keys}
         wanted = _marks(rows, marks)
