@@ -253,6 +253,9 @@ def _pairs(sent: Sequence[Message], stored: Sequence[Message]) -> dict[int, int]
     spoken, heard = _spoken(sent), _spoken(stored)
     said = [_said(sent[place]) for place in spoken]
     found = common_subsequence(said, [_said(stored[position]) for position in heard])
+    if found and found[0][1] == 0 < found[0][0] and found[-1][1] == len(heard) - 2 and len(said) > 1:
+        # The list begins before what is left of the conversation, and may end with another answer to its last question.
+        found[-1] = (len(said) - 2, found[-1][1]) if said[-2] == said[found[-1][0]] else found[-1]
     # Of equal messages, the one just before the next match is it: earlier ones may have been erased.
     for number in range(len(found) - 2, -1, -1):
         before = found[number + 1][0] - 1

@@ -64,6 +64,12 @@ TOOLS = ("u Look.", "t call", "t 7", "a Seven.", "u Again.", "t call", "t 7", "a
         pytest.param(TALK, (*TALK[:3], "a Understood."), "===~", id="the last answer is made again"),
         pytest.param(TALK, (*TALK[:3], "a Understood.", "u Bye."), "===~n", id="and the user goes on"),
         pytest.param(TALK[:2], ("u Hi.", "a Hey."), "=~", id="the only answer is made again"),
+        pytest.param(
+            TALK[:2],
+            ("u x", "a y", "u Hi.", "a Oh.", "u z", "a y", "u Hi.", "a Hey."),
+            "nnnnnn=~",
+            id="the only answer that is left is made again, and its question was asked before",
+        ),
         pytest.param(TALK, (*TALK[:2], "u I live in Oslo.", "a Noted."), "==n=", id="the user says something else"),
         pytest.param(TALK, ("u Hi.", "a Hey."), "nn", id="the first question again, with another answer"),
         pytest.param(TALK, TALK[:2], "nn", id="the first exchange again"),
