@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial, wraps
 from hashlib import blake2b
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from memory_pipeline.client.chat_calls import Argument, argument_of, with_calls
@@ -165,7 +166,7 @@ class _Recorder:
         self._max_tokens = max_tokens
         self._labels = labels
         self._named = None if conversation_id is None else _Conversation(conversation_id)
-        #: By the digest of all messages of their last call, with the answer.
+        #: By the digests of all messages of their last call, with the answer, and of the last two.
         self._known: OrderedDict[str, _Conversation] = OrderedDict()
         #: Why the last call of a kind of work failed. A reason is a warning once, until the work succeeds.
         self._reasons: dict[Callable[..., Any], str] = {}
@@ -302,10 +303,13 @@ class _Recorder:
             return None
 
     def _conversation_of(self, messages: list[Any], key: object) -> _Conversation:
-        """Return the conversation that a key names, or that a list of messages continues, or a new one."""
+        """Return the conversation that a key names, or that a list of messages continues, or a new one.
+
+        The list may hold all of the conversation, or its end.
+        """
         if self._named is not None:
             return self._named
-        digests = [str(key)] if key is not None else _chain(messages)[::-1]
+        digests = [str(key)] if key is not None else [*_chain(messages)[::-1], *_ends(messages)[-2::-1]]
         for digest in digests:
             if digest in self._known:
                 return self._known[digest]
@@ -335,7 +339,7 @@ class _Recorder:
         conversation.message_ids = before | frozenset(receipt.message_ids)
         if conversation is self._named and (told := self._told()) is not None:
             told.store(_SAID, {"ids": [], "said": receipt.message_ids}, ttl=MAX_TTL)
-        names = _chain(messages)[-1:] if call.key is None else [str(call.key)]
+        names = [*_ends(messages)[-1:], *_chain(messages)[-1:]] if call.key is None else [str(call.key)]
         self._known |= dict.fromkeys([*names, *([] if answer_id is None else [answer_id])], conversation)
         while len(self._known) > _MAX_CONVERSATIONS:
             self._known.popitem(last=False)
@@ -404,11 +408,19 @@ def _digest(value: Iterable[object]) -> str:
 def _chain(messages: Sequence[Any]) -> list[str]:
     """Return a digest for each beginning of a list of messages. Instructions do not count: they may change."""
     digests: list[str] = []
-    for message in messages:
-        said = [part for part in _said(message) if part[0] not in _INSTRUCTIONS]
-        if said:
-            digests.append(_digest([digests[-1] if digests else "", *said]))
+    for said in _spoken(messages):
+        digests.append(_digest([digests[-1] if digests else "", *said]))
     return digests
+
+
+def _ends(messages: Sequence[Any]) -> list[str]:
+    """Return a digest for each two messages in a row: the end of a conversation, in a list whose beginning is cut."""
+    return [_digest(["end", *one, *other]) for one, other in pairwise(_spoken(messages))]
+
+
+def _spoken(messages: Sequence[Any]) -> list[list[tuple[object, object]]]:
+    said = ([part for part in _said(message) if part[0] not in _INSTRUCTIONS] for message in messages)
+    return [parts for parts in said if parts]
 
 
 def _with_block(message: Any, block: str) -> Any:

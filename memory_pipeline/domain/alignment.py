@@ -62,6 +62,7 @@ def align(sent: Sequence[Message], stored: Sequence[Message], *, history: bool |
     matched = {free[place]: position for place, position in pairs.items()}
     replaced = _regenerated(sent, stored, matched)
     if history or _is_history(sent, stored, {*repeated, *matched}, matched, replaced):
+        matched |= _moved(sent, stored, matched, {*replaced, *edited})
         repeated |= {place: stored[position] for place, position in matched.items()}
         edited |= {place: stored[position] for place, position in replaced.items()}
     return Alignment(repeated, edited)
@@ -246,6 +247,27 @@ def _regenerated(sent: Sequence[Message], stored: Sequence[Message], matched: di
             replaced[place] = following
             last = number[following]
     return replaced
+
+
+def _moved(
+    sent: Sequence[Message], stored: Sequence[Message], matched: Mapping[int, int], known: Collection[int]
+) -> dict[int, int]:
+    """Return which messages of a history are stored at another place, as a summary is that stands before older turns.
+
+    These are before the last message that is the same at its place: later ones may be said again.
+    """
+    taken = {*matched.values()}
+    left: dict[tuple[Role, str], list[int]] = {}
+    for position in _spoken(stored)[::-1]:
+        if position not in taken:
+            left.setdefault(_said(stored[position]), []).append(position)
+    last = max(matched, default=0)
+    moved: dict[int, int] = {}
+    for place in _spoken(sent):
+        is_open = place < last and place not in matched and place not in known and sent[place].source_id is None
+        if is_open and (same := left.get(_said(sent[place]))):
+            moved[place] = same.pop()
+    return moved
 
 
 def _pairs(sent: Sequence[Message], stored: Sequence[Message]) -> dict[int, int]:

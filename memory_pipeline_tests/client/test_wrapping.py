@@ -155,6 +155,20 @@ def test_two_chats_at_once_stay_apart_and_a_named_one_continues(
     assert [hit.conversation_id for hit in memory.list("fact")[:3]] == ["c1", "c1", "c1"]
 
 
+@pytest.mark.parametrize("first", [None, {"role": "system", "content": "Summary: Riga."}, user("Summary: Riga.")])
+def test_a_chat_whose_beginning_is_cut_stays_one_conversation(memory: Memory, first: dict[str, Any] | None) -> None:
+    chat: Any = memory.wrap(
+        lambda messages: {"message": {"role": "assistant", "content": f"To {messages[-1]['content']}"}}
+    )
+    talk: list[Any] = []
+    for number in range(6):
+        talk.append(user(f"Question {number}"))
+        window = talk if first is None or len(talk) < 6 else [first, *talk[-5:]]
+        talk.append(chat(window if first else talk[-5:])["message"])
+    assert len({hit.conversation_id for hit in memory.list("fact")}) == 1
+    assert len([line for line in stored(memory) if "Summary" not in line]) == 12
+
+
 def test_answers_and_streams_are_those_of_the_client(
     memory: Memory, server: OpenAIServer, client: openai.OpenAI
 ) -> None:

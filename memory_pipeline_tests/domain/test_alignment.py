@@ -58,6 +58,12 @@ TOOLS = ("u Look.", "t call", "t 7", "a Seven.", "u Again.", "t call", "t 7", "a
         pytest.param(TALK, (*TALK[2:], "u Bye."), "==n", id="its beginning is cut"),
         pytest.param(TALK, ("s Summary", *TALK[2:], "u Bye.", "a Bye."), "n==nn", id="a summary by the system"),
         pytest.param(TALK, ("u Summary", *TALK[2:], "u Bye.", "a Bye."), "n==nn", id="a summary by the user"),
+        pytest.param(
+            (*TALK, "u Summary", "a Understood.", "u Why?", "a So."),
+            ("u Summary", "a Understood.", *TALK[2:], "u Why?", "a So.", "u Hi.", "a Bye."),
+            "======nn",
+            id="the same summary a turn later",
+        ),
         pytest.param(("s 9:00", *TALK), ("s 9:01", *TALK, "u Bye."), "n====n", id="the time in the instructions"),
         pytest.param(("s 9:00", *TALK), ("s 9:00", *TALK, "u Bye."), "=====n", id="equal instructions"),
         pytest.param(TALK, ("u [context] Hi.", *TALK[1:], "u Bye."), "n===n", id="a changed first message"),
