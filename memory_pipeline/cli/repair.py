@@ -33,7 +33,7 @@ def repair(dry_run: bool, now: datetime | None, root: str | None, as_json: bool)
     """Rebuild damaged files from the remaining records.
 
     Reads the whole lake. Rebuilds missing and unreadable files, lost index tables, and partitions that fail
-    `memory-pipeline check`, with the same rows. Replaces a lost or changed lake.json by its copy. Messages and other
+    `memory-pipeline check`, with the same rows. Restores a lost or changed lake.json, or its copy. Messages and other
     source records cannot be rebuilt: their files are listed as lost and left alone. Restore them from a backup and run
     `repair` again. Facts and summaries whose sources have expired are listed as lost too, and their file is dropped: to
     restore it, look with --dry-run first.

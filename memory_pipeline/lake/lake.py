@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import cached_property, lru_cache
 from secrets import token_hex
@@ -14,7 +15,14 @@ from memory_pipeline.domain.capture import Capture, rule_for
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import EARLIEST, Calendar, Grain, Period, start_for
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, scope_key, user_identity
-from memory_pipeline.errors import ConfigurationError, InputError, LakeError, shown
+from memory_pipeline.errors import (
+    ConfigurationError,
+    DamagedError,
+    InputError,
+    LakeError,
+    MemoryPipelineError,
+    shown,
+)
 from memory_pipeline.lake.files.storage import MANIFEST, Storage
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.journal import Journal
@@ -67,6 +75,7 @@ class Lake:
         timezone: the expected IANA time zone. None accepts the lake's own, or UTC for a new lake.
         start: the first day of memory. None derives it from the records.
         secret: the key of new scopes of users and groups, for a new lake; by default random.
+        manifest: the file with time zone and secret; another one only to compare it with the data.
 
     Raises:
         ConfigurationError: the address or the zone is invalid, or the lake uses another zone.
@@ -79,8 +88,10 @@ class Lake:
         timezone: str | None = None,
         start: date | None = None,
         secret: str | None = None,
+        manifest: str = MANIFEST,
     ) -> None:
         self.storage = Storage(uri)
+        self._path = manifest
         self._set_start = start
         self._oldest_start = DEFAULT_START
         self._expected = timezone
@@ -287,14 +298,14 @@ class Lake:
         self.calendar = Calendar(known or self._expected or "UTC")
 
     def _read_manifest(self) -> dict[str, object] | None:
-        data = self.storage.read(MANIFEST)
+        data = self.storage.read(self._path)
         if data is None:
             return None
         try:
             manifest: dict[str, object] = parse_json(data)
         except InputError as error:
             raise LakeError(
-                f"{self.storage.locate(MANIFEST)} is not a lake manifest: {error}; use another root, or, for a "
+                f"{self.storage.locate(self._path)} is not a lake manifest: {error}; use another root, or, for a "
                 "bucket, check that S3 answers at AWS_ENDPOINT_URL"
             ) from None
         if manifest.get("format") != _FORMAT:
@@ -307,11 +318,11 @@ class Lake:
                 "docs/deployment.md"
             )
         if not isinstance(manifest.get("secret"), str):
-            raise LakeError(f"{self.storage.locate(MANIFEST)} has no secret; restore the file")
+            raise LakeError(f"{self.storage.locate(self._path)} has no secret; restore the file")
         shards = manifest.get("shards")
         if not isinstance(shards, int) or not 1 <= shards <= MOST_SHARDS:
             raise LakeError(
-                f"{self.storage.locate(MANIFEST)} has shards {shown(shards)}; accepted: 1 to {MOST_SHARDS}; "
+                f"{self.storage.locate(self._path)} has shards {shown(shards)}; accepted: 1 to {MOST_SHARDS}; "
                 "restore the file"
             )
         return manifest
@@ -464,7 +475,7 @@ class Lake:
 
 
 def manifest_damage(storage: Storage) -> str:
-    """Return why the manifest must be replaced by its copy: it is lost or was changed; otherwise an empty text."""
+    """Return why the manifest must be restored: it is lost, or differs from its copy; otherwise an empty text."""
     copy, manifest = storage.read(_MANIFEST_COPY), storage.read(MANIFEST)
     if copy is None or copy == manifest:
         return ""
@@ -472,8 +483,26 @@ def manifest_damage(storage: Storage) -> str:
 
 
 def restore_manifest(storage: Storage) -> None:
-    """Replace the manifest by its copy."""
-    storage.write(MANIFEST, storage.read(_MANIFEST_COPY) or b"")
+    """Make the manifest and its copy equal. The one that is valid and fits the stored scopes stays, or else the copy.
+
+    Raises:
+        LakeError: both are lost or invalid.
+    """
+    misfits: dict[str, int] = {}
+    errors = []
+    for path in (_MANIFEST_COPY, MANIFEST):
+        try:
+            lake = Lake(storage.uri, manifest=path)
+            if lake.exists:
+                misfits[path] = 0
+                with suppress(DamagedError):  # repair rebuilds the scopes afterwards
+                    misfits[path] = len(lake.misfits())
+        except MemoryPipelineError as error:
+            errors.append(str(error))
+    if not misfits:
+        raise LakeError("; ".join(errors))
+    best = min(misfits, key=lambda path: misfits[path])
+    storage.write(MANIFEST if best == _MANIFEST_COPY else _MANIFEST_COPY, storage.read(best) or b"")
 
 
 def configuration_in(file: Path) -> Configuration:

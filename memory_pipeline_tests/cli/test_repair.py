@@ -69,6 +69,39 @@ def test_a_lost_or_replaced_manifest_is_refused_and_restored_from_its_copy(
     read("check", *NOW)
 
 
+@pytest.mark.parametrize("path", ["lake.json", "state/lake.json"])
+@pytest.mark.parametrize("change", ["emptied", "another secret", "another time zone"])
+def test_of_the_manifest_and_its_copy_the_one_that_fits_the_lake_stays(
+    root: str, monkeypatch: pytest.MonkeyPatch, path: str, change: str
+) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    lake = Lake(root)
+    Memory(root, user_id="anna").add("I moved to Porto.", now="2024-01-15T08:00Z")
+    read("run", *NOW)
+    manifest = lake.storage.read(path) or b""
+    old, new = {"emptied": (manifest, b""), "another secret": (lake_secret(manifest), b"0" * 64)}.get(
+        change, (b'"UTC"', b'"UTG"')
+    )
+    lake.storage.write(path, manifest.replace(old, new))
+    assert call("repair", "--dry-run", *NOW).exit_code == 1
+    read("repair", *NOW)
+    assert lake.storage.read("lake.json") == lake.storage.read("state/lake.json") == manifest
+
+
+def lake_secret(manifest: bytes) -> bytes:
+    return str(json.loads(manifest)["secret"]).encode()
+
+
+def test_a_lost_manifest_is_not_restored_from_a_damaged_copy(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_PIPELINE_ROOT", root)
+    lake = Lake(root)
+    Memory(root, user_id="anna").add("I moved to Porto.", now="2024-01-15T08:00Z")
+    lake.storage.delete(["lake.json"])
+    lake.storage.write("state/lake.json", b"{")
+    assert "state/lake.json" in str(call("repair", *NOW).exception)
+    assert lake.storage.read("lake.json") is None
+
+
 def test_a_manifest_that_was_replaced_before_it_had_a_copy_fails_its_check_and_is_not_copied(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,7 @@ def targets(root: Path) -> dict[str, Path]:
             found[name] = paths[-1 if last else 0].relative_to(root)
 
     add("lake.json", "lake.json")
+    add("copy of lake.json", "state/lake.json")
     add("configuration", "config/workspaces.yaml")
     add("journal file", "journal/pending/*/*.jsonl")
     add("grant", "journal/pending/*/*.access.json")
