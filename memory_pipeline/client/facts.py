@@ -37,10 +37,12 @@ class FactStore:
     def facts_about(self, subject: str, limit: int = 100) -> list[DurableMemory]:
         """Return the facts about a subject, in any case, newest first.
 
+        The user's own name means the user too, unless another person has it.
+
         Raises:
             InputError: an argument is invalid.
         """
-        return self._reader.memories.list(kind=MemoryKind.FACT, subject=subject, limit=limit)
+        return self._reader.memories.about(subject, kind=MemoryKind.FACT, limit=limit)
 
     def update_confidence(self, id: str, confidence: float, *, now: When | None = None) -> None:  # noqa: A002  # as in forget
         """Set how certain a fact is, 0 to 1.

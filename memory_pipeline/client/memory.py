@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from memory_pipeline.client.conversations import Conversations
 from memory_pipeline.client.facts import FactStore
@@ -18,6 +18,7 @@ from memory_pipeline.client.tiers import LONG_TERM, TieredMemory, tiers_of
 from memory_pipeline.domain.chat_messages import answer_in, as_mapping
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.domain.subjects import Subject
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
@@ -26,7 +27,6 @@ from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
 from memory_pipeline.search.searcher import Hits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from datetime import datetime
 
     from memory_pipeline.client.wrapping import Client
@@ -115,8 +115,8 @@ class Memory(TieredMemory, SharedMemory):
             source: where it comes from, such as ``slack``.
             history: whether a list repeats messages that are stored, so that only its new messages are added. By
                 default it does if it goes on after the last stored message, or begins with the first one.
-            idempotency_key: identifies this call within its conversation: a call with the key of an earlier one adds
-                nothing. Give a retry the key of the first attempt.
+            idempotency_key: identifies this call within its conversation, or without one among all calls of the user:
+                a call with the key of an earlier one adds nothing. Give a retry the key of the first attempt.
             now: the current time.
 
         Raises:
@@ -125,6 +125,8 @@ class Memory(TieredMemory, SharedMemory):
         at = self.lake.calendar.moment("now", now or clock())
         if conversation_id is None:
             conversation_id = self.new_conversation_id(at)
+            if idempotency_key is not None:  # a retry finds its conversation
+                conversation_id = digest("conversation", label_of("idempotency_key", idempotency_key))
             history = False
         receipt = self.writer.extend(
             {
@@ -416,9 +418,9 @@ def _messages_of(value: object, user_id: str | None) -> list[object]:
     return [{"user_id": user_id, **one} if _is_of_user(one) else one for one in messages]
 
 
-def _listed(tags: Sequence[str]) -> Sequence[str]:
-    """Return tags as a list. A text is one tag, not one for each of its characters."""
-    return [tags] if isinstance(tags, str) else list(tags)
+def _listed(tags: object) -> Any:
+    """Return tags as a list. A text is one tag, not one for each of its characters; what is no list raises later."""
+    return [tags] if isinstance(tags, str) else list(tags) if isinstance(tags, Collection) else tags
 
 
 def _is_of_user(message: object) -> TypeGuard[Mapping[str, object]]:

@@ -250,13 +250,13 @@ class DurableMemories:
             memories = self._state.with_uses(memories, until)
         return [memories[one] for one in ids if one in memories]
 
-    def about(self, subject: str, *, limit: int = 100) -> Found:
+    def about(self, subject: str, *, kind: MemoryKind | str | None = None, limit: int = 100) -> Found:
         """Return the active memories with a subject, in any case, including cold ones, newest first.
 
         Raises:
             InputError: an argument is invalid.
         """
-        return self.list(subject=subject, limit=limit)
+        return self.list(kind=kind, subject=subject, limit=limit)
 
     def preference(self, user_id: str, key: str, default: Any = None, *, now: When | None = None) -> Any:
         """Return the value of a user's preference, or `default`. `now` as in :meth:`get`.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from memory_pipeline.domain.text.ranking import OwnName
     from memory_pipeline.graph import Graph, GraphFact
     from memory_pipeline.memories.joined import JoinedOverlays
-    from memory_pipeline.memories.queries import Origin
+    from memory_pipeline.memories.queries import Found, Origin
     from memory_pipeline.memories.ranker import MemoryRanker
     from memory_pipeline.memories.snapshot import AnySnapshot
     from memory_pipeline.search.copies import Block
@@ -111,6 +111,19 @@ class MemorySearch(DurableMemories):
         self._graph = graph
         self._calendar = calendar
         self._selector = selector
+
+    def about(self, subject: str, *, kind: MemoryKind | str | None = None, limit: int = 100) -> Found:
+        """Return the active memories with a subject, newest first; see :meth:`DurableMemories.about`.
+
+        The user's own name means the user too, unless another person has it.
+        """
+        found = super().about(subject, kind=kind, limit=limit)
+        own = self._own
+        if own is None or name_key(subject) != name_key(own.name) or own.is_of_another():
+            return found
+        for speaker in own.speakers:
+            found += super().about(speaker, kind=kind, limit=limit)
+        return sorted(found, key=lambda one: one.updated_at, reverse=True)[:limit]
 
     def search(
         self,

@@ -74,6 +74,9 @@ def test_a_retry_with_its_key_adds_nothing(root: str, memory: Memory) -> None:
     two = memory.add(pair, conversation_id="c", idempotency_key="2", now=NOW + 2 * DAY)
     assert len(two.accepted) == 2
     assert not set(one.accepted) & set(two.accepted)
+    new = [memory.add("Hello.", idempotency_key=key, now=NOW + 2 * DAY) for key in ("1", "1", "2")]
+    assert [len(receipt.accepted) for receipt in new] == [1, 0, 1]
+    assert new[0].conversation_id == new[1].conversation_id != new[2].conversation_id
     timed = {"conversation_id": "d", "messages": [user("ok", timestamp=NOW.isoformat())]}
     receipts = [memory.writer.write(timed, idempotency_key=key, now=NOW) for key in ("1", "2", "1")]
     assert [len(receipt.accepted) for receipt in receipts] == [1, 1, 0]

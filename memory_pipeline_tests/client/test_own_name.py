@@ -48,5 +48,9 @@ def test_the_user_is_found_by_name_unless_another_person_has_it(tmp_path: Path) 
     assert anna.search("Where does Anna live?")[0].content == "User: I moved to Porto."
     assert "Porto" in str(anna.graph.facts_about("anna"))
     assert "Porto" in str(anna.context("Where does Anna live?"))
+    anna.remember("Anna is allergic to nuts.")
+    anna.run()
+    assert {fact.object for fact in anna.facts.facts_about("ANNA")} == {"Porto", "nuts"}
     anna.writer.graph.insert("Anna", "lives_in", "Riga")
+    assert [fact.object for fact in anna.facts.facts_about("anna")] == ["nuts"]
     assert "Porto" not in str(anna.graph.facts_about("anna"))
