@@ -132,6 +132,8 @@ def weights_for(embedder: str) -> Weights:
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[\u2600-\u27bf\U0001f000-\U0001f3fa\U0001f400-\U0001faff]")
 #: Scripts without blanks between words; pairs of characters are compared instead.
 _UNSPACED = re.compile("[\u2e80-\uffdc]+|[^\u2e80-\uffdc]+")
+#: Other scripts without blanks between words. A run of their letters is one word.
+_RUN_TOGETHER = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 _QUOTES = frozenset("\"'“”‘’„«»‚‹›「『")
 _ASSISTANT_SAID = re.compile(
     r"(?<!can )(?<!could )(?<!will )(?<!would )\b(?:you|assistant|agent|ai|bot)\b[^.?!]{0,30}"
@@ -209,8 +211,12 @@ def date_terms(day: datetime) -> list[str]:
 def kin(term: str, vocabulary: Sequence[str]) -> list[str]:
     """Return the words of a sorted vocabulary with a spelling close to `term`: "adopt", "adoption".
 
-    The common prefix has at least five letters, three fifths of the longer word and four fifths of the shorter one.
+    The common prefix has at least five letters, three fifths of the longer word and four fifths of the shorter one. In
+    Thai, Lao, Burmese and Khmer, where whole sentences are one word, one word is within the other.
     """
+    if len(term) > 1 and _RUN_TOGETHER.match(term):
+        words = (word for word in vocabulary if len(word) > 1 and _RUN_TOGETHER.match(word))
+        return [word for word in words if word != term and (term in word or word in term)]
     if len(term) < _SHARED_LETTERS:
         return []
     head = term[:_SHARED_LETTERS]

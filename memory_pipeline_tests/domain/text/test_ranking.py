@@ -137,6 +137,16 @@ def test_words_with_similar_spelling_are_kin() -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "sentence"),
+    [("กาแฟ", "ฉันชอบกาแฟ"), ("ວຽງຈັນ", "ຂ້ອຍຢູ່ວຽງຈັນ"), ("ភ្នំពេញ", "ខ្ញុំរស់នៅភ្នំពេញ"), ("ရန်ကုန်", "ရန်ကုန်မှာနေတယ်")],
+)
+def test_a_word_is_kin_to_a_sentence_without_blanks_that_holds_it(word: str, sentence: str) -> None:
+    vocabulary = [*terms(sentence), *terms("เชียงใหม่"), "coffee"]
+    assert kin(*terms(word), vocabulary) == terms(sentence)
+    assert kin(*terms(sentence), terms(word)) == terms(word)
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         ("inter", "international"),  # less than three fifths of the longer
