@@ -7,6 +7,7 @@ import os
 import sqlite3
 from contextlib import closing
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.sessions import MAX_VALUE, PROMOTED_FROM, Container, Entry, EntryKind
@@ -339,17 +340,32 @@ def existing_stores(lake: Lake) -> list[SessionStore]:
 
 
 def damaged_database(lake: Lake) -> str | None:
-    """Return why the file of the database in the lake's folder cannot be read, or None."""
+    """Return why the file of the database in the lake's folder cannot be read, or None.
+
+    Raises:
+        OSError: this process may not open it.
+    """
     if not lake.storage.is_local or FILE not in (sizes := lake.storage.sizes([FILE], FOLDER)):
         return None
     if not sizes[FILE]:
         return "it is empty"
-    try:
-        with closing(sqlite3.connect(lake.storage.locate(FILE), timeout=30)) as connection:
-            [found] = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    except sqlite3.Error as error:
-        return str(error)
-    return None if found == "ok" else found
+    path = Path(lake.storage.locate(FILE)).absolute()
+    path.open("rb").close()  # a file that this process may not open is not damaged
+    fault = None
+    # Without write access, SQLite opens a database only if it may leave out the log beside it.
+    for uri in (path.as_uri(), f"{path.as_uri()}?immutable=1"):
+        try:
+            with closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
+                [found] = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                return None  # another process writes
+            fault = str(error)
+        except sqlite3.Error as error:
+            return str(error)
+        else:
+            return None if found == "ok" else found
+    return fault
 
 
 def discard_database(lake: Lake) -> None:

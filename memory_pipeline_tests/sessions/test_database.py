@@ -20,7 +20,7 @@ from memory_pipeline.errors import ConfigurationError, LakeError
 from memory_pipeline.lake import Lake
 from memory_pipeline.sessions import database as databases
 from memory_pipeline.sessions.database import NEWEST, Database
-from memory_pipeline.sessions.store import session_store
+from memory_pipeline.sessions.store import damaged_database, session_store
 
 if TYPE_CHECKING:
     from memory_pipeline_tests.s3_server import S3Server
@@ -168,3 +168,17 @@ def test_a_server_that_drops_connections_is_reached_again(
     monkeypatch.setattr(databases, "_IDLE", 0.0)  # a connection that was idle for long is tested first
     session.store("k", 3)
     assert session.retrieve("k") == 3
+
+
+def test_a_file_that_cannot_be_written_is_not_damaged_and_a_cut_one_is(root: str) -> None:
+    memory = Memory(root)
+    memory.session("s1").store("step", "x" * 50_000)
+    whole, folder = Path(root, "sessions", "sessions.db"), Path(root, "sessions", "sessions.db-shm")
+    with sqlite3.connect(whole) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other = shutil.copytree(root, f"{root}-copy", ignore=shutil.ignore_patterns("*-shm", "*-wal"))
+    Path(other, "sessions", folder.name).mkdir()  # as on a read-only file system, SQLite cannot share its log
+    assert damaged_database(Lake(other)) is None
+    path = Path(other, "sessions", whole.name)
+    path.write_bytes(path.read_bytes()[:20_000])
+    assert "malformed" in str(damaged_database(Lake(other)))

@@ -35,17 +35,16 @@ def disk_error(error: BaseException, path: str | None = None, default: str = "th
     The message names `path`, or else the path in the error, or else `default`. The error may be Python's, or of a
     library that quotes the system's error.
     """
-    text = one_line(error)
     code = error.errno if isinstance(error, OSError) else None
     if code is None:
-        quoted = _OS_ERROR.search(text)
+        quoted = _OS_ERROR.search(str(error))  # deltalake names the cause on a later line
         code = int(quoted[1]) if quoted else None
         if code not in _REMEDIES:
             return None
     elif path is None and code not in _REMEDIES and code != errno.ENOTDIR:
         return None
     named = getattr(error, "filename", None)
-    found = _PATH.search(text)
+    found = _PATH.search(one_line(error))
     where = str(path or named or (found[0] if found else default))
     return LakeError(f"{shown(where, 300)[1:-1]}: {os.strerror(code)}; {_REMEDIES.get(code, _OTHER)}")
 

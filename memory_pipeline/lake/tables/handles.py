@@ -28,6 +28,7 @@ from memory_pipeline.lake.leases import Leases
 from memory_pipeline.lake.tables.damage import damaged_log, is_damage
 from memory_pipeline.lake.tables.delta_log import commit_path
 from memory_pipeline.lake.tables.partitions import order_of, stored_schema
+from memory_pipeline.operating_system import muted_panics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -156,7 +157,8 @@ def overtaking(storage: Storage, path: str, table: DeltaTable, mark: CommitToken
     """
     version = table.version()
     try:
-        yield
+        with muted_panics():  # deltalake panics in a thread of its own when a disk refuses a file
+            yield
     except (DeltaError, OSError) as error:
         if mark is not None and mark.made() is not None:
             return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,17 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(tmp_path: Path) -> N
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_command_line_prints_one_line_about_a_full_disk(root: str) -> None:
+    """What deltalake's threads write about it is left out."""
+    write(Lake(root), conversation("I like tea."))
+    limits = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    command = f"{limits}; from memory_pipeline.cli import main; main()"
+    arguments = ("run", "--root", root, "--now", "2024-01-16T12:00Z")
+    done = subprocess.run([sys.executable, "-c", command, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "File too large" in done.stderr
 
 
 @needs_permissions
