@@ -28,7 +28,7 @@ SEEN = [
     ("model answer, pending", "zeroed"), ("sessions.db", "emptied"), ("sessions.db", "zeroed"),
     ("saved session", "cut"), ("embedder", "emptied"), ("owner of a collection", "garbage"),
     ("configuration", "emptied"), ("data of index", "zeroed"), ("index of graph", "zeroed"),
-    ("data of collection", "zeroed"),
+    ("data of collection", "zeroed"), ("manifest of collection", "zeroed"), ("manifest of graph", "zeroed"),
     ("manifest of events", "emptied"),
 ]  # fmt: skip
 

@@ -192,6 +192,8 @@ class Databases:
                     f"table {folder}/{name}.lance was written by another version of memory-pipeline; "
                     "run `memory-pipeline run` to rebuild it from the records"
                 )
+            if not schema.names:  # Lance reads a manifest of zeros as one without columns and rows
+                raise DamagedLanceTableError(f"table {folder}/{name}.lance has no columns; {REMEDY}")
             self._tables[folder, name] = table
         return self._tables[folder, name]
 
