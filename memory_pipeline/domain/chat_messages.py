@@ -75,7 +75,10 @@ def as_mapping(value: object) -> object:
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)
-    return dump() if callable(dump) and not isinstance(value, type) else value
+    if not callable(dump) or isinstance(value, type):
+        return value
+    # Parsed answers hold objects of the caller's classes, of which pydantic warns.
+    return dump(warnings=False) if hasattr(value, "__pydantic_serializer__") else dump()
 
 
 def answer_in(value: object) -> list[object] | None:

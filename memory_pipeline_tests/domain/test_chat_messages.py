@@ -82,6 +82,15 @@ def test_custom_tools_and_arguments_that_are_not_text_are_read() -> None:
     assert read.content == "[tool call] shell(ls)\n[tool call] f({})"
 
 
+def test_a_parsed_answer_is_read_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    class Parsed(Model):
+        parsed: None = None
+
+    answer = Parsed(role="assistant", content="7").model_copy(update={"parsed": Parsed(role="user")})
+    assert [read.content for read in accepted(answer)] == ["7"]
+    assert recwarn.list == []
+
+
 def test_pydantic_models_are_read_like_mappings() -> None:
     said = [Model(role="user", content=[{"type": "text", "text": "Hi."}]), Model(role="assistant", tool_calls=[CALL])]
     assert [each.content for each in accepted(*said)] == ["Hi.", CALLED]
