@@ -55,7 +55,7 @@ class Storage:
 
     def __init__(self, uri: str | os.PathLike[str]) -> None:
         # A path has only one slash after the scheme.
-        if not isinstance(uri := os.fspath(uri), str) or re.match("s3:/[^/]", uri):
+        if not isinstance(uri := os.fspath(uri), str) or "\0" in uri or re.match("s3:/[^/]", uri):
             raise ConfigurationError(f"lake root {shown(uri)} is not accepted; {_ROOTS}")
         scheme, separator, rest = uri.partition("://")
         self._bucket: Bucket | None = None

@@ -315,7 +315,7 @@ def test_a_root_may_contain_spaces_and_non_ascii_letters(tmp_path: Path) -> None
     assert [entry.path for entry in storage.list("d")] == ["d/a"]
 
 
-@pytest.mark.parametrize("uri", ["gs://bucket/x", "http://host/x", "memory://x", "://x", "S4://b"])
+@pytest.mark.parametrize("uri", ["gs://bucket/x", "http://host/x", "memory://x", "://x", "S4://b", "lake\0"])
 def test_another_kind_of_root_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="is not accepted; expected a folder, or the text s3://bucket/prefix"):
         Storage(uri)
