@@ -166,14 +166,13 @@ def times_in(record: Mapping[str, object]) -> dict[str, datetime | None]:
             continue
         name = _CAMEL.sub("_", key).lower()
         plain = name.replace("_", "")
-        at = time_of(value) if plain in _TIMES else None
+        at = _time_of(value) if plain in _TIMES else None
         if at is not None or _TIME_WORD.search(name):
             found[key], ranks[key] = at, len(_TIMES) if at is None else _TIMES.index(plain)
     return {key: found[key] for key in sorted(found, key=ranks.__getitem__)}
 
 
-def time_of(value: object) -> datetime | None:
-    """Return a time if it is unambiguous: ISO 8601 with a zone, or seconds or milliseconds since 1970."""
+def _time_of(value: object) -> datetime | None:
     try:
         if isinstance(value, str) and not _NUMBER.fullmatch(value):
             value = datetime.fromisoformat(value)

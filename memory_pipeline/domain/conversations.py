@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memory_pipeline.domain.chat_messages import as_mapping, is_empty, messages_in, time_of, times_in
+from memory_pipeline.domain.chat_messages import as_mapping, is_empty, messages_in, times_in
 from memory_pipeline.domain.messages import (
     MAX_USERS,
     Message,
@@ -241,16 +241,12 @@ def read_messages(
 
 
 def time_in(record: Mapping[str, object], admission: Admission) -> tuple[str, object]:
-    """Return the key of a message's time, and the time: the ``timestamp``, or else the first other that is accepted.
-
-    A ``timestamp`` that is no number is returned as it is, for an error to name it if it is invalid.
-    """
-    stated = record.get("timestamp")
-    if stated is None:
+    """Return the key of a message's time, and the time: the ``timestamp``, or else the first other that is accepted."""
+    if record.get("timestamp") is None:
         for key, at in times_in(record).items():
             if at is not None and admission.admits(at):
                 return key, at
-    return "timestamp", (time_of(stated) or stated) if isinstance(stated, int | float) else stated
+    return "timestamp", record.get("timestamp")
 
 
 def with_times(conversation: object, admission: Admission) -> tuple[object, set[datetime]]:

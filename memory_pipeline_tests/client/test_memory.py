@@ -206,9 +206,6 @@ def test_what_was_not_read_of_a_list_is_counted_and_named(memory: Memory) -> Non
     assert memory.search("look", tag="phone", now=NOW)[0].content == "User: Look."
     memory.remember("Prefers tea.", tags="drinks", now=NOW)
     assert memory.reader.memories.list()[0].tags == ("drinks",)
-    for number in (NOW.timestamp(), NOW.timestamp() * 1_000):
-        numbered = memory.add([{"role": "user", "content": "Now.", "timestamp": number}], now=NOW + DAY)
-        assert memory.conversations.get(numbered.conversation_id)[0].sent_at == NOW
     with pytest.raises(InputError, match="tags"):
         memory.add("Hello.", tags=5, now=NOW)  # type: ignore[arg-type]  # that is the point
     for odd in (talk[1], {"role": "user", "body": "Look."}):
