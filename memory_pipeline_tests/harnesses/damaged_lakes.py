@@ -1,10 +1,5 @@
 """Every kind of damage to every kind of file of a lake: is it seen, and is it healed or named?
 
-::
-
-
-
-
 Commands run in processes of their own, as users run them, and their output is read as users read it.
 """
 
@@ -123,6 +118,7 @@ def build(root: Path) -> None:
 def facts_of(root: Path) -> dict[str, str]:
     """Return everything that a reader can read of a lake, by name."""
     from memory_pipeline import Memory
+    from memory_pipeline.errors import DamagedError
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.collections.collection import VectorCollection
     from memory_pipeline_tests.lake_digest import lake_digest, marts_digest
@@ -146,8 +142,11 @@ def facts_of(root: Path) -> dict[str, str]:
     found["session"] = str((session.items(), [one.key for one in session.short_term.list()]))
     found["saved"] = str(session.load())
     found["pool"] = str(Memory(str(root), user_id="anna", agent_id="support", workspace_id="acme").pool("board").read())
-    vectors = VectorCollection.open(str(root), workspace_id="acme", agent_id="support", dimension=3)
-    found["collection"] = str(vectors.search([1.0, 0.0, 0.0]))
+    try:
+        vectors = VectorCollection.open(str(root), workspace_id="acme", agent_id="support", dimension=3)
+        found["collection"] = str(vectors.search([1.0, 0.0, 0.0]))
+    except DamagedError as error:  # repair names it, and leaves it alone
+        found["collection"] = str(error)
     return found
 
 

@@ -353,7 +353,7 @@ def damaged_collections(lake: Lake) -> dict[str, str]:
                 if run_coroutine(databases.whole(folder, table)) is None:
                     found[f"{folder}/{table}.lance"] = "it has no version that can be read"
             except DamagedLanceTableError as error:
-                found[f"{folder}/{table}.lance"] = str(error).partition("; `")[0]
+                found[f"{folder}/{table}.lance"] = str(error).partition("; run `")[0]
         if tables:
             try:
                 scope = recorded_scope(parse_json(lake.storage.read(f"{folder}/{_SCOPE}") or b""), lake.scope)
