@@ -108,7 +108,7 @@ def _remember(
         try:
             writer.change_memories([change], now=now)  # one by one: an event's id has its place in the write
         except InputError as error:
-            reason = str(error).replace(shown(change["content"]), "")  # a log outlives an erasure
+            reason = str(error).replace(shown(change["content"]), "…")  # a log outlives an erasure
             _log.warning(
                 "entry %s of session %s of %s is not promoted: %s", entry.id, shown(container.space), scope, reason
             )
