@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
 from memory_pipeline.domain.text.ranking import Query, weights_for
 from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.queries import HEADERS, until_of
@@ -178,7 +179,8 @@ class MemoryRanker:
         calibration: Callable[[float], float],
         is_verbatim: Callable[[str], bool],
     ) -> list[Ranked]:
-        """Return the best memories of a segment; one that says what was asked word for word needs no score."""
+        """Return the best memories of a segment. One that holds the words of the question passes the default floor."""
+        least = wanted.minimum_score
         rows, totals = part.rows, part.totals + self._relevance_gain(segment, part, now)
         if wanted.only_fitting:
             fits = part.signals[SIGNALS.index("words")] > 0
@@ -194,7 +196,7 @@ class MemoryRanker:
             for memory_id, content, total in zip(
                 taken["id"].to_pylist(), taken["content"].to_pylist(), totals[best].tolist(), strict=True
             )
-            if (score := calibration(total)) >= wanted.minimum_score or is_verbatim(content)
+            if (score := calibration(total)) >= least or (least <= DEFAULT_FLOOR and is_verbatim(content))
         ]
 
     def _relevance_gain(self, segment: RowBlock, part: Scored, now: datetime) -> NDArray[np.float32]:
