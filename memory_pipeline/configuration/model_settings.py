@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from memory_pipeline.configuration import validators
 from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
@@ -32,9 +32,16 @@ class Record(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _accept_null(cls, value: object) -> object:
+    def _accept_null_as_section(cls, value: object) -> object:
         """Accept null: YAML's value of a key with an empty section."""
         return {} if value is None else value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _accept_null_as_empty(cls, value: object, info: ValidationInfo) -> object:
+        """Accept null for a list or a mapping that is empty by default."""
+        make = cls.model_fields[info.field_name or ""].default_factory
+        return value if value is not None or make is None else make()  # type: ignore[call-arg]  # list or dict
 
 
 class Price(Record):
@@ -47,6 +54,17 @@ class Price(Record):
     def of(self, tokens_in: int, tokens_out: int = 0) -> float:
         """Return the US dollars of one request."""
         return self.request + (tokens_in * self.input + tokens_out * self.output) / 1e6
+
+
+_Model = Annotated[str, AfterValidator(validators.check_model), Field(description=validators.MODEL_FORM)]
+_ApiBase = Annotated[str, AfterValidator(validators.check_api_base)]
+#: A reference to an API key.
+ApiKey = Annotated[
+    Annotated[str, AfterValidator(validators.check_api_key)] | None, Field(description=validators.API_KEY_FORM)
+]
+_Parameters = Annotated[
+    dict[str, Any], AfterValidator(validators.check_parameters), Field(description=validators.PARAMETERS_FORM)
+]
 
 
 class Endpoint(Record):
@@ -66,9 +84,9 @@ class Endpoint(Record):
             parameters that are fields of this class are rejected.
     """
 
-    model: Annotated[str, Field(description=validators.MODEL_FORM)] = DETERMINISTIC
-    api_base: Annotated[str | None, Field(description=validators.API_BASE_FORM)] = None
-    api_key: Annotated[str | None, Field(description=validators.API_KEY_FORM)] = None
+    model: _Model = DETERMINISTIC
+    api_base: Annotated[_ApiBase | None, Field(description=validators.API_BASE_FORM)] = None
+    api_key: ApiKey = None
     timeout_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
     backoff_seconds: Annotated[float, Field(ge=0, le=60)] = 0.5
@@ -76,7 +94,7 @@ class Endpoint(Record):
         Price | None,
         Field(description="a mapping with input and output, dollars for 1M tokens, and request, dollars for one"),
     ] = None
-    parameters: Annotated[dict[str, Any], Field(description=validators.PARAMETERS_FORM)] = Field(default_factory=dict)
+    parameters: _Parameters = Field(default_factory=dict)
 
     @property
     def is_deterministic(self) -> bool:
@@ -92,26 +110,6 @@ class Endpoint(Record):
     def is_local(self) -> bool:
         """Whether the model runs in this process: no key, no address, no cost."""
         return self.provider == LOCAL
-
-    @field_validator("model")
-    @classmethod
-    def _check_model(cls, model: str) -> str:
-        return validators.check_model(model)
-
-    @field_validator("api_key")
-    @classmethod
-    def _check_api_key(cls, reference: str | None) -> str | None:
-        return reference if reference is None else validators.check_api_key(reference)
-
-    @field_validator("api_base")
-    @classmethod
-    def _check_api_base(cls, address: str | None) -> str | None:
-        return address if address is None else validators.check_api_base(address)
-
-    @field_validator("parameters")
-    @classmethod
-    def _check_parameters(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        return validators.check_parameters(parameters)
 
 
 class TextModelSettings(Endpoint):

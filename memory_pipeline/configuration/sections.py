@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator
 
 from memory_pipeline.configuration import validators
 from memory_pipeline.configuration.model_settings import (
+    ApiKey,
     Budget,
     Embedding,
     ExtractionSettings,
@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 
 _ALL = frozenset(MemoryKind)
 _KINDS_FORM = f"a list of kinds, or null for all of them: {', '.join(MemoryKind)}"
+#: YAML has a list of names; null stands for all kinds.
+_Kinds = Annotated[
+    frozenset[Annotated[MemoryKind, Field(strict=False)]],
+    Field(min_length=1, strict=False, description=_KINDS_FORM),
+    BeforeValidator(lambda value: _ALL if value is None else value),
+]
 
 
 class MemoriesSettings(Record):
@@ -59,7 +65,7 @@ class MemoriesSettings(Record):
         imagining: how queries for proactive recall are generated: by rules, or by the model of `injection`.
     """
 
-    kinds: Annotated[frozenset[MemoryKind], Field(description=_KINDS_FORM)] = _ALL
+    kinds: _Kinds = _ALL
     point_in_time: bool = False
     decay: bool = True
     hot_entries: Annotated[int, Field(ge=0, le=500)] = 20
@@ -67,19 +73,6 @@ class MemoriesSettings(Record):
     consolidation: Literal["rules", "model"] = "rules"
     selection: Literal["rules", "model"] = "rules"
     imagining: Literal["rules", "model"] = "rules"
-
-    @field_validator("kinds", mode="before")
-    @classmethod
-    def _read_kinds(cls, value: object) -> object:
-        if value is None or isinstance(value, frozenset):
-            return _ALL if value is None else value
-        if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            seen = "an empty list" if isinstance(value, Sequence) and not value else described(value)
-            raise ValueError(f"{seen} is not accepted; expected {_KINDS_FORM}")
-        for kind in value:
-            if not isinstance(kind, str) or kind not in _ALL:
-                raise ValueError(f"{described(kind)} is not accepted; expected {_KINDS_FORM}")
-        return frozenset(map(MemoryKind, value))
 
     @field_serializer("kinds")
     def _write_kinds(self, kinds: frozenset[MemoryKind]) -> list[str]:
@@ -206,11 +199,6 @@ class GraphSettings(Record):
     single_valued: _Predicates = Field(default_factory=list)
     multi_valued: _Predicates = Field(default_factory=list)
 
-    @field_validator("single_valued", "multi_valued", mode="before")
-    @classmethod
-    def _accept_null_as_empty(cls, value: object) -> object:
-        return [] if value is None else value
-
     @field_validator("single_valued", "multi_valued")
     @classmethod
     def _check_predicates(cls, predicates: list[str], info: ValidationInfo) -> list[str]:
@@ -268,11 +256,6 @@ class Level(Record):
         default_factory=list
     )
 
-    @field_validator("capture", mode="before")
-    @classmethod
-    def _accept_null_as_none(cls, value: object) -> object:
-        return [] if value is None else value
-
 
 class AgentSection(Level):
     """The settings of one agent."""
@@ -283,12 +266,7 @@ class EmbeddingKey(Record):
 
     elsewhere: ClassVar[str] = "set all other keys of the embedder once for the lake, in defaults.embedding"
 
-    api_key: Annotated[str | None, Field(description=validators.API_KEY_FORM)] = None
-
-    @field_validator("api_key")
-    @classmethod
-    def _check_api_key(cls, reference: str | None) -> str | None:
-        return reference if reference is None else validators.check_api_key(reference)
+    api_key: ApiKey = None
 
 
 class WorkspaceSection(Level):
@@ -299,11 +277,6 @@ class WorkspaceSection(Level):
     retention: RetentionSection = RetentionSection()
     previews: bool = True
     agents: dict[Annotated[str, AfterValidator(_agent_id)], AgentSection] = Field(default_factory=dict)
-
-    @field_validator("agents", mode="before")
-    @classmethod
-    def _accept_null_as_empty(cls, value: object) -> object:
-        return {} if value is None else value
 
 
 class DefaultsSection(Level):
@@ -321,11 +294,6 @@ class ConfigurationDocument(Record):
 
     defaults: DefaultsSection = DefaultsSection()
     workspaces: dict[Annotated[str, AfterValidator(_workspace_id)], WorkspaceSection] = Field(default_factory=dict)
-
-    @field_validator("workspaces", mode="before")
-    @classmethod
-    def _accept_null_as_empty(cls, value: object) -> object:
-        return {} if value is None else value
 
 
 def explicit_keys(section: Record) -> dict[str, object]:

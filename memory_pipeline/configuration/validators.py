@@ -69,9 +69,9 @@ def described(value: object) -> str:
         return shown(value) if len(value) <= _SHOWN else f"a text of {len(value):,} characters"
     if isinstance(value, int | float):
         return text if len(text := repr(value)) <= _SHOWN else f"a number of {len(text):,} digits"
-    if isinstance(value, Mapping):
-        return "a mapping"
-    return "a list" if isinstance(value, Sequence) else f"a value of type {type(value).__name__}"
+    if isinstance(value, Sequence):
+        return "a list" if value else "an empty list"
+    return "a mapping" if isinstance(value, Mapping) else f"a value of type {type(value).__name__}"
 
 
 def hidden(value: object) -> str:

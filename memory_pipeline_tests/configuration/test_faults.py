@@ -24,11 +24,11 @@ def refused(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[]", "a list is not accepted; expected a mapping of defaults, workspaces"),
+        ("[]", "an empty list is not accepted; expected a mapping of defaults, workspaces"),
         ("words", "a value of 5 characters is not accepted; expected a mapping of defaults, workspaces"),
         ("5", "5 is not accepted; expected a mapping of defaults, workspaces"),
         ("default: {}", "line 1: default: unknown key; accepted: defaults, workspaces; did you mean defaults?"),
-        ("workspaces: []", "line 1: workspaces: a list is not accepted; expected a mapping of ids to sections"),
+        ("workspaces: []", "line 1: workspaces: an empty list is not accepted; expected a mapping of ids to sections"),
         (
             "workspaces:\n  acme:\n    summaries:\n      montly: {}",
             (

@@ -1,17 +1,14 @@
-"""JSON schemas of models' answers, and the parsers that check them.
+"""JSON schemas of models' answers, and their validation.
 
-An answer without the expected structure is invalid and gets one correction. In a valid answer, bad items are rejected
-one by one. Field descriptions and the messages of InvalidAnswerError go to the model.
-
-Every ``read_`` function raises InvalidAnswerError if the answer has no such object, or if more of its items are invalid
-than valid.
+An answer without the expected structure is invalid and gets one correction. In a valid answer, invalid items are
+rejected one by one. Field descriptions and the messages of InvalidAnswerError go to the model.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memory_pipeline.domain.graph.operations import MAX_TERM
 from memory_pipeline.domain.memories.record import MAX_CONTENT, MemoryKind
@@ -20,39 +17,55 @@ from memory_pipeline.models.hosted.prompts import object_in
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
-_Item = TypeVar("_Item", bound=BaseModel)
-_Value = TypeVar("_Value")
+    from pydantic_core import ErrorDetails
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
 MOST_NAMES = 20
-_Number = Annotated[int, Field(ge=1)]
+#: Longest summary of an extraction, in characters.
+_LONGEST_SUMMARY = 2_000
+#: A number of this size or larger is not a term.
+_LARGEST = 1e18
+#: Problems that a correction names.
+_MOST_PROBLEMS = 5
+#: Kinds of durable memory that a model may assign; only agents use the others.
+_Durable = Literal["fact", "rule", "instruction", "preference", "decision", "procedure", "observation"]
+
+
+def _visible(text: str) -> str:
+    """Reject a text without visible characters."""
+    if not any(char.isprintable() and not char.isspace() for char in text):
+        raise ValueError("it is blank")
+    return text
 
 
 def _one_line(text: str) -> str:
-    """Return a text on one line; reject one without visible characters."""
-    if not any(char.isprintable() and not char.isspace() for char in text):
-        raise ValueError("it is blank")
     return " ".join(text.split())
 
 
-_Text = Annotated[str, AfterValidator(_one_line), Field(min_length=1)]
+def _short(value: object) -> object:
+    """Cut a summary that is too long, and replace its lone surrogates, which pydantic rejects."""
+    if not isinstance(value, str):
+        return value
+    return _one_line(value.encode("utf-8", "replace").decode())[:_LONGEST_SUMMARY]
 
 
-class _Model(BaseModel):
-    # Numbers become strings where a text is expected: the object of an operation may be an age.
-    model_config = ConfigDict(coerce_numbers_to_str=True, str_strip_whitespace=True, allow_inf_nan=False)
+def _no_boolean(value: object) -> object:
+    """Reject booleans, which pydantic reads as the numbers 0 and 1."""
+    if isinstance(value, bool):
+        raise ValueError("it is no number")  # pydantic reports only a ValueError
+    return value
 
 
-#: A number of this size or larger is not a term.
-_LARGEST = 1e18
-#: Kinds of durable memory that a model may assign; only agents use the others.
-_DURABLE = ("fact", "rule", "instruction", "preference", "decision", "procedure", "observation")
+def _upper_case(value: object) -> object:
+    return value.strip().upper() if isinstance(value, str) else value
 
 
 def _durable(value: object) -> str | None:
     """Return the kind, or None if it is unknown, so that the fact is not lost."""
     kind = value.strip().lower() if isinstance(value, str) else None
-    return kind if kind in _DURABLE else None
+    return kind if kind in get_args(_Durable) else None
 
 
 def _term(value: object) -> str | None:
@@ -61,36 +74,59 @@ def _term(value: object) -> str | None:
         return str(value)
     if not isinstance(value, str) or not is_unicode(value):
         return None
-    text = " ".join(value.split())
+    text = _one_line(value)
     return text if any(char.isprintable() and not char.isspace() for char in text) else None
 
 
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """Return texts, each once; case does not count. The first one of equal texts is returned."""
+    found: dict[str, str] = {}
+    for text in texts:
+        found.setdefault(text.casefold(), text)
+    return list(found.values())
+
+
+_Number = Annotated[int, Field(ge=1), BeforeValidator(_no_boolean)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Text = Annotated[str, AfterValidator(_visible), AfterValidator(_one_line), Field(min_length=1)]
 _Term = Annotated[str | None, BeforeValidator(_term)]
+_Name = Annotated[_Text, Field(max_length=MAX_TERM)]
+_Query = Annotated[_Text, Field(max_length=500)]
 
 
-def _all_required(schema: dict[str, Any]) -> None:
+def _plain_schema(schema: dict[str, Any]) -> None:
+    """Drop titles and docstrings from the schema of a model, and make all of its fields required."""
+    schema.pop("title", None)
+    schema.pop("description", None)
     schema["required"] = list(schema["properties"])
     for field in schema["properties"].values():
+        field.pop("title", None)
         field.pop("default", None)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        coerce_numbers_to_str=True,  # the object of an operation may be an age
+        str_strip_whitespace=True,
+        allow_inf_nan=False,
+        json_schema_extra=_plain_schema,
+    )
 
 
 class FoundFact(_Model):
     """A fact in a model's answer."""
 
-    model_config = ConfigDict(json_schema_extra=_all_required)
-
     content: _Text = Field(max_length=2_000, description="One sentence that can be understood alone.")
     kind: Literal["statement", "event", "plan", "preference", "instruction"]
-    importance: float = Field(ge=0, le=1)
-    confidence: float = Field(ge=0, le=1)
+    importance: _Share
+    confidence: _Share
     entities: list[str] = Field(description="Names of people, places and things in it.")
     date: str | None = Field(description="The day it speaks of, as 2024-01-14, if it names one.")
     messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
     # Added later: stored answers to older prompts have no such fields.
-    durable: Annotated[
-        Literal["fact", "rule", "instruction", "preference", "decision", "procedure", "observation"] | None,
-        BeforeValidator(_durable),
-    ] = Field(default=None, description="As what it is kept for good, or null.")
+    durable: Annotated[_Durable | None, BeforeValidator(_durable)] = Field(
+        default=None, description="As what it is kept for good, or null."
+    )
     point_in_time: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(
         default=False, description="Whether it says how things stand at one moment."
     )
@@ -107,20 +143,22 @@ class FoundFact(_Model):
 class FoundOperation(_Model):
     """A graph operation in a model's answer."""
 
-    operation: Literal["INSERT", "ADD", "UPDATE", "DELETE"]
+    operation: Annotated[Literal["INSERT", "ADD", "UPDATE", "DELETE"], BeforeValidator(_upper_case)]
     subject: _Text
     predicate: _Text
     object: str
-    confidence: float = Field(ge=0, le=1)
+    confidence: _Share
     messages: list[_Number] = Field(min_length=1, description="Numbers of the messages that it rests on.")
 
 
 class ExtractionAnswer(_Model):
     """The answer to an extraction."""
 
-    summary: str = Field(min_length=1, max_length=2_000)
+    summary: Annotated[str, BeforeValidator(_short)] = Field(
+        default="", json_schema_extra={"minLength": 1, "maxLength": _LONGEST_SUMMARY}
+    )
     facts: list[FoundFact]
-    operations: list[FoundOperation]
+    operations: list[FoundOperation] = []
 
 
 class FoundPoint(_Model):
@@ -128,7 +166,7 @@ class FoundPoint(_Model):
 
     sentence: _Text
     sources: list[_Number] = Field(min_length=1, description="Numbers of the lines that it rests on.")
-    importance: float = Field(ge=0, le=1)
+    importance: _Share
 
 
 class SummaryAnswer(_Model):
@@ -137,40 +175,40 @@ class SummaryAnswer(_Model):
     points: list[FoundPoint] = Field(min_length=1)
 
 
-_Name = Annotated[_Text, Field(max_length=MAX_TERM)]
-
-
 class NamesAnswer(_Model):
-    """The names in a prompt."""
+    """The names in a prompt. Those after the first 20 are left out."""
 
-    names: list[_Name] = Field(max_length=MOST_NAMES, description="Names of people, places and things.")
+    names: Annotated[list[_Name], AfterValidator(lambda names: _distinct(names)[:MOST_NAMES])] = Field(
+        description="Names of people, places and things.", json_schema_extra={"maxItems": MOST_NAMES}
+    )
 
 
 class OrderAnswer(_Model):
-    """The order of search results."""
+    """The order of search results: numbers of lines, perhaps some twice, and some without a line."""
 
     order: list[_Number] = Field(description="Numbers of the lines, most useful first.")
 
 
 class ChosenAnswer(_Model):
-    """The headers of the memories to read."""
+    """The headers of the memories to read; see :class:`OrderAnswer`."""
 
     chosen: list[_Number] = Field(description="Numbers of the lines, most useful first; perhaps none.")
-
-
-_Query = Annotated[_Text, Field(max_length=500)]
 
 
 class QueriesAnswer(_Model):
     """The queries that a conversation calls for."""
 
-    queries: list[_Query] = Field(description="Short searches, most useful first; perhaps none.")
+    queries: Annotated[list[_Query], AfterValidator(_distinct)] = Field(
+        description="Short searches, most useful first; perhaps none."
+    )
 
 
 class MergeAnswer(_Model):
     """The merged content of two memories."""
 
-    content: str = Field(min_length=1, max_length=MAX_CONTENT, description="All that the two say, in one text.")
+    content: Annotated[str, AfterValidator(_visible)] = Field(
+        min_length=1, max_length=MAX_CONTENT, description="All that the two say, in one text."
+    )
 
 
 class FoundStale(_Model):
@@ -186,151 +224,35 @@ class StaleAnswer(_Model):
     stale: list[FoundStale] = Field(description="Those that are stale; perhaps none.")
 
 
-_QUERY: TypeAdapter[str] = TypeAdapter(_Query, config=ConfigDict(coerce_numbers_to_str=True))
-_NAME: TypeAdapter[str] = TypeAdapter(_Name, config=ConfigDict(coerce_numbers_to_str=True))
-_ANY_NUMBER: TypeAdapter[int] = TypeAdapter(int)
-
-
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of an answer for the prompt, without pydantic's titles and docstrings."""
-    schema = answer.model_json_schema()
-    _strip(schema)
-    return schema
+    """Return the JSON schema of an answer for the prompt."""
+    return answer.model_json_schema()
 
 
-def read_extraction(text: str) -> tuple[str, list[FoundFact], list[FoundOperation], int]:
-    """Return the summary, facts and operations of an answer, and the number of rejected items."""
-    answer = object_in(text, "facts")
-    summary, listed = answer.get("summary", ""), answer.get("facts")
-    operations = answer.get("operations", [])
-    if not isinstance(listed, list) or not isinstance(operations, list) or not isinstance(summary, str):
-        raise InvalidAnswerError('it must have "summary" (a text), "facts" (a list) and "operations" (a list)')
-    facts, problems = _items(FoundFact, listed)
-    changes, more = _items(FoundOperation, [_in_upper_case(item) for item in operations])
-    _check([*facts, *changes], problems + more)
-    # Pydantic does not check the summary. Lone surrogates cannot be stored.
-    summary = summary.encode("utf-8", "replace").decode()
-    return " ".join(summary.split())[:2_000], facts, changes, len(problems) + len(more)
+def read_answer(kind: type[_Answer], text: str) -> tuple[_Answer, int]:
+    """Return the answer in a text without its invalid items, and the number of these.
 
-
-def read_points(text: str) -> tuple[list[FoundPoint], int]:
-    """Return the points of an answer, at least one, and the number of rejected points."""
-    listed = object_in(text, "points").get("points")
-    if not isinstance(listed, list) or not listed:
-        raise InvalidAnswerError('it must have "points": a list of at least one point')
-    points, problems = _items(FoundPoint, listed)
-    _check(points, problems)
-    return points, len(problems)
-
-
-def read_names(text: str) -> list[str]:
-    """Return the distinct names of an answer, ignoring case; at most :data:`MOST_NAMES`."""
-    listed = object_in(text, "names").get("names")
-    if not isinstance(listed, list):
-        raise InvalidAnswerError('it must have "names": a list of texts, which may be empty')
-    names: dict[str, str] = {}
-    for name in _values(_NAME, listed):
-        names.setdefault(name.casefold(), name)
-    return list(names.values())[:MOST_NAMES]
-
-
-def read_order(text: str) -> list[int]:
-    """Return the numbers of an answer as given, including duplicates and numbers without a line."""
-    return _numbers_of(text, "order", "a list of numbers of lines")
-
-
-def read_chosen(text: str) -> list[int]:
-    """Return the numbers of an answer as given; see :func:`read_order`."""
-    return _numbers_of(text, "chosen", "a list of numbers of lines, which may be empty")
-
-
-def _numbers_of(text: str, name: str, expected: str) -> list[int]:
-    listed = object_in(text, name).get(name)
-    if not isinstance(listed, list):
-        raise InvalidAnswerError(f'it must have "{name}": {expected}')
-    return _values(_ANY_NUMBER, listed)
-
-
-def read_queries(text: str) -> list[str]:
-    """Return the distinct queries of an answer, ignoring case."""
-    listed = object_in(text, "queries").get("queries")
-    if not isinstance(listed, list):
-        raise InvalidAnswerError('it must have "queries": a list of texts, which may be empty')
-    return list({query.casefold(): query for query in reversed(_values(_QUERY, listed))}.values())[::-1]
-
-
-def read_merge(text: str) -> str:
-    """Return the content of an answer, which must not be blank or too long."""
+    Raises:
+        InvalidAnswerError: there is no such object, or more of its items are invalid than valid.
+    """
+    given = object_in(text, next(name for name, field in kind.model_fields.items() if field.is_required()))
     try:
-        content = MergeAnswer.model_validate(object_in(text, "content")).content
+        return kind.model_validate(given), 0
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise InvalidAnswerError(f'it must have "content": a text; {problem}') from None
-    if not any(char.isprintable() and not char.isspace() for char in content):
-        raise InvalidAnswerError('"content" is blank')
-    return content.encode("utf-8", "replace").decode()
+        found = error.errors(include_url=False, include_input=False)
+
+    problems = {each["loc"][:2]: each for each in reversed(found)}  # the first one of each item
+    lists = {
+        name: [item for place, item in enumerate(given[name]) if (name, place) not in problems]
+        for name in kind.model_fields.keys() & given.keys()
+        if isinstance(given[name], list)
+    }
+    if any(len(place) == 1 for place in problems) or len(problems) > sum(map(len, lists.values())):
+        raise InvalidAnswerError("; ".join(map(_described, list(problems.values())[::-1][:_MOST_PROBLEMS])))
+    return kind.model_validate({**given, **lists}), len(problems)
 
 
-def read_stale(text: str) -> dict[int, str]:
-    """Return the numbers of an answer as given, each with its reason."""
-    listed = object_in(text, "stale").get("stale")
-    if not isinstance(listed, list):
-        raise InvalidAnswerError('it must have "stale": a list of numbers with reasons, which may be empty')
-    found, problems = _items(FoundStale, listed)
-    _check(found, problems)
-    return {each.number: each.reason.encode("utf-8", "replace").decode() for each in found}
-
-
-def _values(kind: TypeAdapter[_Value], listed: Sequence[object]) -> list[_Value]:
-    """Return the valid values of a list; raise if more are invalid."""
-    found: list[_Value] = []
-    problems: list[str] = []
-    for number, value in enumerate(listed):
-        try:
-            # Pydantic would take true for the number 1.
-            found.append(kind.validate_python(None if isinstance(value, bool) else value))
-        except ValidationError as error:
-            problems.append(f"item {number + 1}: {error.errors(include_url=False, include_input=False)[0]['msg']}")
-    _check(found, problems)
-    return found
-
-
-def _items(kind: type[_Item], listed: Sequence[object]) -> tuple[list[_Item], list[str]]:
-    found: list[_Item] = []
-    problems: list[str] = []
-    for number, item in enumerate(listed):
-        try:
-            found.append(kind.model_validate(item))
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            problems.append(f"item {number + 1}{f', {where}' if where else ''}: {first['msg']}")
-    return found, problems
-
-
-def _check(found: Sequence[object], problems: Sequence[str]) -> None:
-    if len(problems) > len(found):
-        raise InvalidAnswerError("; ".join(problems[:5]))
-
-
-def _in_upper_case(item: object) -> object:
-    verb = item.get("operation") if isinstance(item, dict) else None
-    return {**item, "operation": verb.strip().upper()} if isinstance(item, dict) and isinstance(verb, str) else item
-
-
-def _strip(schema: dict[str, Any]) -> None:
-    """Drop titles, and the descriptions that come from docstrings."""
-    is_properties = "properties" in schema
-    schema.pop("title", None)
-    if is_properties:
-        schema.pop("description", None)
-    for value in schema.values():
-        for part in _parts(value):
-            _strip(part)
-
-
-def _parts(value: object) -> list[dict[str, Any]]:
-    if isinstance(value, dict):
-        nested = [part for part in value.values() if isinstance(part, dict)]
-        return nested if nested and len(nested) == len(value) else [value]
-    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+def _described(problem: ErrorDetails) -> str:
+    name, *item = problem["loc"]
+    where = [f'"{name}"', *(f"item {one + 1}" if isinstance(one, int) else one for one in item)]
+    return f"{', '.join(where)}: {problem['msg']}"

@@ -15,7 +15,7 @@ from memory_pipeline.domain.model_calls import Purpose, Trouble, Use, count_toke
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.memory_rules import RuleCurator
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_merge, read_stale, schema_of
+from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_answer, schema_of
 from memory_pipeline.models.hosted.prompts import Line, Question, chunks_of
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, identity_of
 
@@ -103,11 +103,11 @@ class HostedCurator:
             enclosed = f"<{tag}>\n{text}\n</{tag}>"
             request = question.request(Use(scope, day), Purpose.CONSOLIDATION, enclosed, tag, numbers)
             try:
-                reasons = self._ask(request, read_stale)
+                answer, _ = self._ask(request, partial(read_answer, StaleAnswer))
             except ModelError as error:  # raised in a task, it would stop concurrent questions
                 return error
             shown = set(numbers)
-            return {number: reason for number, reason in reasons.items() if number in shown}  # no invented numbers
+            return {one.number: one.reason for one in answer.stale if one.number in shown}  # no invented numbers
 
         found: dict[int, str] = {}
         for answer in self._executor.gather([partial(ask, chunk.text, chunk.numbers) for chunk in chunks]):
@@ -130,7 +130,7 @@ class HostedCurator:
 
 def _read_merge(newer: str, older: str, text: str) -> str:
     """Return the content of an answer if it has exactly the numbers and dates of both texts, and is not too long."""
-    content = read_merge(text)
+    content = read_answer(MergeAnswer, text)[0].content
     expected, actual = figures(newer) | figures(older), figures(content)
     if expected != actual:
         lost, new = ", ".join(sorted(expected - actual)[:5]), ", ".join(sorted(actual - expected)[:5])

@@ -25,7 +25,7 @@ from memory_pipeline.models.deterministic.extraction import MOST_SENTENCES, Dete
 from memory_pipeline.models.deterministic.language.dates import DateMention, dates_in, with_dates
 from memory_pipeline.models.deterministic.language.grammar import sentences_of
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_extraction, schema_of
+from memory_pipeline.models.hosted.answer_schemas import ExtractionAnswer, read_answer, schema_of
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
 from memory_pipeline.models.hosted.transport.requests import LlmRequest, identity_of
 
@@ -194,23 +194,23 @@ class HostedExtractor:
 
     def _read(self, request: LlmRequest, passage: ConversationHour, text: str) -> _ParsedAnswer:
         """Return the facts and operations of an answer, without those that cite unknown messages."""
-        summary, facts, operations, refused = read_extraction(text)
+        answer, refused = read_answer(ExtractionAnswer, text)
         by_number = {number: passage.messages[number - 1] for number in request.numbers}
         accepted = [
             self._fact_from(request, [by_number[number] for number in set(fact.messages)], fact, position)
-            for position, fact in enumerate(facts, start=1)
+            for position, fact in enumerate(answer.facts, start=1)
             if by_number.keys() >= set(fact.messages)
         ]
         changes = [
             change
-            for operation in operations
+            for operation in answer.operations
             if by_number.keys() >= set(operation.messages)
             and (change := _operation(operation, [by_number[number] for number in set(operation.messages)]))
         ]
-        refused += len(facts) - len(accepted) + len(operations) - len(changes)
-        if summary:
-            gist = self._fact(request, list(by_number.values()), FactKind.GIST, summary, position=len(facts) + 1)
-            accepted.append(gist)
+        refused += len(answer.facts) - len(accepted) + len(answer.operations) - len(changes)
+        if answer.summary:
+            cited, position = list(by_number.values()), len(answer.facts) + 1
+            accepted.append(self._fact(request, cited, FactKind.GIST, answer.summary, position=position))
         return _ParsedAnswer(request.numbers, tuple(accepted), tuple(changes), refused)
 
     def _fact_from(self, request: LlmRequest, cited: Sequence[Message], fact: FoundFact, position: int) -> Fact:

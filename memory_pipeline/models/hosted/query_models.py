@@ -11,7 +11,7 @@ import math
 import threading
 from concurrent.futures import wait
 from copy import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from memory_pipeline.domain.model_calls import BYTES_PER_TOKEN, Purpose, Trouble, Use, count_tokens
 from memory_pipeline.domain.periods import Calendar
@@ -23,10 +23,7 @@ from memory_pipeline.models.hosted.answer_schemas import (
     NamesAnswer,
     OrderAnswer,
     QueriesAnswer,
-    read_chosen,
-    read_names,
-    read_order,
-    read_queries,
+    read_answer,
     schema_of,
 )
 from memory_pipeline.models.hosted.prompts import Question
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from memory_pipeline.models.local import LocalCrossEncoder
 
 _Value = TypeVar("_Value")
+_Answer = TypeVar("_Answer", bound="BaseModel")
 
 #: Largest share of the input's token budget for the prompt, when lines are ranked or chosen.
 _PROMPT_SHARE = 0.3
@@ -71,7 +69,7 @@ class HostedEntityFinder:
         text = _clean(prompt).strip()
         if not text:
             return []
-        return self._question.ask(_ends(text, self._question.room), (text,), read_names)
+        return self._question.ask(_ends(text, self._question.room), (text,)).names
 
 
 class HostedReranker:
@@ -94,8 +92,8 @@ class HostedReranker:
         room = question.room - count_tokens(line)
         shown = min(len(texts), room // _SHORTEST_LINE, question.model.max_output_tokens // _TOKENS_PER_NUMBER)
         lines = _numbered([_line(text) for text in texts[:shown]], room)
-        numbers = question.ask(f"The prompt: {line}\n\n{lines}", (line, lines), read_order)
-        places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= shown))
+        answer = question.ask(f"The prompt: {line}\n\n{lines}", (line, lines))
+        places = list(dict.fromkeys(number - 1 for number in answer.order if number <= shown))
         chosen = set(places)
         return [*places, *(place for place in range(len(texts)) if place not in chosen)]
 
@@ -157,8 +155,8 @@ class HostedSelector:
         room = question.room - count_tokens(line)
         shown = min(len(headers), room // _SHORTEST_LINE)
         lines = _numbered([_line(header) for header in headers[:shown]], room)
-        numbers = question.ask(f"What is asked: {line}\n\n{lines}", (line, lines), read_chosen)
-        return list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= shown))[:most]
+        answer = question.ask(f"What is asked: {line}\n\n{lines}", (line, lines))
+        return list(dict.fromkeys(number - 1 for number in answer.chosen if number <= shown))[:most]
 
 
 class HostedImaginer:
@@ -186,10 +184,10 @@ class HostedImaginer:
                 break
             shown.insert(0, short)
         conversation = "\n".join(shown)
-        return question.ask(conversation, (conversation,), read_queries)[:most]
+        return question.ask(conversation, (conversation,)).queries[:most]
 
 
-class _QueryModel(Question):
+class _QueryModel(Question, Generic[_Answer]):
     """A kind of question about an agent's memory."""
 
     def __init__(
@@ -200,25 +198,26 @@ class _QueryModel(Question):
         version: str,
         instructions: str,
         values: Mapping[str, object],
-        answer: type[BaseModel],
+        answer: type[_Answer],
     ) -> None:
         super().__init__(
             executor.configuration.injection(scope), name, version, instructions, values, schema_of(answer)
         )
         self._executor = executor
         self._scope = scope
+        self._answer = answer
 
-    def ask(self, text: str, stored: Sequence[str], read: Callable[[str], _Value]) -> _Value:
+    def ask(self, text: str, stored: Sequence[str]) -> _Answer:
         """Return the model's answer about `text`, which contains the stored texts `stored`."""
         tag = prompts.tag_for(*stored)
         request = self.request(_use(self._executor, self._scope), Purpose.READING, f"<{tag}>\n{text}\n</{tag}>", tag)
         _load(self.model)
 
-        def work(is_over: threading.Event) -> _Value:
-            def read_in_time(answer: str) -> _Value:
+        def work(is_over: threading.Event) -> _Answer:
+            def read_in_time(text: str) -> _Answer:
                 if is_over.is_set():  # the caller has gone on; no correction either
                     raise _late(self.model)
-                return read(answer)
+                return read_answer(self._answer, text)[0]
 
             return _stoppable(self._executor, is_over).complete(request, read_in_time).value
 

@@ -17,7 +17,7 @@ from memory_pipeline.domain.summaries import Condensation, KeyPoint
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.deterministic.summarization import DEFAULT_BUDGETS, ExtractiveSummarizer
 from memory_pipeline.models.hosted import prompts
-from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_points, schema_of
+from memory_pipeline.models.hosted.answer_schemas import FoundPoint, SummaryAnswer, read_answer, schema_of
 from memory_pipeline.models.hosted.prompts import Line, chunks_of, room_for
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError, LlmRequest, identity_of
 
@@ -200,14 +200,14 @@ class HostedSummarizer:
 
     def _read(self, progress: _Progress, request: LlmRequest, text: str) -> tuple[list[KeyPoint], int]:
         """Return the points of an answer with the ids of their sources, and the number of rejected points."""
-        found, refused = read_points(text)
+        answer, refused = read_answer(SummaryAnswer, text)
         numbers = set(request.numbers)
         points = [
             _point(point, [progress.pieces[number - 1].point for number in sorted(set(point.sources))])
-            for point in found
+            for point in answer.points
             if numbers >= set(point.sources)
         ]
-        refused += len(found) - len(points)
+        refused += len(answer.points) - len(points)
         if not points:
             raise InvalidAnswerError(f"its points cite no line; `sources` are numbers of lines, such as {min(numbers)}")
         written = sum(len(point.sentence) for point in points)

@@ -17,10 +17,7 @@ from memory_pipeline.models.hosted.answer_schemas import (
     NamesAnswer,
     OrderAnswer,
     SummaryAnswer,
-    read_extraction,
-    read_names,
-    read_order,
-    read_points,
+    read_answer,
     schema_of,
 )
 from memory_pipeline.models.hosted.transport.requests import InvalidAnswerError
@@ -80,6 +77,24 @@ HOSTILE: list[object] = [
     [0],
 ]
 HOSTILE += [["x"], [1.5], [-1], [None], "inf", "NaN"]
+
+
+def read_extraction(text: str) -> tuple[str, list[Any], list[Any], int]:
+    answer, refused = read_answer(ExtractionAnswer, text)
+    return answer.summary, answer.facts, answer.operations, refused
+
+
+def read_points(text: str) -> tuple[list[Any], int]:
+    answer, refused = read_answer(SummaryAnswer, text)
+    return answer.points, refused
+
+
+def read_names(text: str) -> list[str]:
+    return read_answer(NamesAnswer, text)[0].names
+
+
+def read_order(text: str) -> list[int]:
+    return read_answer(OrderAnswer, text)[0].order
 
 
 def extraction(*facts: object, operations: object = (), **more: object) -> str:

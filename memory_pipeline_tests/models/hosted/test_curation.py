@@ -21,7 +21,7 @@ from memory_pipeline.domain.model_calls import Purpose
 from memory_pipeline.domain.periods import Period
 from memory_pipeline.errors import ModelError
 from memory_pipeline.models.factory import configured_models
-from memory_pipeline.models.hosted.answer_schemas import read_merge, read_stale
+from memory_pipeline.models.hosted.answer_schemas import MergeAnswer, StaleAnswer, read_answer
 from memory_pipeline.models.hosted.curation import HostedCurator
 from memory_pipeline.models.hosted.transport.dry_run import DryRunExecutor
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
@@ -244,10 +244,10 @@ def test_invalid_items_of_a_valid_answer_are_left_out(lake: Lake, server: OpenAI
 )
 def test_any_answer_is_read_or_invalid(said: object) -> None:
     with suppress(InvalidAnswerError):
-        found = read_stale(json.dumps({"stale": said}))
-        assert all(number >= 1 and reason.strip() and reason.isprintable() for number, reason in found.items())
+        stale = read_answer(StaleAnswer, json.dumps({"stale": said}))[0].stale
+        assert all(one.number >= 1 and one.reason.strip() and one.reason.isprintable() for one in stale)
     with suppress(InvalidAnswerError):
-        content = read_merge(json.dumps({"content": said}))
+        content = read_answer(MergeAnswer, json.dumps({"content": said}))[0].content
         assert 0 < len(content) <= MAX_CONTENT
         content.encode()
 
