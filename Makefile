@@ -20,7 +20,7 @@ PURE = $(addprefix memory_pipeline_tests/,domain configuration models/determinis
 # The tests of the core, which `make test-lowest` runs with the lowest versions of its libraries.
 CORE = $(addprefix memory_pipeline_tests/,client configuration domain graph lake memories reader search writer)
 
-.PHONY: help demo dev quick test test-thorough test-lowest lint types size types-elsewhere site tests test-cluster soak bench docs lock clean
+.PHONY: help demo dev quick test test-thorough test-lowest lint types size types-elsewhere site tests coverage test-cluster soak bench docs lock clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -84,6 +84,9 @@ types-elsewhere: .venv/.installed  ## Check the package's types for macOS and Wi
 
 tests: .venv/.installed
 	$(BIN)/pytest -n auto --dist worksteal -rs
+
+coverage: .venv/.installed  ## Run the tests and print which lines of the product none of them reaches (an hour)
+	$(BIN)/pytest -n auto --dist worksteal -rs --cov --cov-report=term --cov-report=html:build/coverage
 
 test-cluster: .venv/.installed  ## Backfill over two Celery workers, PostgreSQL, Redis and S3, and kill one: make test-cluster AGENTS=1000 DAYS=3
 	MEMORY_PIPELINE_CLUSTER_AGENTS=$(AGENTS) MEMORY_PIPELINE_CLUSTER_DAYS=$(DAYS) $(BIN)/pytest -m cluster -n 0 -rs -s memory_pipeline_tests/harnesses/cluster
