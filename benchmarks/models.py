@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_pipeline.models.hosted.transport.dry_run import Expected
-    from memory_pipeline.models.hosted.transport.requests import LlmRequest
+    from memory_pipeline.models.hosted.transport.requests import Answered, LlmRequest
 
 _AT_ONCE = (1, 16, 64)
 _BATCHES = (1, 64)
@@ -329,7 +329,7 @@ def _questions(lake: Lake, passages: Sequence[ConversationHour]) -> list[LlmRequ
 def _through_the_door(questions: Sequence[LlmRequest], at_once: int) -> None:
     """Send requests through the bare client."""
 
-    def ask(question: LlmRequest) -> litellm_client.Reply:
+    def ask(question: LlmRequest) -> Answered[str]:
         messages = [{"role": "system", "content": question.system}, {"role": "user", "content": question.user}]
         return litellm_client.complete(
             question.endpoint, messages, question.schema, name=question.name, api_key="a-key", secrets=()

@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memory_pipeline.configuration import Configuration
-    from memory_pipeline.configuration.model_settings import CrossEncoder, Embedding, Endpoint
+    from memory_pipeline.configuration.model_settings import CrossEncoder, Embedding
     from memory_pipeline.domain.model_calls import CallStore, Payer
     from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _Value = TypeVar("_Value")
-_Reply = TypeVar("_Reply", litellm_client.Reply, litellm_client.EmbeddingReply, litellm_client.RerankReply)
 
 #: Seconds. A server that asks for a longer Retry-After is not retried.
 _LONGEST_WAIT = 120.0
@@ -154,22 +154,13 @@ class LlmExecutor:
         """
         identity = digest("rerank-1", identity_of(endpoint), query, list(texts))
         requests = Requests(self.store, identity, Purpose.READING, endpoint, None, [UsageShare(use, 1, 1.0)])
-        key, secrets = self._key(endpoint.api_key)
-
-        def send() -> litellm_client.RerankReply:
-            return litellm_client.rerank(endpoint, query, texts, api_key=key, secrets=secrets)
-
-        with self._budgeted(_payers(use.scope), requests, 0) as reserve_for:
-
-            def reserve() -> None:
-                reserve_for(sum(map(count_tokens, [query, *texts])))
-
-            try:
-                reply, sent = self._send(endpoint, endpoint.api_key, requests, reserve, send)
-                requests.add(sent, "ok", reply.tokens_in, 0, reply.cost)
-            finally:
-                requests.keep(None)
-        return Answered(reply.scores, reply.tokens_in, 0, reply.cost)
+        send = partial(litellm_client.rerank, endpoint, query, texts)
+        tokens = sum(map(count_tokens, [query, *texts]))
+        with self._budgeted(_payers(use.scope), requests, 0) as reserve:
+            reply, sent = self._send(requests, endpoint.api_key, partial(reserve, tokens), send)
+            requests.add(sent, "ok", reply)
+            requests.keep(None)
+        return reply
 
     def known(self, key: str, period: Period, read: Callable[[str], _Value]) -> Answered[_Value] | None:
         """Return a stored answer; None if there is none, or if it fails the current checks."""
@@ -227,73 +218,51 @@ class LlmExecutor:
     def _ask(self, request: LlmRequest, requests: Requests, read: Callable[[str], _Value]) -> Answered[_Value]:
         endpoint = request.endpoint
         messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
-        key, secrets = self._key(endpoint.api_key)
-
-        def send() -> litellm_client.Reply:
-            return litellm_client.complete(
-                endpoint, messages, request.schema, name=request.name, api_key=key, secrets=secrets
-            )
-
-        with self._budgeted(_payers(request.use.scope), requests, endpoint.max_output_tokens) as reserve_for:
-
-            def reserve() -> None:
-                reserve_for(sum(count_tokens(message["content"]) for message in messages))
-
-            try:  # calls are stored before the budget drops its hold on them
-                for is_correction in (False, True):
-                    reply, sent = self._send(endpoint, endpoint.api_key, requests, reserve, send)
-                    # Lone surrogates can be neither stored nor sent back.
-                    text = reply.text.encode("utf-8", "replace").decode()
-                    try:
-                        if reply.is_cut:
-                            raise InvalidAnswerError("it was cut off at the longest length allowed; be briefer")
-                        value = read(text)
-                    except InvalidAnswerError as error:
-                        requests.add(sent, Trouble.INVALID, reply.tokens_in, reply.tokens_out, reply.cost)
-                        if is_correction:
-                            raise ModelError(
-                                Trouble.INVALID, f"{endpoint.model} returned no valid answer: {str(error)[:200]}"
-                            ) from None
-                        correction = _CORRECTION.format(error=error)
-                        messages += [
-                            {"role": "assistant", "content": text[:_ECHO] if reply.is_cut else text},
-                            {"role": "user", "content": correction},
-                        ]
-                    except ModelError as error:  # its caller has gone on
-                        requests.add(sent, error.trouble, reply.tokens_in, reply.tokens_out, reply.cost)
-                        raise
-                    else:
-                        requests.add(sent, "ok", reply.tokens_in, reply.tokens_out, reply.cost)
-                        return requests.answered(value, text)
-            except ModelError:
-                requests.keep(None)
-                raise
+        send = partial(litellm_client.complete, endpoint, messages, request.schema, name=request.name)
+        with self._budgeted(_payers(request.use.scope), requests, endpoint.max_output_tokens) as reserve:
+            for is_correction in (False, True):
+                tokens = sum(count_tokens(message["content"]) for message in messages)
+                reply, sent = self._send(requests, endpoint.api_key, partial(reserve, tokens), send)
+                # Lone surrogates can be neither stored nor sent back.
+                text = reply.value.encode("utf-8", "replace").decode()
+                try:
+                    if reply.is_cut:
+                        raise InvalidAnswerError("it was cut off at the longest length allowed; be briefer")
+                    value = read(text)
+                except InvalidAnswerError as error:
+                    requests.add(sent, Trouble.INVALID, reply)
+                    if is_correction:
+                        raise ModelError(
+                            Trouble.INVALID, f"{endpoint.model} returned no valid answer: {str(error)[:200]}"
+                        ) from None
+                    messages += [
+                        {"role": "assistant", "content": text[:_ECHO] if reply.is_cut else text},
+                        {"role": "user", "content": _CORRECTION.format(error=error)},
+                    ]
+                except ModelError as error:  # its caller has gone on
+                    requests.add(sent, error.trouble, reply)
+                    raise
+                else:
+                    requests.add(sent, "ok", reply)
+                    return requests.answered(value, text)
         raise AssertionError  # the loop returns or raises
 
     def _vectors(self, endpoint: Embedding, texts: Sequence[str], requests: Requests) -> Answered[NDArray[np.float32]]:
         workspace_id = requests.shares[0].use.scope.workspace_id if requests.shares else None
         reference = self.configuration.embedding_key(workspace_id) if workspace_id else endpoint.api_key
-        key, secrets = self._key(reference)
+        send = partial(litellm_client.embed, endpoint, texts)
         # A batch has texts of many users, so only the workspace limits it.
-        with self._budgeted([workspace_id] if workspace_id else [], requests, 0) as reserve_for:
-
-            def reserve() -> None:
-                reserve_for(sum(map(count_tokens, texts)))
-
-            def send() -> litellm_client.EmbeddingReply:
-                return litellm_client.embed(endpoint, texts, api_key=key, secrets=secrets)
-
-            try:
-                reply, sent = self._send(endpoint, reference, requests, reserve, send)
-                requests.add(sent, "ok", reply.tokens_in, 0, reply.cost)
-                return requests.answered(reply.values, base64.b64encode(reply.values.tobytes()).decode())
-            except ModelError:
-                requests.keep(None)
-                raise
+        with self._budgeted([workspace_id] if workspace_id else [], requests, 0) as reserve:
+            reply, sent = self._send(requests, reference, partial(reserve, sum(map(count_tokens, texts))), send)
+            requests.add(sent, "ok", reply)
+            return requests.answered(reply.value, base64.b64encode(reply.value.tobytes()).decode())
 
     @contextmanager
     def _budgeted(self, payers: Sequence[Payer], requests: Requests, most: int) -> Iterator[Callable[[int], None]]:
-        """Hold a part of each budget for a question. Yield a function that reserves for a request of n tokens."""
+        """Hold a part of each budget for a question. Yield a function that reserves for a request of n tokens.
+
+        The calls of a question that fails are stored before the budget drops its hold on them.
+        """
         budgets = self.budgets
         if budgets is None:
             yield lambda _: None
@@ -311,21 +280,26 @@ class LlmExecutor:
                     budgets.reserve(payer, hold, int(tokens * _MARGIN), most, self._pause)
 
             requests.on_spent = settle
-            yield reserve
+            try:
+                yield reserve
+            except ModelError:
+                requests.keep(None)
+                raise
 
     def _send(
         self,
-        endpoint: Endpoint,
-        reference: str | None,
         requests: Requests,
+        reference: str | None,
         reserve: Callable[[], None],
-        send: Callable[[], _Reply],
-    ) -> tuple[_Reply, Sent]:
+        send: Callable[..., Answered[_Value]],
+    ) -> tuple[Answered[_Value], Sent]:
         """Send a request; retry after transient failures.
 
         Each `reference` to an API key has its own circuit breaker. `requests` gets every failed attempt; the caller
-        adds the success. `reserve` is called before each attempt.
+        adds the success. `reserve` is called before each attempt. `send` gets the key, and the secrets to hide.
         """
+        endpoint = requests.endpoint
+        key, secrets = self._key(reference)
         server = f"{endpoint.model} {endpoint.api_base} {reference}"
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(endpoint.attempts),
@@ -347,9 +321,9 @@ class LlmExecutor:
                         )
                     sent = Sent(self.clock())
                     try:
-                        reply = send()
+                        reply = send(api_key=key, secrets=secrets)
                     except CallError as error:
-                        requests.add(sent, error.trouble, error.tokens_in, error.tokens_out, error.cost)
+                        requests.add(sent, error.trouble, error)
                         raise
         except CallError as error:
             if error.trouble in _REQUEST_FAULTS:

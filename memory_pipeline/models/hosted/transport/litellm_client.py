@@ -25,7 +25,6 @@ import time
 import warnings
 from concurrent.futures import Future, wait
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -34,6 +33,7 @@ from memory_pipeline.configuration.model_settings import DETERMINISTIC, LOCAL, P
 from memory_pipeline.domain.model_calls import Trouble, count_tokens
 from memory_pipeline.errors import require
 from memory_pipeline.models.hosted.transport.call_errors import CallError, failure_of
+from memory_pipeline.models.hosted.transport.requests import Answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -61,39 +61,6 @@ _is_set_up = False
 _current_request = threading.local()
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A completion. `is_cut` says whether the answer was cut off at the largest number of tokens.
-
-    Tokens are estimates if the provider reports none. `cost` is in US dollars, or None if neither the provider nor a
-    price list gives it.
-    """
-
-    text: str
-    is_cut: bool
-    tokens_in: int
-    tokens_out: int
-    cost: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingReply:
-    """Embeddings: one row of unit length per text, in the order of the texts."""
-
-    values: NDArray[np.float32]
-    tokens_in: int
-    cost: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RerankReply:
-    """Positions of texts, each at most once, with their scores; higher is better. Tokens and cost as in `Reply`."""
-
-    scores: list[tuple[int, float]]
-    tokens_in: int
-    cost: float | None
-
-
 def complete(
     endpoint: Completion,
     messages: Sequence[Mapping[str, str]],
@@ -102,7 +69,7 @@ def complete(
     name: str,
     api_key: str | None,
     secrets: Collection[str],
-) -> Reply:
+) -> Answered[str]:
     """Send a completion request with chat messages in OpenAI's format.
 
     Without a `schema` the answer is free text; `name` is the schema's name (letters, digits, ``_`` and ``-``). Without
@@ -129,7 +96,7 @@ def complete(
     if choice.finish_reason == "content_filter":
         trouble, message = Trouble.REFUSED, "the provider's content filter withheld the answer"
     elif choice.finish_reason == "length" or (isinstance(text, str) and text.strip()):
-        return Reply(text or "", choice.finish_reason == "length", tokens_in, tokens_out, cost)
+        return Answered(text or "", tokens_in, tokens_out, cost, choice.finish_reason == "length")
     else:
         trouble, message = Trouble.INVALID, "the answer is empty; the model refused, or had nothing to say"
     raise CallError(trouble, message, is_transient=False, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
@@ -137,8 +104,8 @@ def complete(
 
 def embed(
     endpoint: Embedding, texts: Sequence[str], *, api_key: str | None, secrets: Collection[str]
-) -> EmbeddingReply:
-    """Embed texts in one request, with the provider's variable if `api_key` is None.
+) -> Answered[NDArray[np.float32]]:
+    """Return the unit vectors of texts, one row each, by one request; the provider's variable if `api_key` is None.
 
     `texts` must fit into one request and must not be empty, which some servers refuse.
 
@@ -146,7 +113,7 @@ def embed(
         CallError: there are no vectors, or they do not match the texts.
     """
     if not texts:
-        return EmbeddingReply(np.empty((0, endpoint.dimension or 0), np.float32), 0, 0.0)
+        return Answered(np.empty((0, endpoint.dimension or 0), np.float32), 0, 0, 0.0)
     defaults: dict[str, Any] = {"encoding_format": "base64"} if endpoint.provider in _SEND_BASE64 else {}
     if endpoint.provider == "openai":
         # Otherwise LiteLLM drops the parameter for all but two of OpenAI's models.
@@ -156,17 +123,18 @@ def embed(
         raise CallError(Trouble.UNAVAILABLE, "the answer has no vectors", is_transient=True)
     tokens_in, _, cost = _spent(endpoint, response, texts, None)
     try:
-        return EmbeddingReply(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, cost)
+        return Answered(_unit_vectors(response.data, len(texts), endpoint.dimension), tokens_in, 0, cost)
     except ValueError as error:
         raise CallError(Trouble.INVALID, str(error), is_transient=True, tokens_in=tokens_in, cost=cost) from None
 
 
 def rerank(
     endpoint: CrossEncoder, query: str, texts: Sequence[str], *, api_key: str | None, secrets: Collection[str]
-) -> RerankReply:
-    """Score texts for a query in one request, with the provider's variable if `api_key` is None.
+) -> Answered[list[tuple[int, float]]]:
+    """Return positions of texts, each at most once, with their scores for a query; higher is better.
 
-    Texts that the server leaves out have no score. Results with a wrong position or score are ignored.
+    It is one request, with the provider's variable if `api_key` is None. Texts that the server leaves out have no
+    score. Results with a wrong position or score are ignored.
 
     Raises:
         CallError: there is no usable result.
@@ -186,7 +154,7 @@ def rerank(
     if not scores:
         message = f"the answer ranks none of the {len(texts)} texts"
         raise CallError(Trouble.INVALID, message, is_transient=True, tokens_in=tokens, cost=cost)
-    return RerankReply(list(scores.items()), tokens, cost)
+    return Answered(list(scores.items()), tokens, 0, cost)
 
 
 def price(endpoint: Endpoint) -> Price | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from memory_pipeline.configuration.model_settings import Completion, Embedding, Endpoint
     from memory_pipeline.domain.model_calls import CallStore, Purpose
+    from memory_pipeline.models.hosted.transport.call_errors import CallError
 
 
 _Value = TypeVar("_Value")
@@ -67,12 +68,17 @@ class LlmRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[_Value]):
-    """The parsed value of an answer, and the tokens and US dollars of all requests for it."""
+    """The answer to one request, or the parsed answer to a question with the tokens and cost of all its requests.
+
+    Tokens are estimates if the provider reports none. `cost` is in US dollars, or None if neither the provider nor a
+    price list gives it. `is_cut` says whether a text was cut off at the largest number of tokens.
+    """
 
     value: _Value
     tokens_in: int
     tokens_out: int
     cost: float | None
+    is_cut: bool = False
 
 
 def identity_of(endpoint: Endpoint) -> str:
@@ -125,9 +131,10 @@ class Requests:
     calls: list[Call] = field(default_factory=list)
     on_spent: Callable[[int, int, float | None], None] | None = None
 
-    def add(self, sent: Sent, outcome: str, tokens_in: int, tokens_out: int, cost: float | None) -> None:
-        """Record a request as one call per share."""
+    def add(self, sent: Sent, outcome: str, spent: Answered[Any] | CallError) -> None:
+        """Record a request, with the outcome and what it took, as one call per share."""
         sent.stop()
+        tokens_in, tokens_out, cost = spent.tokens_in, spent.tokens_out, spent.cost
         request_id = str(ULID())
         before = 0.0
         for number, share in enumerate(self.shares):

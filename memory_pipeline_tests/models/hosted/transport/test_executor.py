@@ -29,6 +29,7 @@ from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
 from memory_pipeline.models.hosted.transport import budgets, litellm_client
 from memory_pipeline.models.hosted.transport.executor import LlmExecutor
 from memory_pipeline.models.hosted.transport.requests import (
+    Answered,
     InvalidAnswerError,
     LlmRequest,
     embedding_key,
@@ -356,9 +357,9 @@ def test_lone_surrogates_are_neither_stored_nor_sent_back(
 ) -> None:
     sent: list[Sequence[Any]] = []
 
-    def complete(endpoint: object, messages: Sequence[Any], schema: object, **named: object) -> litellm_client.Reply:
+    def complete(endpoint: object, messages: Sequence[Any], schema: object, **named: object) -> Answered[str]:
         sent.append(list(messages))
-        return litellm_client.Reply("half \ud83d", False, 1, 1, 0.0)
+        return Answered("half \ud83d", 1, 1, 0.0)
 
     monkeypatch.setattr(litellm_client, "complete", complete)
     seen: list[str] = []

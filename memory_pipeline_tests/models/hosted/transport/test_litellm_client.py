@@ -26,7 +26,7 @@ from memory_pipeline.configuration.model_settings import Completion, CrossEncode
 from memory_pipeline.domain.model_calls import Trouble
 from memory_pipeline.models.hosted.transport import litellm_client
 from memory_pipeline.models.hosted.transport.call_errors import CallError, plain
-from memory_pipeline.models.hosted.transport.litellm_client import EmbeddingReply, Reply
+from memory_pipeline.models.hosted.transport.requests import Answered
 from memory_pipeline_tests.openai_answers import CHAT_FAULTS, EMBEDDING_FAULTS, embedding
 from memory_pipeline_tests.openai_server import Fault, OpenAIServer
 
@@ -64,7 +64,7 @@ def complete(
     key: str | None = KEY,
     secrets: tuple[str, ...] = (),
     **settings: Any,
-) -> Reply:
+) -> Answered[str]:
     """Request a completion of a model that is in no price list."""
     settings = {"model": f"{provider}/m", "api_base": server.base_url if server else None, **settings}
     return litellm_client.complete(Completion(**settings), MESSAGES, schema, name="city", api_key=key, secrets=secrets)
@@ -72,7 +72,7 @@ def complete(
 
 def embed(
     server: OpenAIServer | None, *texts: str, provider: str = "openai", key: str | None = KEY, **settings: Any
-) -> EmbeddingReply:
+) -> Answered[Any]:
     """Request vectors."""
     address = server.base_url if server else None
     settings = {"model": f"{provider}/m", "dimension": 16, "api_base": address, **settings}
@@ -99,7 +99,7 @@ def wire(server: OpenAIServer) -> dict[str, Any]:
 def test_a_completion_sends_the_endpoints_settings(server: OpenAIServer, provider: str) -> None:
     messages = json.dumps(MESSAGES)
     reply = complete(server, provider=provider, temperature=0.5, max_output_tokens=300, parameters={"seed": 7})
-    assert reply == Reply("Where does Anna live?", is_cut=False, tokens_in=8, tokens_out=6, cost=None)
+    assert reply == Answered("Where does Anna live?", is_cut=False, tokens_in=8, tokens_out=6, cost=None)
     body = wire(server)
     assert body["messages"] == MESSAGES
     assert (body["model"], body["temperature"], body["max_tokens"], body["seed"]) == ("m", 0.5, 300, 7)
@@ -115,11 +115,11 @@ def test_without_a_temperature_none_is_sent(server: OpenAIServer) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_schema_is_sent_in_the_endpoints_answer_format(server: OpenAIServer, provider: str) -> None:
-    assert json.loads(complete(server, provider=provider, schema=SCHEMA).text) == {"city": "xxx"}
+    assert json.loads(complete(server, provider=provider, schema=SCHEMA).value) == {"city": "xxx"}
     described = {"name": "city", "schema": SCHEMA, "strict": False}
     assert wire(server)["response_format"] == {"type": "json_schema", "json_schema": described}
     server.reset()
-    assert complete(server, provider=provider, schema=SCHEMA, answer_format="json_object").text == "{}"
+    assert complete(server, provider=provider, schema=SCHEMA, answer_format="json_object").value == "{}"
     assert wire(server)["response_format"] == {"type": "json_object"}
     server.reset()
     complete(server, provider=provider, schema=SCHEMA, answer_format="text")
@@ -157,9 +157,9 @@ def test_vectors_are_in_the_order_of_the_texts(server: OpenAIServer, provider: s
     server.faults = [Fault(kind)] if kind else []
     texts = [f"text {number}" for number in range(5)]
     vectors = embed(server, *texts, provider=provider)
-    assert vectors.values.dtype == np.float32
-    assert vectors.values.shape == (5, 16)
-    assert np.allclose(vectors.values, [embedding(text, 16) for text in texts], atol=1e-6)
+    assert vectors.value.dtype == np.float32
+    assert vectors.value.shape == (5, 16)
+    assert np.allclose(vectors.value, [embedding(text, 16) for text in texts], atol=1e-6)
     assert (vectors.tokens_in, vectors.cost) == (8, None)
     assert wire(server)["input"] == texts
     # Digits take thirty times the work. Servers that cannot send base64 are not asked for it.
@@ -169,13 +169,13 @@ def test_vectors_are_in_the_order_of_the_texts(server: OpenAIServer, provider: s
 def test_vectors_may_be_sent_as_digits_and_of_any_length(server: OpenAIServer) -> None:
     vectors = embed(server, "a", parameters={"encoding_format": "float", "dimensions": 9}, dimension=9)
     assert wire(server)["encoding_format"] == "float"
-    assert np.allclose(np.linalg.norm(vectors.values, axis=1), 1)
-    assert embed(server, "a", dimension=None).values.shape == (1, 16)
+    assert np.allclose(np.linalg.norm(vectors.value, axis=1), 1)
+    assert embed(server, "a", dimension=None).value.shape == (1, 16)
 
 
 def test_without_texts_no_request_is_sent(server: OpenAIServer) -> None:
     vectors = embed(server)
-    assert vectors.values.shape == (0, 16)
+    assert vectors.value.shape == (0, 16)
     assert not server.requests
 
 
@@ -261,7 +261,7 @@ def test_answers_of_any_content_are_returned(server: OpenAIServer, provider: str
     server.faults = [Fault("bad_content"), Fault("fenced"), Fault("length")]
     replies = [complete(server, provider=provider, schema=SCHEMA) for _ in range(3)]
     assert [reply.is_cut for reply in replies] == [False, False, True]
-    assert "```json" in replies[1].text
+    assert "```json" in replies[1].value
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -459,7 +459,7 @@ def test_connections_are_reused_by_many_threads(server: OpenAIServer, provider: 
     server.answer = lambda body: str(body["seed"])
 
     def ask(number: int) -> str:
-        return complete(server, provider=provider, parameters={"seed": number}).text
+        return complete(server, provider=provider, parameters={"seed": number}).value
 
     with ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(ask, range(64)))
@@ -498,7 +498,7 @@ def test_the_first_requests_of_many_threads_need_no_network_and_print_nothing() 
             messages = [{"role": "user", "content": "Where does Anna live?"}]
             for model in ("openai/m", "openrouter/m", "openai/gpt-4o-mini", "anthropic/claude-sonnet-4-5"):
                 endpoint = Completion(model=model, api_base=server.base_url)
-                done.append(complete(endpoint, messages, None, name="x", api_key="k-4711", secrets=()).text)
+                done.append(complete(endpoint, messages, None, name="x", api_key="k-4711", secrets=()).value)
             endpoint = Embedding(model="openai/m", api_base=server.base_url, dimension=16)
             embed(endpoint, ["a"], api_key="k-4711", secrets=())
 
