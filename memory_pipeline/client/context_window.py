@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from memory_pipeline.domain.chat_messages import as_mapping, messages_in
 from memory_pipeline.domain.context_window import estimated_tokens, most_relevant, newest
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.search.arguments import MAX_TOKENS, count_of
+from memory_pipeline.search.arguments import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

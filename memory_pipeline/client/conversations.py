@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from memory_pipeline.domain.scopes import label_of
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
-from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
+from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS
 from memory_pipeline.writer.known_messages import KnownMessages
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.overlay import one_read
-from memory_pipeline.search.arguments import MAX_RESULTS, count_of
+from memory_pipeline.search.arguments import MAX_RESULTS
 from memory_pipeline.search.searcher import Hit
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import label_of
 from memory_pipeline.domain.sessions import MAX_TTL
 from memory_pipeline.domain.subjects import Subject
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, MemoryPipelineError, shown
 from memory_pipeline.overlay import one_read
-from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS, count_of
+from memory_pipeline.search.arguments import MAX_DAYS_AGO, MAX_RESULTS
 from memory_pipeline.search.searcher import Hits
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from memory_pipeline.domain.identity import digest
-from memory_pipeline.domain.memories.record import one_of
 from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of
 from memory_pipeline.domain.scopes import Scope, optional_label
 from memory_pipeline.domain.subjects import SubjectKind
+from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import AccessDeniedError, InputError, shown
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.domain.values import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,10 +30,7 @@ class Capture(StrEnum):
         Raises:
             InputError: the value is unknown.
         """
-        try:
-            return cls.FULL if value is None else cls(value)  # type: ignore[arg-type]  # other values raise ValueError
-        except ValueError:
-            raise InputError(f"capture {shown(value)} is unknown; accepted: {', '.join(cls)}") from None
+        return cls.FULL if value is None else one_of(cls, "capture", value)
 
     def or_stricter(self, other: Capture) -> Capture:
         """Return the stricter of two."""

@@ -16,6 +16,7 @@ from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.scopes import Scope, label_of, optional_label, user_identity
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import composed, is_blank, is_unicode
+from memory_pipeline.domain.values import MAX_TURN, count_of, one_of
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -118,14 +119,13 @@ class Message:
         scope = recorded_scope(record, scope_of)
         conversation_id = label_of("conversation_id", record.get("conversation_id"))
         source_id = optional_label("id", record.get("id"))
-        role = _role(record.get("role"))
+        role = one_of(Role, "role", record.get("role"))
         name = optional_label("name", record.get("name"))
         content = _text(remaining)
         sent_at = timestamp_of("timestamp", record.get("timestamp"))
-        turn = record.get("turn")
-        if not isinstance(turn, int) or not 0 <= turn < 2**31:
-            raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
-        occurrence = _occurrence(record.get("occurrence"))
+        turn = count_of("turn", record.get("turn"), 0, MAX_TURN)
+        occurrence = record.get("occurrence")
+        occurrence = None if occurrence is None else count_of("occurrence", occurrence, 2, MAX_TURN)
         received_at = timestamp_of("received_at", record.get("received_at"))
         target = None if record.get("edit_of") is None else _target(record["edit_of"], sent_at)
         return cls(
@@ -287,12 +287,6 @@ def with_edits(messages: Iterable[Message]) -> list[Message]:
     return folded
 
 
-def _occurrence(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and 1 < value < 2**31):
-        return value
-    raise InputError(f"occurrence {shown(value)} is not valid; expected a number from 2")
-
-
 def recorded_scope(record: Mapping[str, object], scope_of: ScopeOf) -> Scope:
     """Return the scope of a record of the journal.
 
@@ -316,13 +310,6 @@ def members_fields(scope: Scope, users: Sequence[str]) -> dict[str, object]:
     """Return the fields of a record of the journal that the agent's own memory does not need."""
     own: dict[str, object] = {"identity": scope.identity} if scope.identity else {}
     return own | {"users": list(users)} if users else own
-
-
-def _role(value: object) -> Role:
-    try:
-        return Role(value)  # type: ignore[arg-type]  # other values raise ValueError
-    except ValueError:
-        raise InputError(f"role {shown(value)} is unknown; accepted: {', '.join(Role)}") from None
 
 
 def labels_of(name: str, values: object, most: int = MAX_TAGS) -> tuple[str, ...]:
@@ -394,11 +381,7 @@ def _offset_of(record: Mapping[str, object]) -> int | None:
     """
     stated = record.get("utc_offset")
     if stated is not None:
-        if isinstance(stated, bool) or not isinstance(stated, int) or abs(stated) > _MAX_OFFSET:
-            raise InputError(
-                f"utc_offset {shown(stated)} is not valid; expected minutes east of UTC, up to {_MAX_OFFSET}"
-            )
-        return stated
+        return count_of("utc_offset", stated, -_MAX_OFFSET, _MAX_OFFSET, " minutes east of UTC")
     at = record.get("timestamp")
     at = datetime.fromisoformat(at) if isinstance(at, str) else at
     return (isinstance(at, datetime) and offset_at(at)) or None

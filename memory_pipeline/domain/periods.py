@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 from zoneinfo import ZoneInfo
 
+from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
@@ -59,11 +60,7 @@ class Grain(StrEnum):
         Raises:
             InputError: the name is unknown.
         """
-        try:
-            return cls(text)  # type: ignore[arg-type]  # other values raise ValueError
-        except ValueError:
-            names = ", ".join(cls)
-            raise InputError(f"grain {shown(text)} is unknown; accepted: {names}") from None
+        return one_of(cls, "grain", text)
 
 
 _ORDER = tuple(Grain)

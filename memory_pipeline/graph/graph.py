@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from memory_pipeline.domain.graph.operations import MAX_TERM, snake_case
 from memory_pipeline.domain.graph.triples import Triple
 from memory_pipeline.domain.text.recalled_text import mark_lines
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph.entities import named_in, ranked
 from memory_pipeline.graph.state import GraphOverlay
@@ -161,7 +162,7 @@ class Graph:
         Raises:
             InputError: an argument is invalid.
         """
-        _count("limit", limit, MAX_FACTS)
+        count_of("limit", limit, 1, MAX_FACTS)
         graph = self._state.snapshot()
         return self._facts(
             [(layer, graph.visible(at, np.arange(len(layer)))) for at, layer in enumerate(graph.layers)], limit
@@ -185,7 +186,7 @@ class Graph:
         Raises:
             InputError: an argument is invalid.
         """
-        _count("limit", limit, MAX_FACTS)
+        count_of("limit", limit, 1, MAX_FACTS)
         instant = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
         code = graph.code(_name("name", name))
@@ -205,7 +206,7 @@ class Graph:
         Raises:
             InputError: an argument is invalid.
         """
-        _count("limit", limit, MAX_FACTS)
+        count_of("limit", limit, 1, MAX_FACTS)
         label = None if predicate is None else snake_case(_name("predicate", predicate))
         graph = self._state.snapshot()
         code = graph.code(_name("subject", subject))
@@ -231,8 +232,8 @@ class Graph:
             InputError: an argument is invalid.
         """
         graph = self._state.snapshot()
-        _count("depth", depth, MAX_DEPTH)
-        _count("limit", limit, MAX_FACTS)
+        count_of("depth", depth, 1, MAX_DEPTH)
+        count_of("limit", limit, 1, MAX_FACTS)
         code = graph.code(_name("name", name))
         if code is None:
             return Neighbors()
@@ -280,7 +281,7 @@ class Graph:
         Raises:
             InputError: an argument is invalid.
         """
-        _count("limit", limit, MAX_FACTS)
+        count_of("limit", limit, 1, MAX_FACTS)
         if not isinstance(query, str):
             raise InputError(f"query {shown(query)} is not a text")
         if names is not None:
@@ -289,7 +290,7 @@ class Graph:
                 raise InputError(f"names {shown(names)} is not accepted; expected texts")
         if speaker is not None:
             _name("speaker", speaker)
-        _count("hops", hops, MAX_HOPS, least=0)
+        count_of("hops", hops, 0, MAX_HOPS)
         instant = self._calendar.moment("now", datetime.now(UTC) if now is None else now)
         valid_at = None if at is None else self._calendar.moment("at", at)
         graph = self._state.snapshot()
@@ -371,8 +372,3 @@ def _name(argument: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_TERM:
         raise InputError(f"{argument} {shown(value)} is not accepted; expected a name of 1 to {MAX_TERM} characters")
     return value
-
-
-def _count(argument: str, value: object, most: int, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{argument} {shown(value)} is not accepted; expected {least} to {most:,}")

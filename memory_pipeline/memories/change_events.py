@@ -19,16 +19,9 @@ from memory_pipeline.domain.memories.events import (
     check_terms,
     memory_reference,
 )
-from memory_pipeline.domain.memories.record import (
-    CONTEXTS,
-    MAX_VALUE,
-    ContextType,
-    MemoryKind,
-    Status,
-    one_of,
-    shortened,
-)
+from memory_pipeline.domain.memories.record import CONTEXTS, MAX_VALUE, ContextType, MemoryKind, Status, shortened
 from memory_pipeline.domain.messages import timestamp_of
+from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.files.strict_json import MAX_DEPTH, depth_of
 from memory_pipeline.lake.journal import placed_after

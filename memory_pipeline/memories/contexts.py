@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from memory_pipeline.domain.access import AccessLevel
 from memory_pipeline.domain.memories.events import AGENT, Changes, MemoryVerb
-from memory_pipeline.domain.memories.record import CONTEXTS, ContextType, DurableMemory, Status, one_of
+from memory_pipeline.domain.memories.record import CONTEXTS, ContextType, DurableMemory, Status
 from memory_pipeline.domain.scopes import label_of
+from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.memories.queries import until_of
 

@@ -12,9 +12,10 @@ from memory_pipeline.domain.graph.triples import name_key
 from memory_pipeline.domain.memories.decay import needs_review
 from memory_pipeline.domain.memories.events import Changes, memory_reference
 from memory_pipeline.domain.memories.hot_index import HotEntry, hot_entries, within_limits
-from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status, Temperature, one_of
+from memory_pipeline.domain.memories.record import CONTEXTS, MemoryKind, Status, Temperature
 from memory_pipeline.domain.model_calls import TextLines
 from memory_pipeline.domain.text.words import is_unicode
+from memory_pipeline.domain.values import count_of, one_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.journal import TOLERANCE
 from memory_pipeline.memories.snapshot import JoinedMemories
@@ -159,7 +160,7 @@ class DurableMemories:
         Raises:
             InputError: an argument is invalid.
         """
-        _count("limit", limit)
+        count_of("limit", limit, 1, MAX_LISTED)
         return self._state.snapshot(until_of(now, self._state.calendar)).headers(
             _recalled, lambda header: header.is_recalled, limit
         )
@@ -188,7 +189,7 @@ class DurableMemories:
         Raises:
             InputError: an argument is invalid.
         """
-        _count("limit", limit)
+        count_of("limit", limit, 1, MAX_LISTED)
         terms = _Conditions.of(kind, tag, status, subject, predicate, object, user_id, None)
         terms = replace(terms, equal={**terms.equal, **values_of(origin)})
         until = until_of(now, self._state.calendar)
@@ -414,8 +415,3 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_TERM or not is_unicode(value):
         raise InputError(f"{name} {shown(value)} is not accepted; expected a text of 1 to {MAX_TERM} characters")
     return value
-
-
-def _count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LISTED:
-        raise InputError(f"{name} {shown(value)} is not accepted; expected 1 to {MAX_LISTED:,}")

@@ -23,6 +23,7 @@ from memory_pipeline.domain.memories.record import MemoryKind
 from memory_pipeline.domain.scopes import optional_label
 from memory_pipeline.domain.text.ranking import Query
 from memory_pipeline.domain.text.recalled_text import mark_lines
+from memory_pipeline.domain.values import count_of, share_of
 from memory_pipeline.errors import InputError, ModelError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.lake.index.filters import Filter
@@ -30,7 +31,7 @@ from memory_pipeline.memories import DurableMemories
 from memory_pipeline.memories.layouts import Pool
 from memory_pipeline.memories.queries import until_of, values_of
 from memory_pipeline.memories.ranker import Ranked, RankedMemories, Wanted
-from memory_pipeline.search.arguments import MAX_RESULTS, count_of, share_of, validate_ids, validate_query
+from memory_pipeline.search.arguments import MAX_RESULTS, validate_ids, validate_query
 from memory_pipeline.search.row_block import speaker_of
 
 if TYPE_CHECKING:

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.text.ranking import terms
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.codec.facts import facts_to_rows
 from memory_pipeline.lake.index.index_rows import facts_to_index, index_schema
 from memory_pipeline.overlay import PendingJournal
 from memory_pipeline.reader.activity import activities, pending_files, users_of
-from memory_pipeline.search.arguments import MAX_OFFSET, MAX_RESULTS, count_of, filter_of, validate_query
+from memory_pipeline.search.arguments import MAX_OFFSET, MAX_RESULTS, filter_of, validate_query
 from memory_pipeline.search.searcher import Hit, Hits
 from memory_pipeline.search.selection import Choice
 

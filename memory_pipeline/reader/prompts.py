@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from memory_pipeline.domain.capture import Capture, capture_in
 from memory_pipeline.domain.scopes import optional_label, user_identity
 from memory_pipeline.domain.text.calibration import DEFAULT_FLOOR
+from memory_pipeline.domain.values import count_of, share_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.graph import MAX_HOPS
 from memory_pipeline.memories.search import CHOSEN
@@ -26,10 +27,8 @@ from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
     MAX_RESULTS,
     MAX_TOKENS,
-    count_of,
     filter_of,
     query_in,
-    share_of,
     validate_ids,
     validate_query,
 )

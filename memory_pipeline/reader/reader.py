@@ -11,6 +11,7 @@ from memory_pipeline.domain.facts import CONTEXTS, TURNS, FactKind
 from memory_pipeline.domain.identity import MEMORY, NOT_GRAINS, Reference
 from memory_pipeline.domain.periods import Calendar, Grain
 from memory_pipeline.domain.scopes import Scope, optional_label
+from memory_pipeline.domain.values import count_of, share_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
@@ -25,9 +26,7 @@ from memory_pipeline.search.arguments import (
     MAX_DAYS_AGO,
     MAX_OFFSET,
     MAX_RESULTS,
-    count_of,
     filter_of,
-    share_of,
     sources_of,
     validate_query,
 )

@@ -12,6 +12,7 @@ from memory_pipeline.domain.facts import SOURCES, FactKind
 from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import MAX_ID, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
+from memory_pipeline.domain.values import one_of, share_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.index.filters import Filter
 
@@ -70,10 +71,8 @@ def filter_of(
         until=last,
         ends_since=now - timedelta(days=maximum_days_ago) if first is None else None,
         ends_until=newest,
-        kind=_kind(kind),
-        minimum_importance=(
-            None if minimum_importance is None else share_of("minimum_importance", minimum_importance, 0.0)
-        ),
+        kind=None if kind is None else one_of(FactKind, "kind", kind),
+        minimum_importance=None if minimum_importance is None else share_of("minimum_importance", minimum_importance),
         **labels,
     )
 
@@ -131,31 +130,8 @@ def validate_ids(name: str, values: object) -> frozenset[str]:
     return frozenset(values)
 
 
-def count_of(name: str, value: object, least: int, most: int) -> int:
-    """Return a whole number. Raise InputError unless it is from `least` to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{name} {shown(value)} is not accepted; expected {least} to {most:,}")
-    return value
-
-
 def _unicode(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
         raise InputError(f"{name} {shown(text)} is not valid Unicode text") from None
-
-
-def _kind(value: FactKind | str | None) -> FactKind | None:
-    try:
-        return None if value is None else FactKind(value)
-    except ValueError:
-        raise InputError(f"kind {shown(value)} is unknown; accepted: {', '.join(FactKind)}") from None
-
-
-def share_of(name: str, value: object, default: float) -> float:
-    """Return a number from 0 to 1, or the default for None. Raise InputError otherwise; `name` is for its message."""
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InputError(f"{name} {shown(value)} is not accepted; expected 0 to 1")
-    return float(value)

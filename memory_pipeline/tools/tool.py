@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memory_pipeline.domain.json_text import read_json
 from memory_pipeline.domain.scopes import MAX_ID
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.reader.all_users import AllUsersReader
 from memory_pipeline.writer import GrantedWriter, MemoryWriter
@@ -210,9 +211,7 @@ class Access:
     max_tokens: int = DEFAULT_TOKENS
 
     def __post_init__(self) -> None:
-        tokens = self.max_tokens
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or not LEAST_TOKENS <= tokens <= 1_000_000:
-            raise InputError(f"max_tokens {shown(tokens)} is not accepted; expected {LEAST_TOKENS} to 1,000,000")
+        count_of("max_tokens", self.max_tokens, LEAST_TOKENS, 1_000_000)
         refuse_all_users(self.reader)
         if self.writer is not None:
             _check_same(self.reader, self.writer)

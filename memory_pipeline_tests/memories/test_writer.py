@@ -381,7 +381,7 @@ def test_a_value_nested_a_thousand_levels_is_refused(writer: MemoryWriter) -> No
         ({"content": None}, "content is missing"),
         ({"kind": "facts"}, "kind 'facts' is unknown"),
         ({"kind": []}, "kind \\[\\] is unknown"),
-        ({"confidence": 1.2}, "confidence 1.2 is not valid; expected 0 to 1"),
+        ({"confidence": 1.2}, "confidence 1.2 is not accepted; expected 0 to 1"),
         ({"confidence": math.nan}, "confidence nan is not valid"),
         ({"importance": -0.1}, "importance -0.1 is not valid"),
         ({"importance": True}, "importance True is not valid"),
@@ -652,8 +652,8 @@ def test_f15_links_survive_a_merge(root: str, writer: MemoryWriter, memories: Du
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"weight": 1.01}, "weight 1.01 is not valid; expected 0 to 1"),
-        ({"weight": -0.01}, "weight -0.01 is not valid; expected 0 to 1"),
+        ({"weight": 1.01}, "weight 1.01 is not accepted; expected 0 to 1"),
+        ({"weight": -0.01}, "weight -0.01 is not accepted; expected 0 to 1"),
         ({"weight": math.nan}, "weight nan is not valid"),
         ({"relation": ""}, "relation '' is not accepted"),
         ({"target_id": NOBODY}, f"memory '{NOBODY}' is unknown to this agent"),

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from memory_pipeline.domain.facts import FactKind
 from memory_pipeline.domain.periods import Calendar, Grain
+from memory_pipeline.domain.values import count_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake import Lake
 from memory_pipeline.lake.index.filters import Filter
 from memory_pipeline.reader import MemoryReader
-from memory_pipeline.search.arguments import count_of, filter_of, validate_query
+from memory_pipeline.search.arguments import filter_of, validate_query
 from memory_pipeline_tests.building import ACME
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from memory_pipeline.domain.messages import members_fields, ordered_at_in, recor
 from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import Scope
 from memory_pipeline.domain.text.words import is_unicode, spaced
+from memory_pipeline.domain.values import MAX_TURN, count_of, share_of
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -113,9 +114,9 @@ class Operation:
         for name, term in terms.items():
             if (not term and not (name == "object" and parsed is Verb.DELETE)) or len(term) > MAX_TERM:
                 raise InputError(f"{name} {shown(term)} is not valid; expected a text of 1 to {MAX_TERM} characters")
-        _check_share("confidence", confidence)
+        share_of("confidence", confidence)
         if weight is not None:
-            _check_share("weight", weight)
+            share_of("weight", weight)
         return cls(
             verb=parsed,
             subject=_SELF.get(terms["subject"].casefold(), terms["subject"]),
@@ -140,11 +141,6 @@ class Operation:
 def snake_case(text: str) -> str:
     """Return a predicate such as ``lives_in``: lower-case words, joined by underscores."""
     return spaced(_CAMEL.sub(" ", unicodedata.normalize("NFC", text))).lower().replace(" ", "_")
-
-
-def _check_share(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InputError(f"{name} {shown(value)} is not valid; expected 0 to 1")
 
 
 def _text(value: str) -> str:
@@ -189,9 +185,7 @@ class Edit:
             raise InputError(f"edit {shown(verb)} is unknown; accepted: INSERT, UPDATE, DELETE")
         terms = {name: _term(name, record.get(name)) for name in _TERMS}
         confidence, weight = record.get("confidence", 1.0), record.get("weight")
-        turn = record.get("turn", 0)
-        if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
-            raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
+        turn = count_of("turn", record.get("turn", 0), 0, MAX_TURN)
         at, ordered_at = timestamp_of("timestamp", record.get("timestamp")), ordered_at_in(record)
 
         def operation(verb: str, value: str) -> Operation:

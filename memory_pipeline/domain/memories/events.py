@@ -29,7 +29,6 @@ from memory_pipeline.domain.memories.record import (
     MemoryKind,
     SourceType,
     match_key,
-    one_of,
     preference_key,
 )
 from memory_pipeline.domain.messages import members_fields, ordered_at_in, recorded_scope, timestamp_of, users_in
@@ -37,6 +36,7 @@ from memory_pipeline.domain.periods import Calendar
 from memory_pipeline.domain.scopes import MAX_ID, Scope, label_of, optional_label
 from memory_pipeline.domain.text.recalled_text import without_recalled
 from memory_pipeline.domain.text.words import is_unicode
+from memory_pipeline.domain.values import MAX_TURN, count_of, number_of, one_of, share_of
 from memory_pipeline.errors import InputError, shown
 
 if TYPE_CHECKING:
@@ -270,9 +270,7 @@ class MemoryEvent:
             other_id = memory_reference(record.get("other_id"))
             if changes.relation is None or other_id == memory_id:
                 raise InputError(f"a link has a relation and two memories; found {shown(changes.relation)} to itself")
-        turn = record.get("turn", 0)
-        if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < 2**31:
-            raise InputError(f"turn {shown(turn)} is not valid; expected a position from 0")
+        turn = count_of("turn", record.get("turn", 0), 0, MAX_TURN)
         editor, reason = record.get("editor", AGENT), record.get("reason")
         editor = _line("editor", editor, _MAX_EDITOR)
         if editor in {CONSOLIDATION, CONVERSATION}:
@@ -454,18 +452,6 @@ def _line(name: str, value: object, longest: int) -> str:
     return line
 
 
-def _share(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InputError(f"{name} {shown(value)} is not valid; expected 0 to 1")
-    return float(value)
-
-
-def _rate(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_RATE:
-        raise InputError(f"{name} {shown(value)} is not valid; expected 0 to {_MAX_RATE:g} per day")
-    return float(value)
-
-
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InputError(f"{name} {shown(value)} is not accepted; expected true or false")
@@ -495,11 +481,8 @@ _READ: dict[str, Callable[[str, object], Any]] = {
     "value": _json,
     "predicate": _predicate,
     "relation": _predicate,
-    "weight": _share,
-    "importance": _share,
-    "confidence": _share,
-    "amount": _share,
-    "decay_rate": _rate,
+    **dict.fromkeys(("weight", "importance", "confidence", "amount"), share_of),
+    "decay_rate": lambda name, value: number_of(name, value, 0, _MAX_RATE, " per day"),
     "is_point_in_time": _flag,
     "tags": _tags,
     "memory_class": partial(one_of, MemoryClass),

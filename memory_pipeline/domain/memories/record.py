@@ -13,7 +13,7 @@ from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.scopes import user_identity
 from memory_pipeline.domain.text.recalled_text import mark_lines
 from memory_pipeline.domain.text.words import plain, spaced
-from memory_pipeline.errors import InputError, shown
+from memory_pipeline.domain.values import one_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -144,18 +144,6 @@ class Status(StrEnum):
     SUPERSEDED = "superseded"
     DEPRECATED = "deprecated"
     ARCHIVED = "archived"
-
-
-def one_of(kind: type[_One], name: str, value: object) -> _One:
-    """Return the member of an enumeration with a value.
-
-    Raises:
-        InputError: there is none; the message names the argument.
-    """
-    try:
-        return kind(value)  # type: ignore[arg-type]  # other values raise ValueError
-    except ValueError:
-        raise InputError(f"{name} {shown(value)} is unknown; accepted: {', '.join(kind)}") from None
 
 
 @dataclass(frozen=True, slots=True)

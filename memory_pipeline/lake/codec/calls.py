@@ -6,6 +6,7 @@ Others may write to the bucket that holds the files, so values read from them ar
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from memory_pipeline.domain.model_calls import Answer, Call, Purpose, Use
 from memory_pipeline.domain.periods import Calendar, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
 from memory_pipeline.domain.text.words import is_unicode
+from memory_pipeline.domain.values import one_of
 from memory_pipeline.errors import InputError, shown
 from memory_pipeline.lake.codec.codec import SCOPE_ATTRIBUTES, Attribute, Codec, hour_key
 from memory_pipeline.lake.schemas import ANSWERS, MODEL_CALLS
@@ -29,13 +31,6 @@ def _use(workspace_id: str, agent_id: str, identity: str, key: str, grain: str, 
     return Use(Scope(workspace_id, agent_id, identity, key), Period.parse(grain, period))  # both check
 
 
-def _purpose(value: object) -> Purpose:
-    try:
-        return Purpose(value)  # type: ignore[arg-type]  # raises ValueError unless it is a member
-    except ValueError:
-        raise _problem("purpose", value, ", ".join(Purpose)) from None
-
-
 _USE: dict[str, Callable[[Any], object]] = {
     **{name: attrgetter(f"use.scope.{attribute}") for name, attribute in SCOPE_ATTRIBUTES.items()},
     "grain": lambda one: one.use.period.grain.value,
@@ -44,7 +39,7 @@ _USE: dict[str, Callable[[Any], object]] = {
 }
 _FORMS: dict[str, Attribute | Callable[[Any], object]] = {
     "use": Attribute((*SCOPE_COLUMNS, "grain", "period"), _use),
-    "purpose": _purpose,
+    "purpose": partial(one_of, Purpose, "purpose"),
 }
 _CALLS = Codec(
     MODEL_CALLS,

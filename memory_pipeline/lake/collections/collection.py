@@ -27,6 +27,7 @@ import pyarrow as pa
 from memory_pipeline.domain.conversations import audience_in
 from memory_pipeline.domain.identity import digest
 from memory_pipeline.domain.messages import recorded_scope
+from memory_pipeline.domain.values import count_of, number_of
 from memory_pipeline.errors import ConfigurationError, DamagedLanceTableError, InputError, LakeError, shown
 from memory_pipeline.lake.collections.item import id_of, numbered, row_of, unit_vector
 from memory_pipeline.lake.files.strict_json import parse_json
@@ -106,7 +107,7 @@ class VectorCollection:
                 f"name {shown(name)} is not accepted; expected 1 to 100 ASCII letters, digits, '_', '-', beginning "
                 "with a letter or digit"
             )
-        self._dimension = _count("dimension", dimension, MAX_DIMENSION)
+        self._dimension = count_of("dimension", dimension, 1, MAX_DIMENSION)
         self._scope = scope
         self._storage = lake.storage
         self._where = (f"{COLLECTIONS}/{folder_name(scope)}", path_name(name, digest(name)))
@@ -175,8 +176,8 @@ class VectorCollection:
             ConfigurationError: the collection was created with another dimension in the meantime.
         """
         query = unit_vector("vector", vector, self._dimension)
-        _count("top_k", top_k, MAX_TOP_K)
-        least = -1 if threshold is None else round(_similarity("threshold", threshold), _DECIMALS)
+        count_of("top_k", top_k, 1, MAX_TOP_K)
+        least = -1 if threshold is None else round(number_of("threshold", threshold, -1, 1), _DECIMALS)
         rows = self._run(self._nearest(query, top_k))
         matches = [
             VectorMatch(row["id"], row["similarity"], row["content"], json.loads(row["metadata"]))
@@ -308,18 +309,6 @@ def _table_of(rows: Sequence[Row], dimension: int) -> pa.Table:
     *texts, vectors = zip(*rows, strict=True)
     lists = pa.FixedSizeListArray.from_arrays(np.concatenate(vectors), dimension)
     return pa.Table.from_arrays([*map(pa.array, texts), lists], schema=_schema(dimension))
-
-
-def _count(name: str, value: object, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{name} {shown(value)} is not accepted; expected 1 to {most:,}")
-    return value
-
-
-def _similarity(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
-        raise InputError(f"{name} {shown(value)} is not accepted; expected a similarity of -1 to 1")
-    return float(value)
 
 
 def collections_of(lake: Lake) -> Iterator[tuple[Scope, str, list[str]]]:

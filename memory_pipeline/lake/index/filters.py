@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from memory_pipeline.domain.text.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = pa.timestamp("us", tz="UTC")
+_COMPARE = {"<=": pc.less_equal, ">=": pc.greater_equal, "=": pc.equal}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +70,9 @@ class Filter:
             # A period ends before its `ends_at`, a fact at it.
             since = pa.scalar(self.since, _TIME)
             kept &= _flags(pc.greater(rows["ends_at"], since)) | _flags(pc.greater_equal(rows["starts_at"], since))
-        if self.until is not None:
-            kept &= _flags(pc.less_equal(rows["starts_at"], pa.scalar(self.until, _TIME)))
-        if self.ends_since is not None:
-            kept &= _flags(pc.greater_equal(rows["ends_at"], pa.scalar(self.ends_since, _TIME)))
-        if self.ends_until is not None:
-            kept &= _flags(pc.less_equal(rows["ends_at"], pa.scalar(self.ends_until, _TIME)))
-        if self.kind is not None:
-            kept &= _flags(pc.equal(rows["kind"], self.kind.value))
-        if self.conversation_id is not None:
-            kept &= _flags(pc.equal(rows["conversation_id"], self.conversation_id))
-        if self.minimum_importance is not None:
-            kept &= _flags(pc.greater_equal(rows["importance"], self.minimum_importance))
+        for column, sign, value in self._comparisons():
+            literal = pa.scalar(value, _TIME) if isinstance(value, datetime) else value
+            kept &= _flags(_COMPARE[sign](rows[column], literal))
         if self.tag is not None:
             kept &= _holds(rows["tags"], lambda tag: tag == self.tag)
         if self.person is not None:
@@ -93,6 +85,20 @@ class Filter:
             kept &= speaks[codes] | _holds(rows["entities"], lambda entity: _is_called(entity, name))
         return kept
 
+    def _comparisons(self) -> Iterator[tuple[str, str, datetime | str | float]]:
+        """Yield the terms that compare a column with a value: column, sign and value."""
+        kind = None if self.kind is None else self.kind.value
+        for column, sign, value in (
+            ("starts_at", "<=", self.until),
+            ("ends_at", ">=", self.ends_since),
+            ("ends_at", "<=", self.ends_until),
+            ("kind", "=", kind),
+            ("conversation_id", "=", self.conversation_id),
+            ("importance", ">=", self.minimum_importance),
+        ):
+            if value is not None:
+                yield column, sign, value
+
     def sql(self, names: Iterable[str] = ()) -> str | None:
         """Return the filter as SQL for LanceDB, or None if it matches everything.
 
@@ -104,18 +110,7 @@ class Filter:
             since = _timestamp(self.since)
             # The first term is redundant, but `ends_at` has an index.
             terms.append(f"ends_at >= {since} AND (ends_at > {since} OR starts_at >= {since})")
-        if self.until is not None:
-            terms.append(f"starts_at <= {_timestamp(self.until)}")
-        if self.ends_since is not None:
-            terms.append(f"ends_at >= {_timestamp(self.ends_since)}")
-        if self.ends_until is not None:
-            terms.append(f"ends_at <= {_timestamp(self.ends_until)}")
-        if self.kind is not None:
-            terms.append(f"kind = {quoted(self.kind.value)}")
-        if self.conversation_id is not None:
-            terms.append(f"conversation_id = {quoted(self.conversation_id)}")
-        if self.minimum_importance is not None:
-            terms.append(f"importance >= {float(self.minimum_importance)!r}")
+        terms += [f"{column} {sign} {_literal(value)}" for column, sign, value in self._comparisons()]
         if self.tag is not None:
             terms.append(f"array_has(tags, {quoted(self.tag)})")
         if self.person is not None:
@@ -151,6 +146,12 @@ def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     filled = pc.fill_null(column, False)
     flags: NDArray[np.bool_] = filled.to_numpy().astype(np.bool_)
     return flags
+
+
+def _literal(value: datetime | str | float) -> str:
+    if isinstance(value, datetime):
+        return _timestamp(value)
+    return quoted(value) if isinstance(value, str) else repr(float(value))
 
 
 def _microseconds(instant: datetime) -> int:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from memory_pipeline.domain.values import count_of, number_of
 from memory_pipeline.errors import InputError, LakeError, shown
 from memory_pipeline.operating_system import SharedFile, options_of_child, share, unshare
 
@@ -269,13 +270,8 @@ def _check_query(sql: object, max_rows: object, max_seconds: object) -> None:
     for character in sql:
         if character not in "\n\r\t" and unicodedata.category(character) in {"Cc", "Cs"}:
             raise InputError(f"sql has the character {character!a}; leave it out, or write chr({ord(character)})")
-    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or not 1 <= max_rows <= MAX_ROWS:
-        raise InputError(f"max_rows {shown(max_rows)} is not accepted; expected a whole number from 1 to {MAX_ROWS:,}")
-    is_number = isinstance(max_seconds, (int, float)) and not isinstance(max_seconds, bool)
-    if not is_number or not 0.01 <= max_seconds <= MAX_SECONDS:  # type: ignore[operator]
-        raise InputError(
-            f"max_seconds {shown(max_seconds)} is not accepted; expected a number from 0.01 to {MAX_SECONDS:g}"
-        )
+    count_of("max_rows", max_rows, 1, MAX_ROWS)
+    number_of("max_seconds", max_seconds, 0.01, MAX_SECONDS)
 
 
 def _shared(name: str, table: object) -> SharedFile:

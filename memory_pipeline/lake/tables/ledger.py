@@ -67,8 +67,12 @@ class LedgerEntry:
     @property
     def bucket(self) -> str:
         """The ledger's partition: an asset's month for hours and days, its year for coarser grains."""
-        fine = len(self.period) >= len("2024-01-15")
-        return f"{self.asset}.{self.period[: 7 if fine else 4]}"
+        return _bucket(self.asset, self.period)
+
+
+def _bucket(asset: str, period: str) -> str:
+    fine = len(period) >= len("2024-01-15")
+    return f"{asset}.{period[: 7 if fine else 4]}"
 
 
 class Ledger:
@@ -83,7 +87,7 @@ class Ledger:
         names = None
         if periods is not None:
             names = {period.key for period in periods}
-            keys &= {LedgerEntry(asset, period, "", "", 0, 0).bucket for period in names}
+            keys &= {_bucket(asset, period) for period in names}
         rows = self._tables.read_sound(LEDGER, keys).drop_columns(["bucket"]).to_pylist()
         return {
             # Null in older lakes.
@@ -97,7 +101,7 @@ class Ledger:
 
         `remaining` is the number of rows that stay, by asset and period.
         """
-        buckets = {LedgerEntry(asset, period, "", "", 0, 0).bucket for asset, period in remaining}
+        buckets = {_bucket(asset, period) for asset, period in remaining}
 
         def noted(old: pa.Table) -> pa.Table:
             rows = old.to_pylist()
@@ -112,7 +116,7 @@ class Ledger:
     def seen(self, assets: Iterable[str], periods: Iterable[Period]) -> Seen:
         """Return the entries of periods of some assets, for :meth:`record` to compare."""
         pairs = {(asset, period.key) for period in periods for asset in assets}
-        buckets = {LedgerEntry(asset, key, "", "", 0, 0).bucket for asset, key in pairs}
+        buckets = {_bucket(asset, key) for asset, key in pairs}
         rows = self._tables.read_sound(LEDGER, buckets).to_pylist() if buckets else []
         return {key: row for row in rows if (key := (row["asset"], row["period"])) in pairs}
 

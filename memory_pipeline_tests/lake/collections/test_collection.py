@@ -186,7 +186,7 @@ def test_an_invalid_number_of_results_is_named(collection: VectorCollection, top
 
 @pytest.mark.parametrize("threshold", [float("nan"), float("inf"), -1.01, 1.01, True, "0.5"])
 def test_an_invalid_threshold_is_named(collection: VectorCollection, threshold: Any) -> None:
-    with pytest.raises(InputError, match=r"^threshold .* is not accepted; expected a similarity of -1 to 1$"):
+    with pytest.raises(InputError, match=r"^threshold .* is not accepted; expected -1 to 1$"):
         collection.search([1, 0, 0], threshold=threshold)
 
 
