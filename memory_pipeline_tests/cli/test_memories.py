@@ -187,7 +187,7 @@ def test_forgotten_memories_are_not_found_by_any_search(porto: str) -> None:
         (["update", "../../etc/passwd", "--content", "x"], "is not valid; expected an id"),
         (["remember", " "], "content ' ' is not accepted"),
         (["remember", "x", "--confidence", "1.2"], "confidence 1.2 is not accepted; expected 0 to 1"),
-        (["remember", "x", "--confidence", "nan"], "confidence nan is not valid"),
+        (["remember", "x", "--confidence", "nan"], "confidence nan is not accepted"),
         (["remember", "x", "--class", "factual", "--outcome", "failed"], "outcome_success is of experiences"),
         (["remember", "x", "--context", "nowhere"], "context 'nowhere' is unknown; create it first"),
         (["remember", "x", "--key", "k"], "context and key for an entry"),
