@@ -36,12 +36,13 @@ from memory_pipeline.steps.consolidation.days import HOT_INDEX_ASSET
 from memory_pipeline.steps.promotion import PROMOTION_ASSET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from memory_pipeline.analytics import Model
-    from memory_pipeline.checks.check import CheckContext, Place
+    from memory_pipeline.checks.check import CheckContext, Place, Scan
 
-_ERROR, _WARNING = Severity.ERROR, Severity.WARNING
+    _Run = Scan | Callable[[CheckContext], Offences]
+
 _COST_ASSET = "model_cost"
 
 _RECOMPUTE = "recompute the partitions with `memory-pipeline repair` or `memory-pipeline run --from … --to …`"
@@ -49,14 +50,25 @@ _CONSOLIDATE = "run `memory-pipeline consolidate`"
 _PENDING = "compute pending periods with `memory-pipeline run` (`memory-pipeline status` lists them)"
 
 
+def _blocking(name: str, asset: str, description: str, remedy: str, run: _Run) -> Check:
+    """Return a check whose failure makes downstream assets wrong too."""
+    return Check(name, asset, Severity.ERROR, True, description, remedy, run)
+
+
+def _error(name: str, asset: str, description: str, remedy: str, run: _Run) -> Check:
+    return Check(name, asset, Severity.ERROR, False, description, remedy, run)
+
+
+def _warning(name: str, asset: str, description: str, remedy: str, run: _Run) -> Check:
+    return Check(name, asset, Severity.WARNING, False, description, remedy, run)
+
+
 def all_checks() -> list[Check]:
     """Return all checks in the order of the assets' computation. The tests of ``dbt_like_sql`` are last."""
     return [
-        Check(
+        _error(
             "damage",
             MESSAGES_ASSET,
-            _ERROR,
-            False,
             "Every file of the lake can be read, and has what was written to it.",
             "run `memory-pipeline repair`: it rebuilds what it can, and names what is lost",
             lake_health.damaged_files,
@@ -81,61 +93,49 @@ def _of_tables() -> Iterator[Check]:
     assets |= {place.asset: [place] for place in ROWS_OF_GRAIN.values()}
     for asset, places in assets.items():
         yield _schema(asset, places, f"another program wrote the files; {_RECOMPUTE}")
-        yield Check(
+        yield _blocking(
             "unique_ids",
             asset,
-            _ERROR,
-            True,
             "Row ids are unique, and each row is in the partition that its id names.",
             _RECOMPUTE,
             integrity.duplicate_ids(places[-1]),
         )
         if asset == GRAPH_ASSET:
-            yield Check(
+            yield _blocking(
                 "unique_operation_ids",
                 asset,
-                _ERROR,
-                True,
                 "Ids of graph operations are unique.",
                 _RECOMPUTE,
                 integrity.duplicate_ids(OPERATION_ROWS),
             )
-            yield Check(
+            yield _error(
                 "graph_level",
                 asset,
-                _ERROR,
-                False,
                 "Operations by scope are in sync with their records, and each graph is the fold of its operations.",
                 f"{_PENDING}, or {_RECOMPUTE}",
                 integrity.graph_differences(),
             )
         else:
-            yield Check(
+            yield _blocking(
                 "fed_back_recall",
                 asset,
-                _ERROR,
-                True,
                 "No row contains text that memory itself injected into a prompt.",
                 f"find the writer or the model that repeats injected text; {_RECOMPUTE}",
                 quality.injected_text(places[0]),
             )
         if asset != MESSAGES_ASSET:
-            yield Check(
+            yield _blocking(
                 "orphaned_sources",
                 asset,
-                _ERROR,
-                True,
                 "Cited sources exist or have expired. Facts cite messages, summaries cite facts or finer summaries, "
                 "the graph cites messages and edits.",
                 _RECOMPUTE,
                 quality.orphaned_sources(places[-1]),
             )
         if asset == FACT_ROWS.asset:
-            yield Check(
+            yield _warning(
                 "duplicate_share",
                 asset,
-                _WARNING,
-                False,
                 f"At most {quality.DUPLICATE_SHARE:.0%} of an agent's facts in an hour are duplicates.",
                 "set ids on the agent's messages, so that repeated ones are stored once",
                 quality.duplicate_facts(),
@@ -143,11 +143,9 @@ def _of_tables() -> Iterator[Check]:
 
 
 def _schema(asset: str, places: list[Place], remedy: str) -> Check:
-    return Check(
+    return _blocking(
         "schema",
         asset,
-        _ERROR,
-        True,
         "Files have the columns and types of the schema, and required columns have no nulls.",
         remedy,
         partial(integrity.schema_differences, places=places),
@@ -161,30 +159,24 @@ def _of_memories() -> Iterator[Check]:
         ("unique_ids", MEMORY_ROWS, "Ids of versions of durable memories are unique."),
         ("unique_event_ids", EVENT_ROWS, "Ids of memory events are unique and name the event's hour."),
     ):
-        yield Check(name, MEMORIES_ASSET, _ERROR, True, description, _RECOMPUTE, integrity.duplicate_ids(place))
-    yield Check(
+        yield _blocking(name, MEMORIES_ASSET, description, _RECOMPUTE, integrity.duplicate_ids(place))
+    yield _blocking(
         "level",
         MEMORIES_ASSET,
-        _ERROR,
-        True,
         "Durable memories are in sync with all events of conversations, agents and consolidation.",
         f"run `memory-pipeline run`; if the check still fails, {_CONSOLIDATE}",
         memories.stale_agents,
     )
-    yield Check(
+    yield _blocking(
         "orphaned_sources",
         MEMORIES_ASSET,
-        _ERROR,
-        True,
         "Messages that memory events cite exist or have expired.",
         _RECOMPUTE,
         quality.orphaned_sources(EVENT_ROWS),
     )
-    yield Check(
+    yield _blocking(
         "fed_back_recall",
         MEMORIES_ASSET,
-        _ERROR,
-        True,
         "No durable memory contains text that memory itself injected into a prompt.",
         f"find the writer or the model that repeats injected text; {_RECOMPUTE}",
         quality.injected_text(MEMORY_ROWS),
@@ -201,57 +193,45 @@ def _of_consolidation() -> Iterator[Check]:
         ("unique_ids", CONSOLIDATION_ROWS, "Ids of consolidation events are unique."),
         ("one_row_an_agent", CHECKPOINT_ROWS, "Each agent has one consolidation checkpoint."),
     ):
-        yield Check(name, CONSOLIDATION_ASSET, _ERROR, True, description, _CONSOLIDATE, integrity.duplicate_ids(place))
-    yield Check(
+        yield _blocking(name, CONSOLIDATION_ASSET, description, _CONSOLIDATE, integrity.duplicate_ids(place))
+    yield _error(
         "explained",
         CONSOLIDATION_ASSET,
-        _ERROR,
-        False,
         "Each consolidation event has a reason.",
         f"another program wrote the events: delete them; {_CONSOLIDATE}",
         memories.missing_reasons(),
     )
-    yield Check(
+    yield _error(
         "duplicates",
         CONSOLIDATION_ASSET,
-        _ERROR,
-        False,
         "After consolidation, no two active memories of one kind are duplicates.",
         _CONSOLIDATE,
         memories.duplicates(),
     )
-    yield Check(
+    yield _error(
         "contradictions",
         CONSOLIDATION_ASSET,
-        _ERROR,
-        False,
         "After consolidation, active memories do not name different objects for a predicate that allows one.",
         f"{_CONSOLIDATE}; `memory-pipeline memories about` lists them",
         memories.contradictions(),
     )
-    yield Check(
+    yield _warning(
         "nights",
         CONSOLIDATION_ASSET,
-        _WARNING,
-        False,
         "Each day that ended more than a day ago is consolidated, late data included.",
         f"{_CONSOLIDATE}; `memory-pipeline status` lists pending days",
         memories.pending_days,
     )
-    yield Check(
+    yield _warning(
         "troubles",
         CONSOLIDATION_ASSET,
-        _WARNING,
-        False,
         "No consolidation pass of an agent has failed and waits for a retry.",
         "see `memory-pipeline status` for the reasons, then run `memory-pipeline consolidate` again",
         memories.failed_passes,
     )
-    yield Check(
+    yield _error(
         "caps",
         HOT_INDEX_ASSET,
-        _ERROR,
-        False,
         "Each hot index is within the entries and tokens that `memories` in config/workspaces.yaml allows, and lists "
         "only active memories.",
         _CONSOLIDATE,
@@ -261,29 +241,23 @@ def _of_consolidation() -> Iterator[Check]:
 
 def _of_summaries(grain: Grain) -> Iterator[Check]:
     asset = SUMMARY_ROWS[grain].asset
-    yield Check(
+    yield _blocking(
         "coverage",
         asset,
-        _ERROR,
-        True,
         f"Each agent has a summary for each closed {grain} period with source rows, unless it expired.",
         "run `memory-pipeline run`; if the check still fails, run `memory-pipeline repair`",
         quality.missing_summaries(grain),
     )
-    yield Check(
+    yield _blocking(
         "empty_summaries",
         asset,
-        _ERROR,
-        True,
         "Each summary has text and at least one point.",
         f"correct the prompt or the model; {_RECOMPUTE}",
         quality.empty_summaries(grain),
     )
-    yield Check(
+    yield _warning(
         "long_summaries",
         asset,
-        _WARNING,
-        False,
         f"No summary is longer than {quality.LONGEST} times the length configured for its agent.",
         "change the `length` of the agent's summaries in config/workspaces.yaml, the model or the prompt",
         quality.long_summaries(grain),
@@ -291,11 +265,9 @@ def _of_summaries(grain: Grain) -> Iterator[Check]:
 
 
 def _of_index(grain: Grain) -> Check:
-    return Check(
+    return _error(
         "index_level",
         index_asset(grain),
-        _ERROR,
-        False,
         f"The index is in sync with {table_asset(grain)}.",
         "run `memory-pipeline run`; if the check still fails, run `memory-pipeline repair`",
         integrity.index_differences(grain),
@@ -304,76 +276,60 @@ def _of_index(grain: Grain) -> Check:
 
 def _of_operation() -> Iterator[Check]:
     for grain in Grain:
-        yield Check(
+        yield _warning(
             "fallbacks",
             table_asset(grain),
-            _WARNING,
-            False,
             f"At most {quality.FALLBACK_SHARE:.0%} of a period's rows were computed by rules because a model failed.",
             "run `memory-pipeline run` to send the requests again; `outcome` in model_calls has the reason",
             quality.fallbacks(grain),
         )
     for asset in (MESSAGES_ASSET, *(table_asset(grain) for grain in Grain), GRAPH_ASSET):
-        yield Check(
+        yield _warning(
             "retention",
             asset,
-            _WARNING,
-            False,
             "Expired rows are removed within a day, as `retention` in config/workspaces.yaml says.",
             "remove them with `memory-pipeline expire`; rows that a pending summary needs are kept until "
             "`memory-pipeline run` has computed it",
             lake_health.expired_rows(asset),
         )
-    yield Check(
+    yield _error(
         "manifest",
         MESSAGES_ASSET,
-        _ERROR,
-        False,
         "lake.json equals its copy, and the keys of users and groups fit its secret.",
         "run `memory-pipeline repair`; if the check still fails, restore lake.json from a backup",
         lake_health.replaced_manifest,
     )
-    yield Check(
+    yield _warning(
         "journal_backlog",
         MESSAGES_ASSET,
-        _WARNING,
-        False,
         "Journal files older than a day are ingested.",
         _PENDING,
         lake_health.stuck_files,
     )
-    yield Check(
+    yield _warning(
         "overdue_sessions",
         PROMOTION_ASSET,
-        _WARNING,
-        False,
         "The database of sessions can be reached, and expired entries are promoted or deleted within a day.",
         "run `memory-pipeline run` or the job promote_sessions, with MEMORY_PIPELINE_SESSIONS set as for the agents",
         lake_health.overdue_entries,
     )
-    yield Check(
+    yield _warning(
         "quarantine",
         MESSAGES_ASSET,
-        _WARNING,
-        False,
         "The quarantine has no unreadable records.",
         "see `memory-pipeline status` for the reasons, then correct the records and write them again",
         lake_health.quarantined_records,
     )
-    yield Check(
+    yield _error(
         "erasures",
         MESSAGES_ASSET,
-        _ERROR,
-        False,
         "No erasure is unfinished.",
         "run `memory-pipeline run`, which finishes it, or `memory-pipeline forget` again with the same subject",
         lake_health.interrupted_erasures,
     )
-    yield Check(
+    yield _warning(
         "budget",
         _COST_ASSET,
-        _WARNING,
-        False,
         f"Each workspace has spent less than {lake_health.NEARLY_SPENT:.0%} of its budget for this month.",
         "raise `budget` in config/workspaces.yaml, or let rules replace the models until the month ends",
         lake_health.spent_budgets,
@@ -382,12 +338,12 @@ def _of_operation() -> Iterator[Check]:
 
 def _of_sql(model: Model) -> Check:
     """Return a test of ``dbt_like_sql`` as a check. Its rows are the offenders."""
-    severity = Severity(getattr(model, "severity", None) or _ERROR)
+    severity = Severity(getattr(model, "severity", None) or Severity.ERROR)
     return Check(
         model.name,
         getattr(model, "asset", None) or FACT_ROWS.asset,
         severity,
-        severity is _ERROR,
+        severity is Severity.ERROR,
         " ".join(model.description.split()),
         f"`memory-pipeline sql {model.name} --run` shows the rows",
         partial(_rows_of_test, name=model.name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, field_validator
@@ -32,11 +33,11 @@ from memory_pipeline.domain.retention import (
     contradictions,
     parse_duration,
 )
-from memory_pipeline.domain.scopes import MAX_ID, Scope
+from memory_pipeline.domain.scopes import MAX_ID, label_of
 from memory_pipeline.errors import ConfigurationError, InputError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pydantic import ValidationInfo
 
@@ -148,21 +149,12 @@ def resolve_retention(
     return Retention(**{each.value: duration for each, duration in durations.items()}), []
 
 
-def _workspace_id(value: str) -> str:
-    return _checked_id(value, lambda: Scope(value, "agent"))
-
-
-def _agent_id(value: str) -> str:
-    return _checked_id(value, lambda: Scope("workspace", value))
-
-
-def _checked_id(value: str, check: Callable[[], Scope]) -> str:
+def _checked_id(name: str, value: str) -> str:
     """Reject invalid ids. ``{api_key:sk-…}`` without a blank is one long id, so long ids are not shown."""
     try:
-        check()
+        return label_of(name, value)
     except InputError as error:
         raise ValueError(str(error).replace(shown(value), described(value))) from None
-    return value
 
 
 def _zone(value: str) -> str:
@@ -276,7 +268,9 @@ class WorkspaceSection(Level):
     budget: Budget = Budget()
     retention: RetentionSection = RetentionSection()
     previews: bool = True
-    agents: dict[Annotated[str, AfterValidator(_agent_id)], AgentSection] = Field(default_factory=dict)
+    agents: dict[Annotated[str, AfterValidator(partial(_checked_id, "agent_id"))], AgentSection] = Field(
+        default_factory=dict
+    )
 
 
 class DefaultsSection(Level):
@@ -293,7 +287,9 @@ class ConfigurationDocument(Record):
     """The whole file."""
 
     defaults: DefaultsSection = DefaultsSection()
-    workspaces: dict[Annotated[str, AfterValidator(_workspace_id)], WorkspaceSection] = Field(default_factory=dict)
+    workspaces: dict[Annotated[str, AfterValidator(partial(_checked_id, "workspace_id"))], WorkspaceSection] = Field(
+        default_factory=dict
+    )
 
 
 def explicit_keys(section: Record) -> dict[str, object]:

@@ -16,7 +16,7 @@ from memory_pipeline.domain.identity import MESSAGE
 from memory_pipeline.domain.text.ranking import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,12 +42,28 @@ class Block(NamedTuple):
     mask: NDArray[np.bool_]
 
 
-class Copies:
-    """Hides copies of messages. Two blocks are compared once. Safe to use from several threads."""
+class _PairCache:
+    """Pairs of two blocks, which are compared once. Safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, compare: Callable[[RowBlock, RowBlock], _Pairs]) -> None:
+        self._compare = compare
         self._known: WeakKeyDictionary[RowBlock, WeakKeyDictionary[RowBlock, _Pairs]] = WeakKeyDictionary()
         self._lock = threading.Lock()
+
+    def pairs(self, one: RowBlock, other: RowBlock) -> _Pairs:
+        with self._lock:
+            known = self._known.setdefault(one, WeakKeyDictionary())
+            pairs = known.get(other)
+            if pairs is None:
+                pairs = known[other] = self._compare(one, other)
+            return pairs
+
+
+class Copies:
+    """Hides copies of messages. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._compared = _PairCache(_pairs_of)
 
     def hidden(
         self, segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]
@@ -58,7 +74,7 @@ class Copies:
             one, other = segments[first], segments[second]
             if one.scope == other.scope:
                 continue
-            pairs = self._pairs(one, other)
+            pairs = self._compared.pairs(one, other)
             if not len(pairs.copies):
                 continue
             mask, current = masks[first], found[second]
@@ -69,14 +85,6 @@ class Copies:
             is_shown = np.isin(other.message, pairs.copies[passes[pairs.originals]], invert=True)
             found[second] = is_shown if current is None else is_shown & current
         return found
-
-    def _pairs(self, one: RowBlock, other: RowBlock) -> _Pairs:
-        with self._lock:
-            known = self._known.setdefault(one, WeakKeyDictionary())
-            pairs = known.get(other)
-            if pairs is None:
-                pairs = known[other] = _pairs_of(one, other)
-            return pairs
 
 
 def _pairs_of(one: RowBlock, other: RowBlock) -> _Pairs:
@@ -106,26 +114,21 @@ def _compared(segment: RowBlock, rows: NDArray[np.intp]) -> list[tuple[object, i
 
 
 class Makings:
-    """Hides memories beside the messages that they were made of. Two blocks are compared once. Thread-safe."""
+    """Hides memories beside the messages that they were made of. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[RowBlock, WeakKeyDictionary[RowBlock, _Pairs]] = WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._compared = _PairCache(_made_of)
 
     def hidden(self, memories: Block, segments: Sequence[RowBlock], masks: Sequence[NDArray[np.bool_] | None]) -> Block:
         """Return the block without memories of which a message passes, unless a change has given them other words."""
         mask = memories.mask.copy()
         for segment, passing in zip(segments, masks, strict=True):
-            with self._lock:
-                known = self._known.setdefault(memories.segment, WeakKeyDictionary())
-                pairs = known.get(segment)
-                if pairs is None:
-                    pairs = known[segment] = _made_of(segment, memories.segment)
+            pairs = self._compared.pairs(memories.segment, segment)
             mask[pairs.copies if passing is None else pairs.copies[passing[pairs.originals]]] = False
         return Block(memories.segment, mask)
 
 
-def _made_of(segment: RowBlock, memories: RowBlock) -> _Pairs:
+def _made_of(memories: RowBlock, segment: RowBlock) -> _Pairs:
     """Return the rows of messages, and of the memories made of them."""
     sources = memories.rows[MADE_OF].combine_chunks()
     made = defaultdict(list)
