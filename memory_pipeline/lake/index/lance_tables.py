@@ -17,9 +17,9 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum, auto
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pyarrow.types as pa_types
 
@@ -54,9 +54,11 @@ __all__ = [
     "ordering",
     "retry_lance_commit",
     "run_coroutine",
+    "synchronous",
 ]
 
 _Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
 
 #: A writer looks for small files to merge when a table's version is a multiple of this.
 COMPACT_EVERY = 32
@@ -130,6 +132,16 @@ def run_coroutine(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         coroutine.close()
         raise RuntimeError("a coroutine of the index cannot wait for another one; await it")
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+
+def synchronous(method: Callable[_Arguments, Coroutine[Any, Any, _Result]]) -> Callable[_Arguments, _Result]:
+    """Make a coroutine method one that waits for its result; see :func:`run_coroutine`."""
+
+    @wraps(method)
+    def waiting(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        return run_coroutine(method(*args, **kwargs))
+
+    return waiting
 
 
 @lru_cache(maxsize=1)

@@ -17,7 +17,7 @@ from memory_pipeline.lake.files.storage_errors import REMEDY
 from memory_pipeline.lake.files.strict_json import parse_json
 from memory_pipeline.lake.index.filters import DeleteFilter, Filter, condition, listed, quoted
 from memory_pipeline.lake.index.index_rows import OWNERS, index_schema, vectors_of
-from memory_pipeline.lake.index.lance_tables import IndexKind, ordering, run_coroutine
+from memory_pipeline.lake.index.lance_tables import IndexKind, ordering, run_coroutine, synchronous
 from memory_pipeline.lake.index.maintenance import SAME
 from memory_pipeline.lake.index.projection import Projection
 from memory_pipeline.lake.index.shard_tables import of_scope, owned, unchanged
@@ -196,22 +196,64 @@ class VectorIndex(ShardedRows):
         run_coroutine(self._tables.version(scope))
         return scope.key in self._tables.roster.large
 
-    def search(
+    @synchronous
+    async def search(
         self, scope: Scope, grain: Grain, where: Filter, limit: int, vector: _Vector | None, text: str
     ) -> pa.Table:
         """Return the rows nearest to `vector` and the best matches of `text` (BM25), up to `limit` of each.
 
         Only for scopes with a table of their own. Without a vector, only words count.
         """
-        return run_coroutine(self._search(scope, grain, where, limit, vector, text))
+        own = await self._condition(scope, grain, where)
+        columns = [*OWNERS, *_FOUND]
 
-    def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
+        async def search(table: Any) -> pa.Table:
+            queries = [(table.query().nearest_to_text(text, columns="content"), "_score")]
+            if vector is not None:
+                near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
+                queries.insert(0, (near, "_distance"))
+            found = await asyncio.gather(
+                *(query.where(own).select([*columns, score]).limit(limit).to_arrow() for query, score in queries)
+            )
+            rows = pa.concat_tables([rows.select(columns) for rows in found])
+            # Rows that both words and vectors find appear twice.
+            once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
+            return rows.take(pa.array(sorted(once.values()), pa.int64()))
+
+        return owned(await self._tables.read(scope, search, _NOTHING), scope).select(_FOUND)
+
+    @synchronous
+    async def newest(self, scope: Scope, grain: Grain, where: Filter, limit: int) -> pa.Table:
         """Return the rows with the latest `ends_at`, newest first, of at least `limit` different messages."""
-        return run_coroutine(self._newest(scope, grain, where, limit))
+        own = await self._condition(scope, grain, where)
 
-    def first_turn(self, scope: Scope) -> datetime | None:
+        async def newest(table: Any) -> pa.Table:
+            order = [ordering("ends_at", ascending=False), ordering("id", ascending=True)]
+            query = table.query().where(own).order_by(order).select([*OWNERS, *_FOUND])
+            taken = limit
+            while True:
+                rows = await query.limit(taken).to_arrow()
+                if rows.num_rows < taken or len(_messages(rows)) >= limit:
+                    return rows
+                taken *= 4
+
+        return owned(await self._tables.read(scope, newest, _NOTHING), scope).select(_FOUND)
+
+    @synchronous
+    async def first_turn(self, scope: Scope) -> datetime | None:
         """Return the time of the earliest turn of a scope, or None without turns."""
-        return run_coroutine(self._first_turn(scope))
+        where = await self._condition(scope, Grain.WORKING, Filter(kind=FactKind.TURN))
+
+        async def first(table: Any) -> datetime | None:
+            query = table.query().where(where).order_by([ordering("ends_at", ascending=True)]).select(["ends_at"])
+            times = (await query.limit(1).to_arrow())["ends_at"].to_pylist()
+            return times[0] if times else None
+
+        version = await self._tables.version(scope) or 0
+        known = self._first_turns.get(scope)
+        if known is None or known[0] != version:
+            known = self._first_turns[scope] = version, await self._tables.read(scope, first, None)
+        return known[1]
 
     def scan(self, scope: Scope, grain: Grain, columns: Sequence[str] | None = None) -> pa.Table:
         """Return all rows of a scope, unordered; all columns if none are given."""
@@ -230,34 +272,64 @@ class VectorIndex(ShardedRows):
         found = run_coroutine(self._tables.scan(where, ["id"], shard))
         return {identifier for rows in found for identifier in rows["id"].to_pylist()}
 
-    def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
+    @synchronous
+    async def load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
         """Return all rows of a scope.
 
         Vectors are float32, or float16 from :data:`HALVED_FROM` rows on, which loses 10⁻³ of precision and half of the
         bytes. A large table is never in memory twice.
         """
-        return run_coroutine(self._load(scope, grain, dimension))
+        where = await self._condition(scope, grain, None)
 
-    def numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
+        async def load(table: Any) -> Loaded:
+            kind = np.float16 if await table.count_rows(where) >= HALVED_FROM else np.float32
+            batches = await table.query().where(where).select([*OWNERS, *_FOUND]).with_row_id().to_batches()
+            parts = [_loaded(owned(pa.Table.from_batches([batch]), scope), dimension, kind) async for batch in batches]
+            return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, dimension)
+
+        return await self._tables.read(scope, load, _loaded(_NUMBERED, dimension))
+
+    @synchronous
+    async def numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
         """Return the row ids of a scope by grain. Reads no row files, and a rewritten row has another id."""
-        return run_coroutine(self._numbers(scope))
 
-    def take(self, scope: Scope, numbers: NDArray[np.uint64], dimension: int) -> Loaded | None:
+        async def look(table: Any) -> pa.Table:
+            return await table.query().where(of_scope(scope)).select(["grain"]).with_row_id().to_arrow()
+
+        rows = await self._tables.read(scope, look, _NUMBERED)
+        grains = rows["grain"].combine_chunks().dictionary_encode()
+        numbers, codes = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False), grains.indices.to_numpy()
+        return {Grain(name): numbers[codes == code] for code, name in enumerate(grains.dictionary.to_pylist())}
+
+    @synchronous
+    async def take(self, scope: Scope, numbers: NDArray[np.uint64], dimension: int) -> Loaded | None:
         """Return the rows with ids from :meth:`numbers`, or None if the table has changed since."""
-        return run_coroutine(self._take(scope, numbers, dimension))
+
+        async def take(table: Any) -> pa.Table:
+            return await table.take_row_ids(numbers.tolist()).select([*OWNERS, *_FOUND]).with_row_id().to_arrow()
+
+        rows = await self._tables.read(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
+        try:
+            return _loaded(owned(rows, scope), dimension) if rows.num_rows == len(numbers) else None
+        except LakeError:  # the table was rewritten, and the ids are of other rows
+            return None
 
     @property
     def made_by(self) -> str | None:
         """The name of the embedder that made the vectors; known after :meth:`check`."""
         return None if self._embedder is None else str(self._embedder["model"])
 
-    def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
+    @synchronous
+    async def count(self, scope: Scope, grain: Grain, where: Filter | None = None) -> int:
         """Return the number of matching rows of a scope; 0 without a table."""
-        return run_coroutine(self._count(scope, grain, where))
+        own = await self._condition(scope, grain, where)
+        return await self._tables.read(scope, lambda table: table.count_rows(own), 0)
 
-    def messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
+    @synchronous
+    async def messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
         """Return the distinct message ids on which matching rows of a scope rest."""
-        return run_coroutine(self._messages(scope, grain, where))
+        own = await self._condition(scope, grain, where)
+        return _messages(await self._tables.select(scope, own, ["source_ids"], _NOTHING))
 
     def hours_of(self, scope: Scope, conversations: Collection[str]) -> dict[str, frozenset[str]]:
         """Return the hours (keys) in which a scope's conversations have facts; omit conversations without facts."""
@@ -298,97 +370,9 @@ class VectorIndex(ShardedRows):
             known = self._named[scope, grain] = version, frozenset(names)
         return known[1]
 
-    async def _search(
-        self, scope: Scope, grain: Grain, filtered: Filter, limit: int, vector: _Vector | None, text: str
-    ) -> pa.Table:
-        where = await self._condition(scope, grain, filtered)
-        columns = [*OWNERS, *_FOUND]
-
-        async def search(table: Any) -> pa.Table:
-            queries = [(table.query().nearest_to_text(text, columns="content"), "_score")]
-            if vector is not None:
-                near = table.query().nearest_to(vector).distance_type("cosine").nprobes(20).refine_factor(5)
-                queries.insert(0, (near, "_distance"))
-            found = await asyncio.gather(
-                *(query.where(where).select([*columns, score]).limit(limit).to_arrow() for query, score in queries)
-            )
-            rows = pa.concat_tables([rows.select(columns) for rows in found])
-            # Rows that both words and vectors find appear twice.
-            once = dict(zip(reversed(rows["id"].to_pylist()), range(rows.num_rows - 1, -1, -1), strict=True))
-            return rows.take(pa.array(sorted(once.values()), pa.int64()))
-
-        return owned(await self._tables.read(scope, search, _NOTHING), scope).select(_FOUND)
-
-    async def _newest(self, scope: Scope, grain: Grain, filtered: Filter, limit: int) -> pa.Table:
-        where = await self._condition(scope, grain, filtered)
-
-        async def newest(table: Any) -> pa.Table:
-            order = [ordering("ends_at", ascending=False), ordering("id", ascending=True)]
-            query = table.query().where(where).order_by(order).select([*OWNERS, *_FOUND])
-            taken = limit
-            while True:
-                rows = await query.limit(taken).to_arrow()
-                if rows.num_rows < taken or len(_messages(rows)) >= limit:
-                    return rows
-                taken *= 4
-
-        return owned(await self._tables.read(scope, newest, _NOTHING), scope).select(_FOUND)
-
-    async def _first_turn(self, scope: Scope) -> datetime | None:
-        where = await self._condition(scope, Grain.WORKING, Filter(kind=FactKind.TURN))
-
-        async def first(table: Any) -> datetime | None:
-            query = table.query().where(where).order_by([ordering("ends_at", ascending=True)]).select(["ends_at"])
-            times = (await query.limit(1).to_arrow())["ends_at"].to_pylist()
-            return times[0] if times else None
-
-        version = await self._tables.version(scope) or 0
-        known = self._first_turns.get(scope)
-        if known is None or known[0] != version:
-            known = self._first_turns[scope] = version, await self._tables.read(scope, first, None)
-        return known[1]
-
     async def _select(self, scope: Scope, grain: Grain, where: str | None, columns: Sequence[str]) -> pa.Table:
         condition = f"grain = '{grain}'" + (f" AND ({where})" if where else "")
         return await self._tables.select(scope, condition, columns, _NOTHING)
-
-    async def _load(self, scope: Scope, grain: Grain, dimension: int) -> Loaded:
-        where = await self._condition(scope, grain, None)
-
-        async def load(table: Any) -> Loaded:
-            kind = np.float16 if await table.count_rows(where) >= HALVED_FROM else np.float32
-            batches = await table.query().where(where).select([*OWNERS, *_FOUND]).with_row_id().to_batches()
-            parts = [_loaded(owned(pa.Table.from_batches([batch]), scope), dimension, kind) async for batch in batches]
-            return Loaded(*map(_together, zip(*parts, strict=True))) if parts else _loaded(_NUMBERED, dimension)
-
-        return await self._tables.read(scope, load, _loaded(_NUMBERED, dimension))
-
-    async def _numbers(self, scope: Scope) -> dict[Grain, NDArray[np.uint64]]:
-        async def look(table: Any) -> pa.Table:
-            return await table.query().where(of_scope(scope)).select(["grain"]).with_row_id().to_arrow()
-
-        rows = await self._tables.read(scope, look, _NUMBERED)
-        grains = rows["grain"].combine_chunks().dictionary_encode()
-        numbers, codes = rows[_NUMBER].to_numpy().astype(np.uint64, copy=False), grains.indices.to_numpy()
-        return {Grain(name): numbers[codes == code] for code, name in enumerate(grains.dictionary.to_pylist())}
-
-    async def _take(self, scope: Scope, numbers: NDArray[np.uint64], dimension: int) -> Loaded | None:
-        async def take(table: Any) -> pa.Table:
-            return await table.take_row_ids(numbers.tolist()).select([*OWNERS, *_FOUND]).with_row_id().to_arrow()
-
-        rows = await self._tables.read(scope, take, _NUMBERED) if len(numbers) else _NUMBERED
-        try:
-            return _loaded(owned(rows, scope), dimension) if rows.num_rows == len(numbers) else None
-        except LakeError:  # the table was rewritten, and the ids are of other rows
-            return None
-
-    async def _count(self, scope: Scope, grain: Grain, filtered: Filter | None) -> int:
-        where = await self._condition(scope, grain, filtered)
-        return await self._tables.read(scope, lambda table: table.count_rows(where), 0)
-
-    async def _messages(self, scope: Scope, grain: Grain, where: Filter) -> set[tuple[str, ...]]:
-        own = await self._condition(scope, grain, where)
-        return _messages(await self._tables.select(scope, own, ["source_ids"], _NOTHING))
 
 
 def _within(grain: Grain, keys: Iterable[str] | None) -> str:
