@@ -85,7 +85,7 @@ def _repaired(lake: Lake, settings: Settings, models: Models, now: datetime, fou
 
     errors: list[str] = []
     with _noted(errors):
-        rebuild(lake, models, lake.start, found)
+        rebuild(lake, models, found)
     with _noted(errors):
         _exhaust(run_all(lake, settings, models, now))
     checks = [check for check in all_checks() if check.name in _FIXED_BY_RECOMPUTING]

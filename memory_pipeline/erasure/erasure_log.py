@@ -25,7 +25,6 @@ from memory_pipeline.lake.schemas import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.erasure.scanner import SubjectScanner
     from memory_pipeline.lake import Lake
@@ -45,6 +44,7 @@ class ErasureLog:
 
     Attributes:
         scopes: agents that held data of the subject.
+        remade: keys of the periods that were derived again, by grain.
         ids: hashes of the ids of removed or recomputed rows. Recomputed rows may have the same id as before.
         texts: texts of these rows. Recomputed rows may have the same text as before.
         files, bytes: number and size of the deleted files.
@@ -54,7 +54,7 @@ class ErasureLog:
     scopes: set[Scope] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
-    remade: dict[Grain, set[Period]] = field(default_factory=lambda: defaultdict(set))
+    remade: dict[Grain, set[str]] = field(default_factory=lambda: defaultdict(set))
     files: int = 0
     bytes: int = 0
     remarks: list[str] = field(default_factory=list)

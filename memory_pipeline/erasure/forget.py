@@ -1,4 +1,4 @@
-"""Forget an agent, a conversation or a person: the order of removal, recomputation and deletion from disk.
+"""Forget an agent, a conversation or a person: match, write the tombstone, remove, replay, and delete from disk.
 
 First the lake notes what is erased, so that any run can finish the erasure. Then the tombstone is written. From then
 on, runs skip matching records; a run that had already read some removes them at its end. The affected hours are written
@@ -20,35 +20,23 @@ import numpy as np
 
 from memory_pipeline.analytics import Warehouse, models_of
 from memory_pipeline.domain.erasure import Forgotten, Tombstone, merged
-from memory_pipeline.domain.periods import Calendar, Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
 from memory_pipeline.domain.text.words import Mentions
 from memory_pipeline.erasure.erasure_log import ErasureLog
+from memory_pipeline.erasure.expired_sources import note_summaries, remark_expired, scrub_summaries
 from memory_pipeline.erasure.memories import (
-    concerned,
-    consolidate_again,
     enter_memories,
+    find_changed_events,
     note_memories,
-    remove_memories,
     remove_nights,
-    settle_events,
-)
-from memory_pipeline.erasure.recompute import (
-    ancestors,
-    enter_removal,
-    note_summaries,
-    recompute,
-    remark_expired,
-    scrub_summaries,
-    sync_index,
+    replace_events,
 )
 from memory_pipeline.erasure.removal import (
     anonymize_calls,
     forget_items,
-    of_agent,
     remove_accesses,
-    remove_agent,
     remove_answers,
     remove_members,
     remove_rows,
@@ -59,14 +47,15 @@ from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner, counted,
 from memory_pipeline.erasure.sessions import PLACE, entries_of, remove_sessions
 from memory_pipeline.erasure.verification import old_versions, verify
 from memory_pipeline.errors import LakeError
-from memory_pipeline.lake.collections.collection import COLLECTIONS, collections_of, drop_collections
+from memory_pipeline.lake.collections.collection import COLLECTIONS, collections_of
 from memory_pipeline.lake.erasures import begin_erasure, end_erasure
 from memory_pipeline.lake.journal import folder_of
 from memory_pipeline.lake.lake import CONFIGURATION
 from memory_pipeline.lake.layout import PROJECTIONS, key_in
 from memory_pipeline.lake.orphans import unnamed_files, unread_indices
-from memory_pipeline.lake.schemas import FACTS, SUMMARIES, TABLES
+from memory_pipeline.lake.schemas import FACTS, GRAPH_FACTS, IS_FACT, TABLES
 from memory_pipeline.models.factory import stored_models
+from memory_pipeline.steps.replay import replay, with_ancestors
 from memory_pipeline.steps.scopes import groups_with, known_scopes, recompute_scopes
 
 if TYPE_CHECKING:
@@ -174,15 +163,17 @@ def forget(
     for number in range(_ROUNDS):
         progress("searching")
         found = find(lake, scanner, forgotten)
-        # If the sources have expired, only summaries may name the person.
-        if not found and not hours and (number or subject.kind is not SubjectKind.PERSON):
+        # If the sources have expired, only summaries may be of the agent or name the person.
+        if not found and not hours and (number or subject.kind is SubjectKind.CONVERSATION):
             break
+        resumed = _scopes(lake, subject) if is_resumed or subject.kind is SubjectKind.AGENT else set[Scope]()
+        log.scopes |= found.scopes | resumed
+        if subject.kind is not SubjectKind.AGENT:
+            find_changed_events(lake, log.scopes, found, forgotten)
         hours |= found.hours
         tombstones = [replace(one, hours=tuple(sorted(hours))) for one in tombstones]
         lake.tombstones.put(tombstones)
-        resumed = _scopes(lake, subject) if is_resumed else set[Scope]()
-        log.scopes |= found.scopes | resumed
-        _remove(lake, models, scanner, found, forgotten, resumed, hours, at, now, log, progress)
+        _remove(lake, models, scanner, found, resumed, hours, log, progress)
         hours, is_resumed = set(), False
     else:
         raise LakeError(
@@ -196,7 +187,7 @@ def forget(
         was_resumed = True
     remove_accesses(lake, subject, at, log)
     progress("deleting files")
-    _finish(lake, scanner, log, models.embedder.dimension, everywhere=was_resumed)
+    _finish(lake, scanner, log, everywhere=was_resumed)
     lake.tombstones.put([replace(one, is_done=True, hours=()) for one in tombstones])
     purged = lake.tables.purge(TABLES["tombstones"], orphans=_ORPHANS)
     log.purge("tombstones", purged)
@@ -210,7 +201,7 @@ def forget(
         lake=lake.storage.uri,
         tombstones=tuple(sorted(one.id for one in tombstones)),
         removed=log.removed,
-        remade={grain.value: tuple(sorted(period.key for period in periods)) for grain, periods in log.remade.items()},
+        remade={grain.value: tuple(sorted(keys)) for grain, keys in log.remade.items() if keys},
         ids=tuple(ids),
         salt=mark_salt,
         contents=tuple(contents),
@@ -254,64 +245,52 @@ def _remove(
     models: Models,
     scanner: SubjectScanner,
     found: ScanResult,
-    forgotten: Forgotten,
     resumed: Collection[Scope],
     hours: Collection[str],
-    at: datetime,
-    now: datetime,
     log: ErasureLog,
     progress: Callable[[str], None],
 ) -> None:
-    """Remove the found data and recompute derived data.
+    """Remove the found data, and replay the periods and scopes that held it.
 
     Agents in `resumed` may hold data derived from rows that an interrupted run has already removed.
     """
     subject = scanner.subject
     progress(f"removing {sum(counted(found).values()):,} rows and records")
-    if subject.kind is SubjectKind.AGENT:
-        remove_members(lake, scanner, found, log)
-        log.scopes |= _scopes(lake, subject)
-        remove_unread(lake, found, log)
-        remove_answers(lake, scanner, log.scopes, {}, log)
-        periods = ancestors(lake.calendar, hours, {})
-        remove_memories(lake, log.scopes, found, log)
-        for grain, keys in remove_agent(lake, scanner, log.scopes, found, log).items():
-            periods[grain] |= keys
-        anonymize_calls(lake, scanner, log)
-        recompute_scopes(lake, log.scopes, since=Calendar().hour(at).key)
-        lake.index.delete(of_agent(log.scopes), log.scopes)
-        enter_removal(lake, periods)
-        consolidate_again(lake, models, log.scopes, (), now, log)  # messages after the cutoff
-        return
     remove_members(lake, scanner, found, log)
-    scopes = {*found.scopes, *resumed, *log.scopes}
+    scopes, durable = set(log.scopes), found.durable | set(resumed)
     memories = note_memories(lake, scopes, log)
-    durable = concerned(found) | set(resumed) | settle_events(lake, scopes, found, forgotten, log)
+    if subject.kind is SubjectKind.AGENT:
+        facts = lake.graph_rows.read(scopes, ["id"], where=IS_FACT)["id"].to_pylist()
+        log.note([*facts, *lake.events.read(scopes, ["id"])["id"].to_pylist()], ())
+        log.take(GRAPH_FACTS.name, "rows", len(facts))
+    replace_events(lake, found.changed, log)
     remove_unread(lake, found, log)
     # Remove derived data before its sources, so that an interrupted run can find it again.
-    days = ancestors(lake.calendar, hours, {})[Grain.DAILY]
-    scrubbed = scrub_summaries(lake, scanner, found.ids(TABLES["facts"]), days, at, log)
-    touched = ancestors(lake.calendar, hours, scrubbed)
+    days = with_ancestors(lake.calendar, hours, {})[Grain.DAILY]
+    scrubbed = scrub_summaries(lake, scanner, found.ids(FACTS), days, log)
+    touched = with_ancestors(lake.calendar, hours, scrubbed)
     note_summaries(scanner, touched, log)
     remove_answers(lake, scanner, scopes, touched, log, durable)
     remove_nights(lake, durable, log)
-    if subject.kind is SubjectKind.PERSON:
+    if subject.kind is not SubjectKind.CONVERSATION:
         anonymize_calls(lake, scanner, log)
-    remove_rows(lake, found, log)
-    progress(f"recomputing {len(touched[Grain.WORKING]):,} hours and their summaries")
-    recompute(lake, models, touched, now, log)
-    sync_index(lake, scopes, touched, models.embedder.dimension, log)
-    consolidate_again(lake, models, scopes, touched[Grain.WORKING], now, log)
-    enter_memories(lake, scopes, memories, log)
+    remove_rows(lake, scanner, found, log)
+    progress(f"deriving {len(touched[Grain.WORKING]):,} hours and their summaries again")
+    remade = replay(lake, models, touched, scopes)
     recompute_scopes(lake, scopes | groups_with(lake, subject.user_ids))
+    for grain, keys in remade.items():
+        log.remade[grain] |= keys
+    enter_memories(lake, scopes, memories, log)
     log.touch(touched)
 
 
-def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int, *, everywhere: bool) -> None:
+def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, *, everywhere: bool) -> None:
     """Delete removed data from the disk: files, old versions, logs and folders. Rebuild the marts."""
     subject = scanner.subject
     unread = {entry.path for entry in unread_indices(lake.storage)}
-    if subject.kind is SubjectKind.PERSON:
+    log.scopes |= _scopes(lake, subject) if subject.kind is SubjectKind.AGENT else set()
+    before = _index_files(lake, log.scopes)
+    if subject.kind is not SubjectKind.CONVERSATION:
         forget_items(lake, scanner, log)
     folders = {entry.path.split("/")[1] for entry in lake.storage.list("marts")}
     known = {model.name for model in models_of("marts")}
@@ -324,24 +303,13 @@ def _finish(lake: Lake, scanner: SubjectScanner, log: ErasureLog, dimension: int
         log.purge(spec.name, lake.tables.purge(spec, orphans=_ORPHANS))
     for name in sorted(folders & known):
         log.purge("marts", lake.tables.purge_path(f"marts/{name}", orphans=_ORPHANS))
-    if subject.kind is not SubjectKind.AGENT:
-        before = _index_files(lake, log.scopes)
-        # An interrupted run may have removed all rows of an agent, whose tables are then unknown.
-        scopes = None if everywhere else log.scopes
-        lake.index.purge(scopes)
-        for projection in lake.projections.values():
-            projection.purge(scopes)
-        _note_deleted(lake, before, log)
-    else:
-        log.scopes |= _scopes(lake, subject)
-        _remove_index(lake, log)
-        hour = Calendar().hour(scanner.at)
-        since = {
-            grain: {key for key in lake.tables.keys(spec, **fixed) if key >= lake.calendar.ancestor(hour, grain).key}
-            for grain in Grain
-            for spec, fixed in [(FACTS, {}) if grain is Grain.WORKING else (SUMMARIES, {"grain": grain.value})]
-        }
-        sync_index(lake, log.scopes, since, dimension, ErasureLog())
+    # An interrupted run may have removed all rows of an agent, whose tables are then unknown.
+    scopes = None if everywhere else log.scopes
+    lake.index.purge(scopes)
+    for projection in lake.projections.values():
+        projection.purge(scopes)
+    _note_deleted(lake, before, log)
+    if subject.kind is SubjectKind.AGENT:
         for folder in (COLLECTIONS, PROJECTIONS, "tables"):
             lake.storage.prune(folder)
         if not any(scope.identity for scope in _scopes(lake, subject)):
@@ -371,16 +339,6 @@ def _remove_unfinished(lake: Lake, folder: str) -> None:
         with suppress(FileNotFoundError):
             if now - datetime.fromtimestamp(path.stat().st_mtime, UTC) > _ORPHANS:
                 path.unlink()
-
-
-def _remove_index(lake: Lake, log: ErasureLog) -> None:
-    before = _index_files(lake, log.scopes)
-    lake.index.delete(of_agent(log.scopes), log.scopes)
-    lake.index.purge(log.scopes)
-    for projection in lake.projections.values():
-        projection.purge(log.scopes)
-    drop_collections(lake, log.scopes)
-    _note_deleted(lake, before, log)
 
 
 def _index_files(lake: Lake, scopes: Collection[Scope]) -> dict[str, int]:

@@ -6,12 +6,9 @@ them are removed, and consolidation decides again.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from datetime import date
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,30 +16,21 @@ from memory_pipeline.domain.erasure import without_note
 from memory_pipeline.domain.fact_events import events_of
 from memory_pipeline.domain.memories.events import MemoryEvent, MemoryVerb
 from memory_pipeline.domain.memories.fold import Memories, apply
-from memory_pipeline.domain.periods import FIRST_YEAR, Grain, Period
-from memory_pipeline.domain.retention import RetentionClass
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope
-from memory_pipeline.erasure.removal import drop, of_agent
 from memory_pipeline.lake.codec.codec import scopes_of
 from memory_pipeline.lake.codec.memories import events_to_rows, rows_to_events
-from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS, MESSAGES
-from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET
-from memory_pipeline.lake.tables.tombstones import ExpirationMarks
+from memory_pipeline.lake.schemas import CONSOLIDATION, CONSOLIDATION_EVENTS, IS_FACT, MEMORIES, MEMORY_EVENTS
 from memory_pipeline.models.deterministic.extraction import DeterministicExtractor
-from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.consolidation.days import pending_nights
-from memory_pipeline.steps.fold_memories import refold_memories, sync_events
+from memory_pipeline.steps.fold_memories import sync_events
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from memory_pipeline.domain.erasure import Forgotten
     from memory_pipeline.erasure.erasure_log import ErasureLog
     from memory_pipeline.erasure.scanner import ScanResult
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import Contents, JournalFile
-    from memory_pipeline.models.factory import Models
 
 
 # A memory's id comes from the first statement of its content. If that statement is removed and another one says the
@@ -138,13 +126,8 @@ def _moved(event: MemoryEvent, memory_id: str, other_id: str | None = None) -> M
     )  # fmt: skip
 
 
-def concerned(found: ScanResult) -> set[Scope]:
-    """Return the agents with found rows or notes in their memory events or consolidation events."""
-    return found.durable | found.notes.keys()
-
-
 def note_memories(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> dict[str, frozenset[str]]:
-    """Add all durable memories of agents to the log before they change. Return their ids by owner."""
+    """Add all durable memories of scopes to the log before they change. Return their ids by owner."""
     rows = lake.memory_rows.read(scopes, [*SCOPE_COLUMNS, "id", "content"], IS_FACT)
     log.note(rows["id"].to_pylist(), rows["content"].to_pylist())
     return _ids_by_owner(rows)
@@ -169,36 +152,17 @@ def remove_nights(lake: Lake, scopes: Collection[Scope], log: ErasureLog) -> Non
     lake.events.replace(lake.events.schema.empty_table(), scopes, "is_consolidation")
 
 
-def remove_memories(lake: Lake, scopes: Collection[Scope], found: ScanResult, log: ErasureLog) -> None:
-    """Remove all durable memories of an agent's scopes, and all of their events."""
-    before = note_memories(lake, scopes, log)
-    keys = [scope.key for scope in scopes]
-    log.note(lake.tables.read(CONSOLIDATION_EVENTS, columns=["id"], scopes=keys)["id"].to_pylist(), ())
-    remove_nights(lake, scopes, log)
-    log.take(MEMORIES.name, "rows", {owner: len(ids) for owner, ids in before.items()})
-    log.note(found.ids(MEMORY_EVENTS), ())
-    hours = list(found.rows.get(MEMORY_EVENTS.name, {}))
-    if hours:
-        log.take(MEMORY_EVENTS.name, "rows", drop(lake, MEMORY_EVENTS, hours, "id", found.ids(MEMORY_EVENTS)))
-    sync_events(lake, scopes, hours)
-    # Memories are folded again from the events since the cutoff.
-    lake.memory_rows.delete(of_agent(scopes), scopes)
+def find_changed_events(lake: Lake, scopes: Collection[Scope], found: ScanResult, forgotten: Forgotten) -> None:
+    """Add to `found` the events of agents that lose a note about the person, or whose memory loses its source.
 
-
-def settle_events(
-    lake: Lake, scopes: Collection[Scope], found: ScanResult, forgotten: Forgotten, log: ErasureLog
-) -> set[Scope]:
-    """Remove notes about the person from agents' events, and reassign events of memories that lose their source.
-
-    Return the agents with changed events in the table. Call this before removing the found rows. Events of a memory
-    without a successor are removed. New contents of pending journal files are added to `found`.
+    Call this before removing the found rows. Events of a memory without a successor are removed. New contents of
+    pending journal files are added, too.
     """
-    changed = set[Scope]()
     gone = found.ids(MEMORY_EVENTS)
     sync_events(lake, scopes, found.rows.get(MEMORY_EVENTS.name, {}))
     for scope in sorted(scopes, key=str):
         pending_files = {file: lake.journal.read(file) for file in lake.journal.pending(scope)}
-        if not (scope in concerned(found) or found.files.keys() & pending_files):
+        if not (scope in found.durable or found.files.keys() & pending_files):
             continue
         rows = lake.events.read([scope])
         stored, nights = (
@@ -221,11 +185,11 @@ def settle_events(
         pending = [event for contents in pending_files.values() for event in contents.events]
         replaced = reassign_events([*stored, *pending, *derived], nights, lost, noted)
         if old := [event for event in stored if event.id in replaced]:
-            _replace_landed(lake, old, replaced, log)
-            changed.add(scope)
+            found.changed += [(event, replaced[event.id]) for event in old]
+            found.durable.add(scope)
+            found.hours |= {event.hour.key for event in old}
         for file, contents in pending_files.items():
             _replace_pending(file, contents, found, lost, replaced)
-    return changed
 
 
 def _events_of_messages(lake: Lake, files: Iterable[Contents]) -> Iterable[MemoryEvent]:
@@ -237,36 +201,31 @@ def _events_of_messages(lake: Lake, files: Iterable[Contents]) -> Iterable[Memor
     return events_of(facts, lake.configuration().memories)
 
 
-def _replace_landed(
-    lake: Lake,
-    events: Sequence[MemoryEvent],
-    replaced: Mapping[str, tuple[MemoryEvent, ...]],
-    log: ErasureLog,
-) -> None:
-    old_ids = pa.array([event.id for event in events], pa.string())
+def replace_events(lake: Lake, changed: Sequence[tuple[MemoryEvent, tuple[MemoryEvent, ...]]], log: ErasureLog) -> None:
+    """Replace loaded memory events, each by none, one or several."""
+    if not changed:
+        return
+    old_ids = pa.array([event.id for event, _ in changed], pa.string())
 
     def updated(old: pa.Table) -> pa.Table:
         unchanged = old.filter(pc.invert(pc.is_in(old["id"], old_ids)))
         if unchanged.num_rows == old.num_rows:
             return old
         members = {event.id: event.users for event in rows_to_events(old)}  # their projection has none
-        copies = [replace(one, users=members.get(event.id, ())) for event in events for one in replaced[event.id]]
+        copies = [replace(one, users=members.get(event.id, ())) for event, copies in changed for one in copies]
         new = events_to_rows(copies, are_edits=True)
         return pa.concat_tables(
             [unchanged, new.filter(pc.invert(pc.is_in(new["id"], unchanged["id"].combine_chunks())))]
         )
 
-    lake.tables.transform(MEMORY_EVENTS, {event.hour.key for event in events}, updated)
-    removed = [event for event in events if not replaced[event.id]]
-    log.note((event.id for event in events), (event.changes.content for event in removed))
-    log.take(MEMORY_EVENTS.name, "rows", Counter(event.hour.key for event in removed))
-    for what, is_moved in (("rows that lost a note", False), ("rows that moved to another memory", True)):
-        changed = [
-            event
-            for event in events
-            if (copies := replaced[event.id]) and any(one.memory_id != event.memory_id for one in copies) is is_moved
-        ]
-        log.take(MEMORY_EVENTS.name, what, Counter(event.hour.key for event in changed))
+    lake.tables.transform(MEMORY_EVENTS, {event.hour.key for event, _ in changed}, updated)
+    log.note((event.id for event, _ in changed), (event.changes.content for event, copies in changed if not copies))
+    for event, copies in changed:
+        what = "rows"
+        if copies:
+            is_moved = any(one.memory_id != event.memory_id for one in copies)
+            what = "rows that moved to another memory" if is_moved else "rows that lost a note"
+        log.take(MEMORY_EVENTS.name, what, {event.hour.key: 1})
 
 
 def _replace_pending(
@@ -283,50 +242,12 @@ def _replace_pending(
     found.pending += sum(replaced.get(event.id) == () for event in contents.events)
 
 
-def consolidate_again(
-    lake: Lake, models: Models, scopes: Collection[Scope], hours: Iterable[str], now: datetime, log: ErasureLog
-) -> None:
-    """Bring agents' memories in sync with their events, and consolidate them up to the last consolidated day.
-
-    Recomputing `hours` skipped agents without messages in them, so their events are cleaned up here. Days that end
-    after `now` are not consolidated.
-    """
-    hours = sorted(hours)
-    _drop_unfounded(lake, scopes, hours, log)
-    sync_events(lake, scopes, hours)
-    refold_memories(lake, models.embedder, scopes)
-    last, first_day = max(lake.ledger.entries(CONSOLIDATION_ASSET), default=None), date(FIRST_YEAR, 1, 1)
-    if last is not None:
-        days = {day for day in pending_nights(lake, first_day, now) if day.key <= last}
-        consolidate(lake, models, days | {Period(Grain.DAILY, last)}, first_day)
-
-
 def enter_memories(lake: Lake, scopes: Collection[Scope], before: dict[str, frozenset[str]], log: ErasureLog) -> None:
     """Add the removed versions of memories to the log."""
     rows = lake.memory_rows.read(scopes, [*SCOPE_COLUMNS, "id"], IS_FACT)
     after = _ids_by_owner(rows)
     gone = {owner: len(ids - after.get(owner, frozenset())) for owner, ids in before.items()}
     log.take(MEMORIES.name, "rows", {owner: count for owner, count in gone.items() if count})
-
-
-def _drop_unfounded(lake: Lake, scopes: Collection[Scope], hours: list[str], log: ErasureLog) -> None:
-    """Remove events that cite only removed messages. Events of expired messages remain."""
-    message_ids = lake.tables.read(MESSAGES, hours, columns=["id"])["id"].combine_chunks()
-    marks = ExpirationMarks.of(lake.tables)
-    own = pa.array([scope.key for scope in scopes], pa.string())
-
-    def unfounded(events: pa.Table) -> pa.Array:
-        derived = pc.and_(pc.is_in(events["scope"], own), pc.invert(events["is_edit"]))
-        mask = np.array(derived.to_numpy(zero_copy_only=False), np.bool_)
-        for retention_class in RetentionClass:
-            if retention_class.grain is Grain.WORKING:
-                mask &= ~marks.mask(events, retention_class)
-        is_present = pc.is_in(pc.list_flatten(events["evidence"]), message_ids).to_numpy(zero_copy_only=False)
-        mask[pc.list_parent_indices(events["evidence"]).to_numpy()[is_present.astype(np.bool_)]] = False
-        return pa.array(mask)
-
-    columns = ["workspace_id", "agent_id", "scope", "period", "is_edit", "evidence"]
-    log.take(MEMORY_EVENTS.name, "rows", lake.tables.drop_rows(MEMORY_EVENTS, hours, unfounded, columns))
 
 
 def _ids_by_owner(rows: pa.Table) -> dict[str, frozenset[str]]:

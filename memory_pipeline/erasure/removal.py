@@ -1,4 +1,4 @@
-"""Remove a subject from tables, journal, model answers and collections. `recompute` handles derived rows."""
+"""Remove a subject from tables, journal, model answers and collections. A replay makes derived rows again."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memory_pipeline.domain.model_calls import Purpose
-from memory_pipeline.domain.periods import SUMMARY_GRAINS, Grain
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS, Scope, user_identity
 from memory_pipeline.domain.subjects import SubjectKind
-from memory_pipeline.erasure.recompute import note_summaries
 from memory_pipeline.erasure.scanner import hex_of
 from memory_pipeline.lake.access_log import USE
 from memory_pipeline.lake.calls.pending_calls import PendingCalls
 from memory_pipeline.lake.codec.codec import scope_columns, scopes_of
 from memory_pipeline.lake.collections.collection import collections_of, drop_collections
-from memory_pipeline.lake.index.filters import quoted
 from memory_pipeline.lake.index.lance_tables import Databases, run_coroutine
 from memory_pipeline.lake.index.maintenance import rewrite
 from memory_pipeline.lake.schemas import (
@@ -28,18 +26,15 @@ from memory_pipeline.lake.schemas import (
     ANSWERS,
     EXPIRATIONS,
     FACTS,
-    GRAPH_FACTS,
     GRAPH_OPERATIONS,
-    IS_FACT,
     MEMORY_EVENTS,
     MESSAGES,
     MODEL_CALLS,
-    SUMMARIES,
 )
 from memory_pipeline.steps.group import scopes_in
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Collection, Mapping
     from datetime import datetime
 
     from memory_pipeline.domain.subjects import Subject
@@ -47,7 +42,6 @@ if TYPE_CHECKING:
     from memory_pipeline.erasure.scanner import ScanResult, SubjectScanner
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.schema_types import TableSpec
-    from memory_pipeline.lake.tables.tables import Gone
 
 
 #: The name of the agent or user in the calls of a forgotten one.
@@ -71,8 +65,11 @@ def remove_unread(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
     log.take("quarantine", "records", len(found.set_aside))
 
 
-def remove_rows(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
-    """Remove memory events, graph operations, facts and messages: derived rows before their sources."""
+def remove_rows(lake: Lake, scanner: SubjectScanner, found: ScanResult, log: ErasureLog) -> None:
+    """Remove memory events, graph operations, facts and messages: derived rows before their sources.
+
+    An agent's marks of expiry go, too.
+    """
     for spec in (MEMORY_EVENTS, GRAPH_OPERATIONS, FACTS, MESSAGES):
         keys = found.rows.get(spec.name)
         if keys:
@@ -80,60 +77,14 @@ def remove_rows(lake: Lake, found: ScanResult, log: ErasureLog) -> None:
             log.take(spec.name, "rows", drop(lake, spec, list(keys), "id", ids))
             log.note(ids, ())
     log.note((), found.texts)
-
-
-def remove_agent(
-    lake: Lake, scanner: SubjectScanner, scopes: Collection[Scope], found: ScanResult, log: ErasureLog
-) -> dict[Grain, set[str]]:
-    """Remove all rows of an agent's scopes. Return the keys of their periods by grain.
-
-    `found` has the messages and facts of the agent.
-    """
-    periods = note_summaries(scanner, None, log)
-    periods[Grain.WORKING] = set()
-    for spec in (MESSAGES, FACTS):
-        periods[Grain.WORKING] |= found.rows.get(spec.name, {}).keys()
-        log.note(found.ids(spec), ())
-    log.note((), found.texts)
-
     subject = scanner.subject
+    if subject.kind is SubjectKind.AGENT:
+        where = {"workspace_id": subject.workspace_id, "agent_id": subject.agent_id}
 
-    def is_own(rows: pa.Table) -> pa.ChunkedArray:
-        is_in_workspace = pc.equal(rows["workspace_id"], subject.workspace_id)
-        return pc.and_(is_in_workspace, pc.equal(rows["agent_id"], subject.agent_id))
+        def is_own(rows: pa.Table) -> pa.ChunkedArray:
+            return pc.and_(*(pc.equal(rows[name], value) for name, value in where.items()))
 
-    _remove_graph(lake, scopes, found, is_own, log)
-
-    for spec in (FACTS, MESSAGES):
-        keys = found.rows.get(spec.name)
-        if keys:
-            log.take(spec.name, "rows", drop(lake, spec, list(keys), "id", found.ids(spec)))
-    owner = ["workspace_id", "agent_id"]
-    for grain in SUMMARY_GRAINS:
-        counts = lake.tables.drop_rows(SUMMARIES, periods[grain], is_own, owner, grain=grain.value)
-        log.take(SUMMARIES.name, "rows", counts)
-    log.take(EXPIRATIONS.name, "rows", lake.tables.drop_rows(EXPIRATIONS, None, is_own, owner))
-    return periods
-
-
-def of_agent(scopes: Iterable[Scope]) -> str:
-    """Return the condition on the rows of an agent in projections, given its scopes. One commit deletes many scopes."""
-    agents = {(scope.workspace_id, scope.agent_id) for scope in scopes}
-    return " OR ".join(f"(workspace_id = {quoted(one)} AND agent_id = {quoted(two)})" for one, two in sorted(agents))
-
-
-def _remove_graph(lake: Lake, scopes: Collection[Scope], found: ScanResult, is_own: Gone, log: ErasureLog) -> None:
-    """Remove the operations and the graph of an agent, those since the cutoff, too: a run derives them again."""
-    operations = lake.operations.read(scopes, ["id", "period"])
-    hours = {*found.rows.get(GRAPH_OPERATIONS.name, {}), *operations["period"].to_pylist()}
-    facts = lake.graph_rows.read(scopes, ["id"], where=IS_FACT)["id"].to_pylist()
-    log.note([*found.ids(GRAPH_OPERATIONS), *operations["id"].to_pylist(), *facts], ())
-    if hours:
-        dropped = lake.tables.drop_rows(GRAPH_OPERATIONS, sorted(hours), is_own, ["workspace_id", "agent_id"])
-        log.take(GRAPH_OPERATIONS.name, "rows", dropped)
-    log.take(GRAPH_FACTS.name, "rows", len(facts))
-    for projection in (lake.operations, lake.graph_rows):
-        projection.delete(of_agent(scopes), scopes)
+        log.take(EXPIRATIONS.name, "rows", lake.tables.drop_rows(EXPIRATIONS, None, is_own, list(where)))
 
 
 def remove_answers(
@@ -304,13 +255,13 @@ _ITEMS_PER_COMMIT = 1_000
 
 
 def forget_items(lake: Lake, scanner: SubjectScanner, log: ErasureLog) -> None:
-    """Drop the person's collections. Delete items that name the person from those of agents, other users and groups."""
+    """Drop the collections of an agent or a user. Delete items that name the person from those of others."""
     subject = scanner.subject
     databases = Databases(lake.storage)
     owned = [each for each in collections_of(lake) if subject.owns(each[0])]
     drop_collections(lake, {scope for scope, _, _ in owned})
     log.take("collections", "tables", {f"{folder}/{name}": 1 for _, folder, names in owned for name in names})
-    for scope, folder, names in collections_of(lake):
+    for scope, folder, names in collections_of(lake) if subject.kind is SubjectKind.PERSON else ():
         if scope.workspace_id == subject.workspace_id and subject.agent_id in (None, scope.agent_id):
             for name in names:
                 count = run_coroutine(_forget(lake, databases, scanner, folder, name))

@@ -56,7 +56,8 @@ class ScanResult:
         since: the first time after the cutoff, by group and user, at which an erased user is a member again.
         memberships: groups and users in the index of members.
         access: grants, revokes and changes of teams that the erasure removes.
-        durable: scopes with matching memory events or consolidation events.
+        changed: loaded memory events that change, each with what replaces it.
+        durable: scopes with matching memory events, notes or consolidation events, or with changed events.
         hours: keys of the hours with data of the subject.
         files: pending journal files with matching records, and their remaining contents.
         pending: the number of matching records in these files.
@@ -70,6 +71,7 @@ class ScanResult:
     memberships: set[tuple[Scope, str]] = field(default_factory=set)
     access: list[AccessEvent] = field(default_factory=list)
     scopes: set[Scope] = field(default_factory=set)
+    changed: list[tuple[MemoryEvent, tuple[MemoryEvent, ...]]] = field(default_factory=list)
     durable: set[Scope] = field(default_factory=set)
     hours: set[str] = field(default_factory=set)
     files: dict[JournalFile, Contents] = field(default_factory=dict)

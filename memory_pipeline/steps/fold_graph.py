@@ -76,15 +76,13 @@ def fold_graph(
     lake: Lake,
     hours: list[Period],
     edits: Iterable[Edit],
-    also: Iterable[Scope] = (),
     shard: int | None = None,
     entries: Mapping[str, LedgerEntry] = MappingProxyType({}),
 ) -> list[PartitionResult]:
     """Update the graph with the facts of `hours` and with `edits` from the journal. Return one result per hour.
 
-    Scopes in `also` had rows in these hours and may have none now. With `shard`, all scopes are in it. `entries` are
-    those of the last complete run, by hour. Safe to repeat and to interrupt: the next run of the hours folds operations
-    that were written but not folded.
+    With `shard`, all scopes are in it. `entries` are those of the last complete run, by hour. Safe to repeat and to
+    interrupt: the next run of the hours folds operations that were written but not folded.
     """
     keys = [hour.key for hour in hours]
     edited: defaultdict[Scope, list[Operation]] = defaultdict(list)
@@ -95,21 +93,16 @@ def fold_graph(
     # From messages, since facts of an earlier run may be gone.
     messages = lake.tables.read(MESSAGES, keys, columns=("period", *SCOPE_COLUMNS, "id"), shard=shard)
     marks = ExpirationMarks.of(lake.tables)
-    scopes = {*scopes_in(messages), *edited, *also}
-    scope_keys = pa.array([scope.key for scope in scopes], pa.string())
     facts = FACTS.schema.empty_table().select(_COLUMNS)
 
     def merged(old: pa.Table) -> pa.Table:
         # Read inside the attempt: after a concurrent commit of operations the attempt starts over with newer facts.
         nonlocal facts
         facts = lake.tables.read(FACTS, keys, columns=_COLUMNS, shard=shard)
-        derived = operations_to_rows(operations_in(facts), are_edits=False)
-        derived = derived.filter(pc.is_in(derived["scope"], scope_keys))
-        new = pa.concat_tables([derived, edited_rows])
+        new = pa.concat_tables([operations_to_rows(operations_in(facts), are_edits=False), edited_rows])
         new = new.filter(pa.array(~marks.mask(new, RetentionClass.GRAPH)))
-        # Rows of scopes without messages stay, as do edits and rows that cannot be derived again.
-        is_kept = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["scope"], scope_keys)))
-        kept = old.filter(pc.or_(is_kept, _has_lost_operations(old, marks, messages["id"])))
+        # Edits and rows that cannot be derived again stay.
+        kept = old.filter(pc.or_(old["is_edit"], _has_lost_operations(old, marks, messages["id"])))
         ids = kept["id"].combine_chunks()
         return pa.concat_tables([kept, new.filter(pc.invert(pc.is_in(new["id"], ids)))])
 
@@ -125,8 +118,8 @@ def fold_graph(
         == (entries[hour.key].output_digest if hour.key in entries else NO_ROWS)
     }
     unsure = pa.array([hour.key for hour in hours if hour not in folded], pa.string())
-    suspects = {*scopes_in(changed), *edited, *also}
-    suspects |= _with_other_vocabulary(lake, scopes)
+    suspects = {*scopes_in(changed), *edited}
+    suspects |= _with_other_vocabulary(lake, {*scopes_in(messages), *edited})
     for rows in (messages, synced.before, synced.after) if len(unsure) else ():
         suspects |= scopes_in(rows.filter(pc.is_in(rows["period"], unsure)))
     written = refold_graph(lake, suspects, changed)

@@ -101,22 +101,19 @@ def fold_memories(
     embedder: Embedder,
     hours: list[Period],
     events: Iterable[MemoryEvent],
-    also: Iterable[Scope] = (),
     shard: int | None = None,
     entries: Mapping[str, LedgerEntry] = MappingProxyType({}),
 ) -> list[PartitionResult]:
     """Update durable memories with the facts of `hours` and with `events` from the journal. Return one result per hour.
 
-    Forgotten events are removed. Scopes in `also` had rows in these hours and may have none now. With `shard`, all
-    scopes are in it. `entries` are those of the last complete run, by hour. Safe to repeat, to interrupt and to run
-    concurrently: the next run of the hours folds events that were written but not folded.
+    Forgotten events are removed. With `shard`, all scopes are in it. `entries` are those of the last complete run, by
+    hour. Safe to repeat, to interrupt and to run concurrently: the next run of the hours folds events that were written
+    but not folded.
     """
     keys = [hour.key for hour in hours]
     edits = events_to_rows(list(events), are_edits=True)
     # From messages, since facts of an earlier run may be gone.
     messages = lake.tables.read(MESSAGES, keys, columns=("period", *SCOPE_COLUMNS, "id"), shard=shard)
-    also = set(also)
-    present = pa.array({*messages["scope"].to_pylist(), *(scope.key for scope in also)}, pa.string())
     configuration, marks = lake.configuration(), ExpirationMarks.of(lake.tables)
     all_facts = FACTS.schema.empty_table()
     facts = FACTS.schema.empty_table()
@@ -129,11 +126,9 @@ def fold_memories(
         )
         facts = lake.tables.read(FACTS, keys, where=_DURABLE, shard=shard)
         derived = events_to_rows(memory_events_in(facts, configuration), are_edits=False)
-        new = pa.concat_tables([derived.filter(pc.is_in(derived["scope"], present)), edits])
-        # Agents without messages are not derived again, nor are expired messages.
-        is_kept = pc.or_(old["is_edit"], pc.invert(pc.is_in(old["scope"], present)))
-        unchanged = old.filter(pc.or_(is_kept, _has_lost_events(old, marks, messages["id"])))
-        return _union(_without_forgotten(lake, unchanged), new)
+        # Edits and events of expired messages, which cannot be derived again, stay.
+        unchanged = old.filter(pc.or_(old["is_edit"], _has_lost_events(old, marks, messages["id"])))
+        return _union(_without_forgotten(lake, unchanged), pa.concat_tables([derived, edits]))
 
     lake.tables.transform(MEMORY_EVENTS, keys, merged, shard=shard)
     rows, changed = project_events(lake, MEMORY_EVENTS, keys, shard)
@@ -156,7 +151,7 @@ def fold_memories(
         if (entry := entries.get(part.period.key)) is None
         or (entry.input_digest, entry.output_digest) != (part.input_digest, part.output_digest)
     }
-    scopes = changed | also | scopes_in(edits)
+    scopes = changed | scopes_in(edits)
     for table in (rows, messages):
         scopes |= scopes_in(table.filter(pc.is_in(table["period"], pa.array(unsure, pa.string()))))
     if any(entry.unfinished for entry in entries.values()):

@@ -6,10 +6,10 @@ import logging
 import time
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memory_pipeline.domain.model_calls import Usage
-from memory_pipeline.domain.periods import Grain
+from memory_pipeline.domain.periods import Grain, Period
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import BUGS, DamagedLanceTableError, PartitionsError, unexpected
 from memory_pipeline.lake.layout import shard_of
@@ -37,7 +37,6 @@ from memory_pipeline.steps.unchanged_shards import UnchangedShards
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from memory_pipeline.domain.periods import Period
     from memory_pipeline.domain.scopes import Scope
     from memory_pipeline.lake import Lake
     from memory_pipeline.lake.journal import JournalFile
@@ -62,8 +61,12 @@ _ASSETS = {
 _ATTEMPTS = 5
 
 
-def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Period]) -> Iterator[PartitionResult]:
+def materialize(
+    lake: Lake, models: Models, grain: Grain, periods: Iterable[Period], *, loads_journal: bool = True
+) -> Iterator[PartitionResult]:
     """Materialize partitions of one grain. Yield one result per asset and period after each batch.
+
+    Without `loads_journal`, pending journal files stay as they are, and hours are derived from stored records.
 
     Safe to repeat, to interrupt and to run concurrently: partitions are replaced whole, the ledger is written once the
     rows are in the index, and the journal is acknowledged last.
@@ -89,12 +92,13 @@ def materialize(lake: Lake, models: Models, grain: Grain, periods: Iterable[Peri
         while True:
             attempts += 1
             tombstones = lake.tombstones.state()
-            seen = lake.ledger.seen(_ASSETS[grain], batch) if attempts <= _ATTEMPTS else None
+            seen = lake.ledger.seen(_ASSETS[grain], batch)
             is_entered = True
             try:
                 shards = shards_of(lake, weights, batch)
+                files = _pending_files(lake, grain, batch) if loads_journal else []
                 results, spent, is_entered = _with_restored(
-                    _materialize_batch, lake, models, grain, batch, shards, affected, seen
+                    _materialize_batch, lake, models, grain, batch, shards, files, seen, attempts > _ATTEMPTS
                 )
             except (PartitionsError, *BUGS) as error:
                 # Halve the batch until the faulty partition is alone, so that all others succeed.
@@ -145,31 +149,25 @@ def _materialize_batch(
     grain: Grain,
     batch: list[Period],
     shards: Sequence[int | None],
-    also: set[Scope],
-    seen: Seen | None,
+    pending: Sequence[JournalFile],
+    seen: Seen,
+    is_final: bool,
 ) -> tuple[list[PartitionResult], dict[Period, Usage], bool]:
     """Materialize a batch. Return its results, the model usage per period, and whether the ledger was written.
 
-    The ledger is not written if its entries of the batch differ from `seen`. Scopes in `also` had rows in the batch and
-    may have none now.
+    The ledger is not written if its entries of the batch differ from `seen`, unless this attempt is final.
     """
     files: dict[int | None, list[JournalFile]] = defaultdict(list)
-    if grain is Grain.WORKING:
-        hours = set(batch)
-        for file in lake.journal.pending():
-            if not hours.isdisjoint(file.pending_hours):
-                files[None if None in shards else shard_of(file.key, lake.shards)].append(file)
-    scopes: dict[int | None, set[Scope]] = defaultdict(set)
-    for scope in also:
-        scopes[None if None in shards else shard_of(scope.key, lake.shards)].add(scope)
+    for file in pending:
+        files[None if None in shards else shard_of(file.key, lake.shards)].append(file)
     unchanged = None if None in shards else UnchangedShards(lake, models, batch[0])
-    done = {} if unchanged is None else dict(unchanged.results({*files, *scopes}))
+    done = {} if unchanged is None else dict(unchanged.results(files))
     held: dict[int | None, dict[JournalFile, JournalFileIds]] = {}
     processed = [shard for shard in shards if shard not in done]
     for shard in processed:
         if grain is Grain.WORKING:
             earlier = None if unchanged is None else unchanged.earlier(shard)
-            results, held[shard] = _materialize_hours(lake, models, batch, files[shard], scopes[shard], shard, earlier)
+            results, held[shard] = _materialize_hours(lake, models, batch, files[shard], shard, earlier)
         else:
             results = summarize_periods(
                 lake, models.summarizer, models.embedder, grain, batch, shard, is_fresh=models.is_fresh
@@ -178,10 +176,13 @@ def _materialize_batch(
         done[shard] = [*_as_indexed(results, indexed), *indexed]
     usage = models.store.settle(batch) if models.store else {}
     results = together([done[shard] for shard in shards])
-    # Empty hours are not entered: there are thousands, and pending journal files show which hours need work.
-    entered = {part.period for part in results if part.asset == table_asset(grain) and _is_entered(part)}
+    # Empty hours are not entered, unless they had rows: there are thousands, and pending journal files show which hours
+    # need work.
+    of_table = table_asset(grain)
+    entered = {part.period for part in results if part.asset == of_table and _is_entered(part)}
+    entered |= {Period(grain, key) for (asset, key), row in seen.items() if asset == of_table and _has_rows(row)}
     entries = (part.entry for part in results if part.period in entered or _is_entered(part) or _has_input(part))
-    is_entered = lake.ledger.record(entries, seen)
+    is_entered = lake.ledger.record(entries, None if is_final else seen)
     if is_entered:
         for shard, ids in held.items():
             acknowledge(lake, ids, batch, shard)
@@ -195,7 +196,6 @@ def _materialize_hours(
     models: Models,
     hours: list[Period],
     files: list[JournalFile],
-    also: set[Scope],
     shard: int | None,
     earlier: Mapping[str, LedgerEntry] | None,
 ) -> tuple[list[PartitionResult], dict[JournalFile, JournalFileIds]]:
@@ -214,10 +214,17 @@ def _materialize_hours(
             return lake.ledger.entries(asset, hours)
         return {hours[0].key: earlier[asset]} if asset in earlier else {}
 
-    results += fold_graph(lake, hours, edits, also, shard, entries(GRAPH_ASSET))
-    results += fold_memories(lake, models.embedder, hours, events, also, shard, entries(MEMORIES_ASSET))
+    results += fold_graph(lake, hours, edits, shard, entries(GRAPH_ASSET))
+    results += fold_memories(lake, models.embedder, hours, events, shard, entries(MEMORIES_ASSET))
     enter_scopes(lake, hours, shard)
     return results, ids
+
+
+def _pending_files(lake: Lake, grain: Grain, batch: list[Period]) -> list[JournalFile]:
+    if grain is not Grain.WORKING:
+        return []
+    hours = set(batch)
+    return [file for file in lake.journal.pending() if not hours.isdisjoint(file.pending_hours)]
 
 
 def _agents_of(lake: Lake, grain: Grain, batch: list[Period]) -> set[Scope]:
@@ -246,10 +253,15 @@ def _has_input(part: PartitionResult) -> bool:
     return part.asset in (GRAPH_ASSET, MEMORIES_ASSET) and part.input_digest != NO_ROWS
 
 
+def _has_rows(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry of the ledger is of rows that have not expired."""
+    return int(entry["rows"]) > int(entry["expired"] or 0)
+
+
 def _is_entered(part: PartitionResult) -> bool:
     """Return whether to enter a result in the ledger: it has rows, or messages without facts."""
-    if part.asset == GRAPH_ASSET:
-        return False  # an hour with edits but no messages is not part of the memory
+    if part.asset in (GRAPH_ASSET, index_asset(Grain.WORKING)):
+        return False  # with the facts only: an hour with edits but no messages is not part of the memory
     is_empty = not (part.rows or part.changed or part.unfinished or part.messages)
     return not is_empty or part.period.grain is not Grain.WORKING
 

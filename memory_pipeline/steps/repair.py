@@ -1,4 +1,4 @@
-"""Find damage in a lake, and rebuild what can be derived from the remaining records.
+"""Find damage in a lake. To repair it, drop what is damaged and replay its periods from the remaining records.
 
 ========================  ===========================================================================================
 damaged                   repair
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memory_pipeline.domain.periods import Grain, Period
+from memory_pipeline.domain.periods import Grain
 from memory_pipeline.domain.scopes import SCOPE_COLUMNS
 from memory_pipeline.errors import DamagedError, counted
 from memory_pipeline.lake.codec.graph import operations_to_project, operations_to_rows
@@ -46,23 +46,21 @@ from memory_pipeline.lake.schemas import (
     TABLES,
     TOMBSTONES,
 )
-from memory_pipeline.lake.tables.ledger import CONSOLIDATION_ASSET, MESSAGES_ASSET
+from memory_pipeline.lake.tables.ledger import MESSAGES_ASSET
 from memory_pipeline.lake.tables.marts import Marts
 from memory_pipeline.lake.tables.partitions import keys_of
-from memory_pipeline.steps.consolidation.consolidate import consolidate
-from memory_pipeline.steps.fold_graph import mend_graph, operations_in
-from memory_pipeline.steps.fold_memories import memory_events_in, project_events, refold_memories
+from memory_pipeline.steps.fold_graph import operations_in
+from memory_pipeline.steps.fold_memories import memory_events_in
 from memory_pipeline.steps.group import scopes_in
 from memory_pipeline.steps.index import indexable_rows
 from memory_pipeline.steps.lost_rows import lost_rows
-from memory_pipeline.steps.materialize import materialize
+from memory_pipeline.steps.replay import replay
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.scopes import known_scopes
 from memory_pipeline.steps.small_files import DISCARDED, damaged_small_files, mend_small_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import date
 
     import pyarrow as pa
 
@@ -144,24 +142,22 @@ def _indexable(lake: Lake, name: str, rows: pa.Table) -> pa.Table:
     return indexable_rows(lake, rows.schema.field("vector").type.list_size, lake.index.rows_of(name))
 
 
-def repair(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> list[Damage]:
+def repair(lake: Lake, models: Models, found: Sequence[Damage]) -> list[Damage]:
     """Rebuild damaged parts as far as possible. Return the remaining damage. Safe to interrupt and to repeat."""
     left = list(found)
     for _ in range(_PASSES):
         if all(damage.is_left_alone for damage in left):
             break
-        _rebuild(lake, models, start, left)
+        _rebuild(lake, models, left)
         before, left = left, find_damage(lake)
         if left == before:
             break
     return left
 
 
-def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
+def _rebuild(lake: Lake, models: Models, found: Sequence[Damage]) -> None:
     _restore_logs(lake, [damage for damage in found if damage.kind in ("log", "partition") and not damage.loss])
     files = [damage for damage in found if damage.kind == "file" and not damage.is_left_alone]
-    hours = {period.key for period in _periods(lake, found, Grain.WORKING)}
-    hours |= {damage.key for damage in files if damage.name in _names(_MIXED)}
     for spec in TABLES.values():
         prefix = f"tables/{spec.name}/"
         paths = {damage.path.removeprefix(prefix) for damage in files if damage.name == spec.name}
@@ -172,12 +168,9 @@ def _rebuild(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -
             Marts(lake.storage).remove(damage.name)
     mend_small_files(lake, [(damage.name, damage.path) for damage in found if damage.kind == "small"])
     restore_projections(lake, models.embedder, thoroughly=True)
-    for grain in Grain:
-        periods = _periods(lake, found, grain) if grain is not Grain.WORKING else map(_hour, sorted(hours))
-        with suppress(DamagedError):  # the others are recomputed, and the next pass reports the loss
-            for _ in materialize(lake, models, grain, periods):
-                pass
-    _refold(lake, models, start, found)
+    _drop_checkpoints(lake, found)
+    with suppress(DamagedError):  # all else is derived, and the next pass reports the loss
+        replay(lake, models, _periods(lake, found), known_scopes(lake))
 
 
 def _of_table(lake: Lake, spec: TableSpec) -> Iterator[Damage]:
@@ -271,50 +264,33 @@ def _restore_logs(lake: Lake, found: Iterable[Damage]) -> None:
                 lake.storage.remove(f"tables/{spec.name}")
 
 
-def _refold(lake: Lake, models: Models, start: date, found: Sequence[Damage]) -> None:
-    """Refold graphs and memories, and consolidate agents with lost days again."""
-    names = {damage.name for damage in found if not damage.is_left_alone}
-    lost_logs = {damage.name for damage in found if damage.kind == "log"}
-    unknown = {damage.key for damage in found if damage.loss and damage.name in _names(_MIXED)}
-    if GRAPH_OPERATIONS.name in names:
-        with suppress(DamagedError):  # the next pass reports the loss
-            mend_graph(lake)
-    if names & _names((CONSOLIDATION, CONSOLIDATION_EVENTS)):
-        days = {damage.key for damage in found if damage.name == CONSOLIDATION_EVENTS.name}
-        agents = lake.events.scan(SCOPE_COLUMNS, f"is_consolidation AND period IN ({listed(days)})")
+def _drop_checkpoints(lake: Lake, found: Sequence[Damage]) -> None:
+    """Drop the checkpoints of agents that have lost consolidation events, so that their days are consolidated again."""
+    days = {damage.key for damage in found if damage.name == CONSOLIDATION_EVENTS.name}
+    agents = lake.events.scan(SCOPE_COLUMNS, f"is_consolidation AND period IN ({listed(days)})") if days else None
+    if any(damage.kind == "log" and damage.name == CONSOLIDATION_EVENTS.name for damage in found) or (
+        days and any(damage.kind == "projection" for damage in found)
+    ):
+        lake.tables.remove(CONSOLIDATION, None)
+    elif agents is not None:
         lost = {scope.key for scope in scopes_in(agents)}
-        if CONSOLIDATION_EVENTS.name in lost_logs or (days and any(damage.kind == "projection" for damage in found)):
-            lake.tables.remove(CONSOLIDATION, None)
-        elif lost:
-            lake.tables.drop_rows(
-                CONSOLIDATION, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"]
-            )
-        entered = [Period(Grain.DAILY, key) for key in lake.ledger.entries(CONSOLIDATION_ASSET)]
-        with suppress(DamagedError):
-            consolidate(lake, models, entered, start)
-    if names & _names((MEMORY_EVENTS, CONSOLIDATION_EVENTS)):
-        for spec in (MEMORY_EVENTS, CONSOLIDATION_EVENTS):
-            project_events(lake, spec, set(lake.tables.keys(spec)) - unknown)
-        refold_memories(lake, models.embedder, known_scopes(lake))
+        lake.tables.drop_rows(
+            CONSOLIDATION, None, lambda rows: [each in lost for each in rows["id"].to_pylist()], ["id"]
+        )
 
 
-def _periods(lake: Lake, found: Sequence[Damage], grain: Grain) -> list[Period]:
-    if grain is Grain.WORKING:
-        keys = {
-            damage.key
-            for damage in found
-            if damage.kind == "file" and damage.name == FACTS.name and not damage.is_left_alone
-        }
-        if any(damage.kind == "log" and damage.name in _names((FACTS, *_MIXED)) for damage in found):
-            keys |= set(lake.tables.keys(MESSAGES))
-    else:
-        summaries = [damage for damage in found if damage.name == SUMMARIES.name and damage.grain == grain.value]
-        keys = {damage.key for damage in summaries if not damage.is_left_alone}
-    return [Period(grain, key) for key in sorted(keys)]
-
-
-def _hour(key: str) -> Period:
-    return Period(Grain.WORKING, key)
+def _periods(lake: Lake, found: Sequence[Damage]) -> dict[Grain, set[str]]:
+    """Return the keys of the periods that lost rows, by grain; of hours with a lost log, all."""
+    periods: dict[Grain, set[str]] = {grain: set() for grain in Grain}
+    for damage in found:
+        if damage.kind == "file" and not damage.is_left_alone and damage.name in _names((FACTS, *_MIXED)):
+            periods[Grain.WORKING].add(damage.key)
+        elif damage.kind == "log" and damage.name in _names((FACTS, *_MIXED)):
+            for spec in (MESSAGES, *_MIXED):
+                periods[Grain.WORKING].update(lake.tables.keys(spec))
+        elif damage.name == SUMMARIES.name and damage.grain and not damage.is_left_alone:
+            periods[Grain(damage.grain)].add(damage.key)
+    return periods
 
 
 def _names(specs: Iterable[TableSpec]) -> set[str]:

@@ -173,8 +173,8 @@ class _StopError(Exception):
 
 #: The steps of an erasure.
 _STEPS = (
-    "remove_members", "settle_events", "remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "recompute",
-    "sync_index", "consolidate_again", "_finish",
+    "remove_members", "replace_events", "remove_unread", "scrub_summaries", "remove_nights", "remove_rows", "replay",
+    "_finish",
 )  # fmt: skip
 
 

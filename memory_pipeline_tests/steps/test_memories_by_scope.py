@@ -24,7 +24,6 @@ from memory_pipeline.steps.repair import find_damage, repair
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline_tests.building import (
     ACME,
-    START,
     memory_rows,
     put_events,
     remove_events,
@@ -163,7 +162,7 @@ def test_a_lost_table_is_refused_and_rebuilt(lake: Lake, projection: str) -> Non
     [name] = lake.projections[projection].present()
     for heal in (
         lambda lake: restore_projections(lake, models.embedder),
-        lambda lake: repair(lake, models, START, find_damage(lake)),
+        lambda lake: repair(lake, models, find_damage(lake)),
     ):
         shutil.rmtree(Path(lake.storage.uri, "projections", f"{name}.lance"))
         lost = Lake(lake.storage.uri)

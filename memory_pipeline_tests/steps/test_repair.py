@@ -86,7 +86,7 @@ def make_all(lake: Lake, models: Models) -> None:
 
 def mended(lake: Lake, models: Models, found: list[Damage] | None = None) -> Lake:
     """Repair a lake, run all pending periods, and reopen it."""
-    repair(lake, models, START, find_damage(lake) if found is None else found)
+    repair(lake, models, find_damage(lake) if found is None else found)
     make_all(lake, models)
     return Lake(lake.storage.uri)
 
@@ -164,7 +164,7 @@ def test_lost_messages_are_reported_and_left_unchanged(lake: Lake, models: Model
     damage(path, "cut")
     damage(file_of(lake, FACTS, "2024-01-16T08"), "cut")
     before = lake.tables.read(FACTS, ["2024-01-15T08"])
-    repair(lake, models, START, find_damage(lake))
+    repair(lake, models, find_damage(lake))
     [left] = find_damage(lake)
     assert left.loss.startswith("2 ")
     assert left.path in str(path)
@@ -180,7 +180,7 @@ def test_lost_rows_added_by_an_agent_are_reported_and_left_unchanged(lake: Lake,
     edited = Calendar().hour(NOW).key
     damage(file_of(lake, GRAPH_OPERATIONS, edited), "cut")
     damage(file_of(lake, GRAPH_OPERATIONS, "2024-01-16T08"), "cut")
-    repair(lake, models, START, find_damage(lake))
+    repair(lake, models, find_damage(lake))
     [left] = find_damage(lake)
     assert left.key == edited
     assert left.loss.startswith("1 of 1 ")

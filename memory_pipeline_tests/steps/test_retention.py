@@ -366,7 +366,7 @@ def test_damaged_rows_are_made_again_where_their_agent_still_has_the_sources(
     assert all("acme/support" in loss and "keeper" not in loss for loss in losses.values())
     with pytest.raises(DamagedError):  # a run drops nothing
         list(materialize(lake, models, Grain.WORKING, hours(hour)))
-    assert repair(lake, models, START, find_damage(lake)) == []
+    assert repair(lake, models, find_damage(lake)) == []
     assert [lake.tables.read(FACTS, [hour]), lake.tables.read(SUMMARIES, where=own, grain="daily")] == before
     forget(lake, models, Subject.agent(KEEPER), SOON)
 
@@ -379,7 +379,7 @@ def test_damaged_rows_may_be_lost_if_the_index_does_not_know_them(expired: Lake,
     assert "unknown" in find_damage(expired)[0].loss
     with pytest.raises(DamagedError):
         list(materialize(expired, models, Grain.WORKING, hours(hour)))
-    repair(expired, models, START, find_damage(expired))
+    repair(expired, models, find_damage(expired))
     assert contents(expired) == {"Anna: My cat is called Mila."}
 
 

@@ -25,7 +25,7 @@ from memory_pipeline.steps.materialize import materialize
 from memory_pipeline.steps.repair import find_damage, repair
 from memory_pipeline.steps.restore import restore_projections
 from memory_pipeline.steps.scopes import drop_expired_scopes, enter_scopes, known_scopes
-from memory_pipeline_tests.building import ACME, NOW, START, conversation, hours, run, table_rows, versions, write
+from memory_pipeline_tests.building import ACME, NOW, conversation, hours, run, table_rows, versions, write
 from memory_pipeline_tests.domain.memories.histories import remember
 from memory_pipeline_tests.erasure.lakes import edit
 
@@ -130,7 +130,7 @@ def test_a_lost_or_damaged_table_is_rebuilt_from_the_records(lake: Lake, models:
     lake = spoil(lake)
     if mend == "repair":
         assert [damage.kind for damage in find_damage(lake)] == ["projection"]
-        assert repair(lake, models, START, find_damage(lake)) == []
+        assert repair(lake, models, find_damage(lake)) == []
     elif mend == "the start of a run":
         assert len(restore_projections(lake, models.embedder, thoroughly=True)) == 1
         assert restore_projections(lake, models.embedder, thoroughly=True) == []
